@@ -26,6 +26,7 @@ export {
 } from './accounts/account-list.query.js';
 export { AccountService } from './accounts/account.service.js';
 export { AccountRenewal } from './accounts/account-renewal.service.js';
+export { RenewalMails } from './accounts/renewal-mails.js';
 export { AccountStatusService } from './accounts/account-status.service.js';
 export { AccountValidity } from './accounts/account-validity.js';
 export {

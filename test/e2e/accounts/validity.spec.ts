@@ -1,6 +1,6 @@
 import { Database } from '@rookery/database';
 import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
-import { AccountRenewal, AccountService, ThreepidService } from '@rookery/users';
+import { AccountService, RenewalMails, ThreepidService } from '@rookery/users';
 import { validatedFetch } from '../../support/openapi.js';
 import { gatekeeper } from './fixtures/gatekeeper.js';
 import {
@@ -68,7 +68,7 @@ describe.each(['sqlite', 'postgres'] as const)('account validity (%s)', (kind) =
 
   it('asks to renew a week before the end, by a mail whose link works once', async () => {
     clock.advance(23 * dayMs + 1);
-    const renewal = homeserver.server.service(AccountRenewal);
+    const renewal = homeserver.server.service(RenewalMails);
     // However many look at the same time, one mail goes out.
     await Promise.all([renewal.tellExpiring(), renewal.tellExpiring()]);
     const letter = await mail.next('ann@example.org');
@@ -107,7 +107,7 @@ describe.each(['sqlite', 'postgres'] as const)('account validity (%s)', (kind) =
       await withPassword(ann, 'POST', '/account/password', { new_password: 'second 2' }, 'password of ann'),
     ).toMatchObject({ status: 200 });
     // One mail came for the end that draws near; another one replaces it.
-    await homeserver.server.service(AccountRenewal).tellExpiring();
+    await homeserver.server.service(RenewalMails).tellExpiring();
     const replaced = linkOf(await mail.next('ann@example.org'));
     const sent = await ann.request('POST', '/_matrix/client/unstable/account_validity/send_mail', {});
     expect(asJson(sent)).toEqual({ status: 200 });

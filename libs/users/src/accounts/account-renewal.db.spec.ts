@@ -7,6 +7,7 @@ import { SessionService } from '../sessions/session.service.js';
 import { buildUsers, type UsersFixture } from '../users.fixture.js';
 import { AccountRenewalController } from '../http/account-renewal.controller.js';
 import { AccountRenewal } from './account-renewal.service.js';
+import { RenewalMails } from './renewal-mails.js';
 import { AccountService } from './account.service.js';
 
 const day = 86_400_000;
@@ -45,7 +46,7 @@ eachDatabase('account validity', (open) => {
 
   it('shuts an expired account out until its link is followed', async () => {
     const { userId, token } = await newUser('mortal');
-    const renewal = users.get(AccountRenewal);
+    const renewal = users.get(RenewalMails);
     await renewal.tellExpiring();
     expect(mails).toEqual([]);
     // Twenty-three days pass in the database's eyes only: advancing the clock would fire every timer on the way.
@@ -103,7 +104,7 @@ eachDatabase('account validity', (open) => {
     await test.database.write((tx) =>
       tx.run('UPDATE account_validity SET expiration_ts_ms = ? WHERE user_id = ?', [clock.nowMs(), userId]),
     );
-    await users.get(AccountRenewal).tellExpiring();
+    await users.get(RenewalMails).tellExpiring();
     expect(
       await test.database.get('SELECT COUNT(*) AS n FROM account_validity WHERE user_id = ? AND email_sent = ?', [
         userId,

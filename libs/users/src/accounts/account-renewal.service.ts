@@ -1,60 +1,26 @@
-import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { ownUrl } from '@rookery/http';
+import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { RenewalResult } from '@rookery/module-api';
-import { BackgroundTasks, Clock, Config, Ids } from '@rookery/platform';
+import { Clock, Config } from '@rookery/platform';
 import { AccountModules, type Origin } from '../common/account-modules.js';
-import { newSecret, secretHash } from '../common/secrets.js';
-import { findProfile } from '../profiles/profile.query.js';
-import { AccountMailer } from '../threepids/account-mailer.js';
-import { threepidsOf } from '../threepids/threepid.query.js';
+import { secretHash } from '../common/secrets.js';
 import { findAccount } from '../store/account.query.js';
-import {
-  findByRenewalToken,
-  findExpiry,
-  findUntold,
-  markTold,
-  renewByToken,
-  setRenewalToken,
-} from './account-validity.query.js';
+import { findByRenewalToken, renewByToken } from './account-validity.query.js';
 import { AccountValidity } from './account-validity.js';
+import { RenewalMails } from './renewal-mails.js';
 
-const lookEveryMs = 30 * 60_000;
-/** Accounts told in one look. */
-const batchSize = 100;
-
-/** Mails that ask users to renew accounts about to expire, and what their links do; by `account_validity` or a module. */
+/** How accounts that expire are renewed: by the links of mails, by `account_validity` or a module. */
 @Injectable()
-export class AccountRenewal implements OnModuleInit {
+export class AccountRenewal {
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,
-    private readonly ids: Ids,
     private readonly config: Config,
     private readonly validity: AccountValidity,
-    private readonly mailer: AccountMailer,
+    private readonly mails: RenewalMails,
     private readonly modules: AccountModules,
-    private readonly tasks: BackgroundTasks,
   ) {}
-
-  onModuleInit(): void {
-    if (
-      !this.config.get('account_validity.enabled') ||
-      this.config.get('account_validity.renew_at') === undefined ||
-      !this.mailer.enabled
-    )
-      return;
-    const run = (): Promise<void> => this.tellExpiring();
-    this.tasks.add({ name: 'tell_of_expiring_accounts', role: 'background', everyMs: lookEveryMs, run }).start();
-  }
-
-  /** Mails all users whose accounts are about to expire. */
-  async tellExpiring(): Promise<void> {
-    const beforeMs = this.clock.nowMs() + (this.config.get('account_validity.renew_at') ?? 0);
-    for (const { user_id: userId } of await findUntold(this.database, beforeMs, batchSize))
-      await this.#tell(userId, false);
-  }
 
   /**
    * Mails a user who asks for it.
@@ -63,8 +29,7 @@ export class AccountRenewal implements OnModuleInit {
   async sendMail(userId: string, origin: Origin): Promise<void> {
     if (await this.modules.legacySendMail(userId, origin)) return;
     if (!this.config.get('account_validity.enabled')) throw MatrixError.unrecognized();
-    if (!this.mailer.enabled || !(await this.#tell(userId, true)))
-      throw MatrixError.badRequest('There is no address to write to');
+    if (!(await this.mails.tell(userId, true))) throw MatrixError.badRequest('There is no address to write to');
   }
 
   /**
@@ -114,28 +79,5 @@ export class AccountRenewal implements OnModuleInit {
     if (!(await findAccount(this.database, userId))) throw MatrixError.noSuchUser();
     await this.validity.extend(userId, expiresMs, !mails);
     return expiresMs;
-  }
-
-  /**
-   * @param again mail also who was told before
-   * @returns whether the user has an address
-   */
-  async #tell(userId: string, again: boolean): Promise<boolean> {
-    const addresses = (await threepidsOf(this.database, userId)).filter((one) => one.medium === 'email');
-    const expiresMs = await findExpiry(this.database, userId);
-    const displayName = (await findProfile(this.database, userId))?.displayname ?? userId;
-    const token = newSecret(this.ids, 'renew');
-    const url = ownUrl(this.config, '_matrix/client/unstable/account_validity/renew', { token });
-    await this.database.write(
-      async (tx) => {
-        const isFirst = await markTold(tx, userId);
-        if (addresses.length === 0 || expiresMs === undefined || (!isFirst && !again)) return;
-        await setRenewalToken(tx, userId, secretHash(token));
-        for (const { address } of addresses)
-          await this.mailer.queueExpiry(tx, address, { display_name: displayName, expiration_ts: expiresMs, url });
-      },
-      { name: 'account_renewal_mail' },
-    );
-    return addresses.length > 0 && expiresMs !== undefined;
   }
 }

@@ -9,6 +9,7 @@ import { AccountStatusService } from './account-status.service.js';
 import { AccountValidity } from './account-validity.js';
 import { DeactivationService } from './deactivation.service.js';
 import { PasswordService } from './password.service.js';
+import { RenewalMails } from './renewal-mails.js';
 
 const services = [
   AccountRenewal,
@@ -17,6 +18,7 @@ const services = [
   AccountValidity,
   DeactivationService,
   PasswordService,
+  RenewalMails,
 ];
 
 /** Accounts, from their making to their end. */
