@@ -6,6 +6,12 @@ const outsidePlatform = [
   { object: 'Math', property: 'random', message: 'Take randomness from Ids.' },
 ];
 
+const noNestErrors = {
+  name: '@nestjs/common',
+  importNames: ['forwardRef', 'HttpException'],
+  message: 'Hooks go up; errors are MatrixError.',
+};
+
 export default tseslint.config(
   { ignores: ['**/dist/**', '**/node_modules/**', '**/*.cjs'] },
   {
@@ -35,13 +41,7 @@ export default tseslint.config(
       'no-restricted-imports': [
         'error',
         {
-          paths: [
-            {
-              name: '@nestjs/common',
-              importNames: ['forwardRef', 'HttpException'],
-              message: 'Hooks go up; errors are MatrixError.',
-            },
-          ],
+          paths: [noNestErrors],
         },
       ],
       'no-restricted-syntax': [
@@ -69,6 +69,36 @@ export default tseslint.config(
     rules: {
       'no-restricted-properties': ['error', ...outsidePlatform],
       'no-restricted-globals': 'off',
+    },
+  },
+  // The HTTP request ends at the controllers, and where requests are authenticated or made of a module's.
+  {
+    files: ['libs/*/src/**/*.ts'],
+    ignores: [
+      '**/*.spec.ts',
+      '**/*.fixture.ts',
+      '**/*.controller.ts',
+      'libs/*/src/http/**',
+      'libs/{http,testing}/**',
+      'libs/users/src/authentication/**',
+      'libs/federation/src/inbound/**',
+      'libs/module-services/src/web/**',
+      'libs/sso/src/common/browser-request.ts',
+    ],
+    rules: {
+      'no-restricted-imports': [
+        'error',
+        {
+          paths: [
+            noNestErrors,
+            {
+              name: '@rookery/http',
+              importNames: ['InboundRequest', 'LateRequest'],
+              message: 'Services take a RequestOrigin, or what they need of a request.',
+            },
+          ],
+        },
+      ],
     },
   },
   { files: ['libs/matrix-types/src/errors.ts'], rules: { 'no-restricted-syntax': 'off' } },

@@ -5,14 +5,16 @@ import given from '../../eslint.config.mjs';
 
 const configs = given as readonly Linter.Config[];
 
+const watched = ['no-restricted-syntax', 'no-restricted-imports'];
+
 /** What the project's lint says of a text that no types are known of. */
 function lint(path: string, text: string): string[] {
   const rules = configs
-    .filter((config) => config.files !== undefined && config.rules?.['no-restricted-syntax'] !== undefined)
+    .filter((config) => config.files !== undefined && watched.some((rule) => config.rules?.[rule] !== undefined))
     .map(({ files, ignores = [], rules: all }) => ({
       files,
       ignores,
-      rules: { 'no-restricted-syntax': all?.['no-restricted-syntax'] },
+      rules: Object.fromEntries(watched.flatMap((rule) => (all?.[rule] === undefined ? [] : [[rule, all[rule]]]))),
     }));
   const parser = { files: ['**/*.ts'], languageOptions: { parser: tseslint.parser } };
   return new Linter().verify(text, [parser, ...rules] as Linter.Config[], path).map(({ message }) => message);
@@ -33,5 +35,20 @@ describe('the lint of errors', () => {
   ])('finds %s', (text) => {
     expect(lint(place, text)).toHaveLength(1);
     expect(lint('libs/matrix-types/src/errors.ts', text)).toEqual([]);
+  });
+});
+
+describe('the lint of requests', () => {
+  const text = `import type { InboundRequest } from '@rookery/http';`;
+
+  it('lets controllers see the HTTP request', () => {
+    for (const path of ['libs/rooms/src/http/a.ts', 'libs/admin/src/rooms/a.controller.ts', 'libs/users/src/a.spec.ts'])
+      expect(lint(path, text)).toEqual([]);
+    expect(lint(place, `import type { RequestOrigin } from '@rookery/platform';`)).toEqual([]);
+  });
+
+  it('finds a service that takes it', () => {
+    expect(lint(place, text)).toEqual([expect.stringContaining('RequestOrigin')]);
+    expect(lint(place, `import { forwardRef } from '@nestjs/common';`)).toHaveLength(1);
   });
 });

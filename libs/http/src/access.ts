@@ -1,15 +1,10 @@
 import { SetMetadata, createParamDecorator, type ExecutionContext } from '@nestjs/common';
-import type { Requester } from '@rookery/platform';
+import type { Requester, RequestOrigin } from '@rookery/platform';
 import type { Readable } from 'node:stream';
 import type { LimiterName } from './rate-limiter.js';
 
-/** One inbound request, without the framework's types. */
-export interface InboundRequest {
-  /** The id in every log line of this request. */
-  readonly requestId: string;
-  readonly method: string;
-  /** Path with query, as received after the prefixes were normalised to `/_matrix` and `/_synapse`. */
-  readonly url: string;
+/** One inbound request, without the framework's types; for controllers. Services take the {@link RequestOrigin} that it is. */
+export interface InboundRequest extends RequestOrigin {
   readonly query: Readonly<Record<string, string | readonly string[] | undefined>>;
   /** Names in lower case. */
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
@@ -24,9 +19,6 @@ export interface InboundRequest {
   readonly rawBody?: Buffer | undefined;
   /** The body on routes that declare `streamBody`; the route counts its bytes itself. */
   readonly stream: Readable;
-  /** The client's address; behind a proxy the forwarded one, where the listener trusts it. */
-  readonly ip: string;
-  readonly userAgent: string;
   /** Aborts when the client goes away, and when the server shuts down: a waiting request then answers what it has. */
   readonly signal: AbortSignal;
 }

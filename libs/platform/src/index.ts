@@ -37,4 +37,5 @@ export { Metrics } from './metrics/metrics.js';
 export { type Trace, Tracer } from './observing/tracer.js';
 export { ErrorReports, ReportingLogger } from './observing/error-reports.js';
 export type { Requester } from './requester.js';
+export type { RequestOrigin } from './request-origin.js';
 export { assemble, Port } from './wiring/port.js';

@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { CrossSigningService, DehydratedDeviceService } from '@rookery/e2ee';
-import { type InboundRequest, type Infer, json, type Schema } from '@rookery/http';
+import { type Infer, json, type Schema } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
-import { Clock, Config } from '@rookery/platform';
+import { Clock, Config, type RequestOrigin } from '@rookery/platform';
 import {
   type Account,
   AccountService,
@@ -79,7 +79,7 @@ export class ServiceAccounts {
    * @returns whether it is new
    * @throws MatrixError 400 `M_INVALID_PARAM`, `M_INVALID_USERNAME`, `M_USER_IN_USE`, `M_THREEPID_IN_USE`
    */
-  async provision(body: ProvisionBody, request: InboundRequest): Promise<boolean> {
+  async provision(body: ProvisionBody, request: RequestOrigin): Promise<boolean> {
     for (const what of ['displayname', 'avatar_url', 'emails'] as const)
       if (body[`set_${what}`] !== undefined && body[`unset_${what}`] === true)
         throw MatrixError.invalidParam(`Only one of 'set_${what}' and 'unset_${what}' may be given`);
@@ -108,23 +108,19 @@ export class ServiceAccounts {
   }
 
   /** @throws MatrixError 404 `M_NOT_FOUND` */
-  async delete(localpart: string, erase: boolean, request: InboundRequest): Promise<void> {
+  async delete(localpart: string, erase: boolean, request: RequestOrigin): Promise<void> {
     const { userId } = await this.#account(localpart);
     await this.deactivation.deactivate(userId, erase, false, { request });
   }
 
   /** @throws MatrixError 404 `M_NOT_FOUND` */
-  async reactivate(localpart: string, request: InboundRequest): Promise<void> {
+  async reactivate(localpart: string, request: RequestOrigin): Promise<void> {
     const { userId } = await this.#account(localpart);
     await this.deactivation.reactivate(userId, { request });
   }
 
   /** An empty text takes the field away. @throws MatrixError 404 `M_NOT_FOUND`, 400 `M_INVALID_PARAM` */
-  async setProfile(
-    localpart: string,
-    change: { readonly displayname: string },
-    request: InboundRequest,
-  ): Promise<void> {
+  async setProfile(localpart: string, change: { readonly displayname: string }, request: RequestOrigin): Promise<void> {
     const { userId } = await this.#account(localpart);
     const checked = { displayname: checkProfileField('displayname', change.displayname) };
     await this.profiles.update(userId, checked, { origin: { request }, byAdmin: true });

@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { type InboundRequest, type Infer, json } from '@rookery/http';
+import { type Infer, json } from '@rookery/http';
 import { localpartOf, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config, type Requester } from '@rookery/platform';
+import { Clock, Config, type Requester, type RequestOrigin } from '@rookery/platform';
 import {
   type Account,
   AccountService,
@@ -78,7 +78,7 @@ export class UserChanges {
    * @throws MatrixError 400 `M_UNKNOWN`, `M_INVALID_PARAM`, `M_INVALID_USERNAME`, `M_THREEPID_IN_USE`...; 403 `M_FORBIDDEN`;
    *   409 `M_UNKNOWN` (an external id is another account's); 500 `M_UNKNOWN` (an identity server keeps an address)
    */
-  async apply(requester: Requester, request: InboundRequest, userId: string, change: UserChange): Promise<boolean> {
+  async apply(requester: Requester, request: RequestOrigin, userId: string, change: UserChange): Promise<boolean> {
     const account = await this.accounts.find(userId);
     const origin: Origin = { requester, request, byAdmin: true };
     const wanted = await this.#check(requester, userId, change);

@@ -1,9 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { canonicalJson, verifyJson } from '@rookery/events';
-import type { InboundRequest } from '@rookery/http';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, KeyedMutex, type Requester } from '@rookery/platform';
+import { Clock, KeyedMutex, type Requester, type RequestOrigin } from '@rookery/platform';
 import { DeviceService, UserAuthGate, UserHooks } from '@rookery/users';
 import { DeviceListService } from '../device-lists/device-list.service.js';
 import { coveredText, type CrossSigningKey, parseCrossSigningKey } from './cross-signing-key.js';
@@ -51,7 +50,7 @@ export class CrossSigningService {
    *   403 `M_FORBIDDEN` (a device has the key's id)
    * @spec client-server-api#post_matrixclientv3keysdevice_signingupload
    */
-  upload(requester: Requester, request: InboundRequest, body: JsonObject): Promise<void> {
+  upload(requester: Requester, request: RequestOrigin, body: JsonObject): Promise<void> {
     return this.#uploads.run(requester.userId, () => this.#upload(requester, request, body));
   }
 
@@ -91,7 +90,7 @@ export class CrossSigningService {
     }
   }
 
-  async #upload(requester: Requester, request: InboundRequest, body: JsonObject): Promise<void> {
+  async #upload(requester: Requester, request: RequestOrigin, body: JsonObject): Promise<void> {
     const { userId } = requester;
     const keys = types.flatMap((type) => {
       const value = body[`${type}_key`];

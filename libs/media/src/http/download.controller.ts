@@ -5,7 +5,7 @@ import { clientMediaPath, mediaPaths } from './media-paths.js';
 import { cleanName } from '../uploads/incoming-file.js';
 import { downloadRequest } from './download-request.js';
 import { Downloads } from '../downloads/downloads.service.js';
-import { fileReply } from '../downloads/file-reply.js';
+import { fileReply } from './file-reply.js';
 
 /** Downloads, with a token and without. */
 @Controller()

@@ -14,7 +14,7 @@ import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { downloadRequest } from './download-request.js';
 import { Downloads } from '../downloads/downloads.service.js';
-import { fileReply } from '../downloads/file-reply.js';
+import { fileReply } from './file-reply.js';
 import { clientMediaPath, mediaPaths } from './media-paths.js';
 import { Thumbnails, type ThumbnailRequest } from '../thumbnails/thumbnails.service.js';
 

@@ -2,7 +2,7 @@ import { Controller, Param, Post, Put } from '@nestjs/common';
 import { Access, Inbound, type InboundRequest, Who } from '@rookery/http';
 import type { Requester } from '@rookery/platform';
 import { mediaPaths } from './media-paths.js';
-import { incomingFile } from '../uploads/incoming-file.js';
+import { incomingFile } from './upload-request.js';
 import { UploadService } from '../uploads/upload.service.js';
 
 /** Uploads. */

@@ -1,5 +1,5 @@
 import { contentDisposition, servedType } from '../downloads/content-disposition.js';
-import { rangeOf } from '../downloads/file-reply.js';
+import { rangeOf } from '../http/file-reply.js';
 import { mediaInContent } from '../moderation/media-in-content.js';
 import { placeOf, thumbnailPlace } from '../storage/file-place.js';
 import { pathBelow } from '../storage/file-system-provider.js';

@@ -1,6 +1,4 @@
 import type { Readable } from 'node:stream';
-import { type InboundRequest, queryString } from '@rookery/http';
-import { MatrixError } from '@rookery/matrix-types';
 
 /** A file that a client is sending. */
 export interface IncomingFile {
@@ -11,7 +9,6 @@ export interface IncomingFile {
   readonly uploadName: string | undefined;
 }
 
-const longestName = 1_000;
 const longestType = 255;
 const token = "[!#$%&'*+.^_`|~0-9A-Za-z-]+";
 const mediaTypePattern = new RegExp(
@@ -28,23 +25,4 @@ export function claimedType(value: string | undefined): string {
 export function cleanName(name: string | undefined): string | undefined {
   const clean = name?.toWellFormed().replace(/\p{Cc}/gu, '');
   return clean === '' ? undefined : clean;
-}
-
-/**
- * The file in an upload's request.
- * @throws MatrixError 400 `M_INVALID_PARAM`
- */
-export function incomingFile(request: InboundRequest): IncomingFile {
-  const uploadName = cleanName(queryString(request, 'filename'));
-  if (uploadName !== undefined && uploadName.length > longestName)
-    throw MatrixError.invalidParam(`'filename' is longer than ${longestName} characters`);
-  const length = request.headers['content-length'];
-  const sizeBytes = typeof length === 'string' && /^\d{1,15}$/.test(length) ? Number(length) : undefined;
-  const type = request.headers['content-type'];
-  return {
-    body: request.stream,
-    sizeBytes,
-    mediaType: claimedType(typeof type === 'string' ? type : undefined),
-    uploadName,
-  };
 }

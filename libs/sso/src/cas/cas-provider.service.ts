@@ -1,5 +1,4 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import type { InboundRequest } from '@rookery/http';
 import type { JsonObject } from '@rookery/matrix-types';
 import { mapUsernameToMxidLocalpart } from '@rookery/module-api';
 import { Config, Ids } from '@rookery/platform';
@@ -13,6 +12,7 @@ import { IdentityProviders } from '../providers/identity-providers.js';
 import { checkRemoteId } from '../providers/mapping-call.js';
 import { ProviderHttp } from '../providers/provider-http.js';
 import type { CasPrincipal } from './cas-response.js';
+import type { BrowserRequest } from '../common/browser-request.js';
 
 export const casCookie = 'cas_session';
 export const casSessionMs = 3_600_000;
@@ -98,7 +98,7 @@ export class CasProvider implements IdentityProvider, OnModuleInit {
    * Whom the server vouches for by a ticket.
    * @throws SsoError
    */
-  async signOn(ticket: string, session: CasSession, request: InboundRequest): Promise<SignOn> {
+  async signOn(ticket: string, session: CasSession, request: BrowserRequest): Promise<SignOn> {
     const principal = await this.#validate(ticket, session);
     checkRequirements(this.#requirements, principal.attributes);
     const remoteId = checkRemoteId(principal.user);

@@ -1,9 +1,9 @@
 import { createCipheriv, createDecipheriv, hkdfSync } from 'node:crypto';
 import { Injectable } from '@nestjs/common';
-import type { InboundRequest } from '@rookery/http';
 import { isJsonObject, type JsonObject } from '@rookery/matrix-types';
 import { Clock, Config, Ids } from '@rookery/platform';
 import { SsoAddresses } from './sso-addresses.js';
+import type { BrowserRequest } from './browser-request.js';
 
 /** Browsers drop larger cookies without a word. */
 const maxCookieLength = 3_900;
@@ -100,7 +100,7 @@ export class SealedCookies {
 }
 
 /** The cookies of a request by name, the first of several. Longer lists are cut. */
-export function cookieOf(request: Pick<InboundRequest, 'headers'>, name: string): string | undefined {
+export function cookieOf(request: Pick<BrowserRequest, 'headers'>, name: string): string | undefined {
   const header = request.headers['cookie'];
   const text = typeof header === 'string' ? header : (header ?? []).join('; ');
   for (const part of text.slice(0, 65_536).split(';')) {

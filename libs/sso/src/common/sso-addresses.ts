@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
-import { type InboundRequest, ownBaseUrl, ownPath, ownUrl } from '@rookery/http';
+import { ownBaseUrl, ownPath, ownUrl } from '@rookery/http';
 import { Config } from '@rookery/platform';
+import type { BrowserRequest } from './browser-request.js';
 
 const marker = 'canonical';
 
@@ -35,7 +36,7 @@ export class SsoAddresses {
    * Where a request has to go before a sign-on begins: cookies that are set under another host name would not come back.
    * `undefined` when it is in the right place.
    */
-  redirectFor(request: Pick<InboundRequest, 'headers' | 'query' | 'url'>): string | undefined {
+  redirectFor(request: Pick<BrowserRequest, 'headers' | 'query' | 'url'>): string | undefined {
     const { host } = request.headers;
     const wanted = new URL(this.base).host;
     if (!this.#isGiven || typeof host !== 'string' || host.toLowerCase() === wanted) return undefined;

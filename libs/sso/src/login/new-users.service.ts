@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { HttpReply, type InboundRequest } from '@rookery/http';
+import { HttpReply } from '@rookery/http';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config, Ids } from '@rookery/platform';
 import { AccountService, ConsentService, SsoRegistration, userOfExternalId } from '@rookery/users';
@@ -12,6 +12,7 @@ import type { NewUser, SignOn } from '../providers/identity-provider.js';
 import { Avatars } from './avatars.service.js';
 import { SsoHandover } from './handover.service.js';
 import { redirectWith } from './sso-pages.js';
+import type { BrowserRequest } from '../common/browser-request.js';
 
 const cookieName = 'username_mapping_session';
 const sessionMs = 15 * 60_000;
@@ -84,7 +85,7 @@ export class NewUsers {
   }
 
   /** The session of a request. @throws SsoError `invalid_session` */
-  async sessionOf(request: InboundRequest): Promise<{ readonly id: string; readonly session: NewUserSession }> {
+  async sessionOf(request: BrowserRequest): Promise<{ readonly id: string; readonly session: NewUserSession }> {
     const id = cookieOf(request, cookieName);
     const found = id === undefined ? undefined : await this.sessions.find('new_user', id);
     if (id === undefined || !found)
@@ -116,7 +117,7 @@ export class NewUsers {
   }
 
   /** Makes the account, once everything is there. */
-  async finish(request: InboundRequest): Promise<HttpReply> {
+  async finish(request: BrowserRequest): Promise<HttpReply> {
     const { id, session } = await this.sessionOf(request);
     if (!session.chosen || this.#needsConsent(session)) return HttpReply.redirect(this.#next(session));
     const removal = this.cookies.removal(cookieName, { path: '_synapse/client', site: 'lax' });
@@ -164,7 +165,7 @@ export class NewUsers {
     throw SsoError.mapping('The name that you have with your provider is taken on this server.');
   }
 
-  async #register(session: NewUserSession, request: InboundRequest, cookies: readonly string[]): Promise<HttpReply> {
+  async #register(session: NewUserSession, request: BrowserRequest, cookies: readonly string[]): Promise<HttpReply> {
     const { providerId, remoteId, chosen, consentVersion, redirectUrl } = session;
     if (!chosen) throw new Error('A new user has no name yet');
     let userId: string;

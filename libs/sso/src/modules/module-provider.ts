@@ -1,4 +1,3 @@
-import type { InboundRequest } from '@rookery/http';
 import type { JsonObject } from '@rookery/matrix-types';
 import { MatrixError } from '@rookery/matrix-types';
 import {
@@ -16,6 +15,7 @@ import { lostSession, SsoError } from '../common/sso-error.js';
 import type { SignOnRedirect, IdentityProvider, SignOn, SsoPurpose } from '../providers/identity-provider.js';
 import { askMapping, within } from '../providers/mapping-call.js';
 import { checkLogout, checkStep, type CheckedStep, tokensOf } from './module-steps.js';
+import type { BrowserRequest } from '../common/browser-request.js';
 
 /** How long somebody may be away at the provider. */
 export const moduleSessionMs = 3_600_000;
@@ -73,7 +73,7 @@ export class ModuleProvider implements IdentityProvider {
     return this.registered.provider.refresh !== undefined;
   }
 
-  async begin(purpose: SsoPurpose, request: InboundRequest): Promise<SignOnRedirect> {
+  async begin(purpose: SsoPurpose, request: BrowserRequest): Promise<SignOnRedirect> {
     const session: ModuleSession = {
       idp: this.id,
       purpose,
@@ -88,7 +88,7 @@ export class ModuleProvider implements IdentityProvider {
   }
 
   /** Asks the module for the next step. @throws SsoError, RedirectError */
-  ask(request: InboundRequest, session: ModuleSession, method: 'begin' | 'callback'): Promise<CheckedStep> {
+  ask(request: BrowserRequest, session: ModuleSession, method: 'begin' | 'callback'): Promise<CheckedStep> {
     const { provider } = this.registered;
     const context = this.#contextOf(request, session.purpose);
     return this.#guard(method, async () =>
@@ -119,7 +119,7 @@ export class ModuleProvider implements IdentityProvider {
   }
 
   /** The sign-on that this browser began. @throws SsoError */
-  sessionOf(request: InboundRequest): ModuleSession {
+  sessionOf(request: BrowserRequest): ModuleSession {
     const kept = this.#cookies.map(([name]) => cookieOf(request, name)).find((one) => one !== undefined && one !== '');
     if (kept === undefined) throw lostSession('missing_session');
     const session = this.parts.cookies.open(this.#seal, kept) as ModuleSession | undefined;
@@ -128,7 +128,7 @@ export class ModuleProvider implements IdentityProvider {
   }
 
   /** Somebody whom the module vouches for. */
-  signOn(person: SignedOn, session: ModuleSession, request: InboundRequest, cookies: readonly string[]): SignOn {
+  signOn(person: SignedOn, session: ModuleSession, request: BrowserRequest, cookies: readonly string[]): SignOn {
     const { clock } = this.parts;
     const { provider } = this.registered;
     const profile = (failures: number): Promise<SignOnProfile> =>
@@ -156,7 +156,7 @@ export class ModuleProvider implements IdentityProvider {
   }
 
   /** Whom the provider logs out. @throws MatrixError of the module; SsoError */
-  async logout(request: InboundRequest): Promise<ProviderLogout | undefined> {
+  async logout(request: BrowserRequest): Promise<ProviderLogout | undefined> {
     const { provider } = this.registered;
     return this.#guard('logout', async () => checkLogout(await provider.logout?.(this.#webRequest(request))));
   }
@@ -186,7 +186,7 @@ export class ModuleProvider implements IdentityProvider {
     }
   }
 
-  #contextOf(request: InboundRequest, purpose: SsoPurpose): SignOnContext {
+  #contextOf(request: BrowserRequest, purpose: SsoPurpose): SignOnContext {
     return {
       request: this.#webRequest(request),
       callbackUrl: this.#urlOf('callback'),
@@ -197,7 +197,7 @@ export class ModuleProvider implements IdentityProvider {
     };
   }
 
-  #webRequest({ url, method, headers: given, rawBody }: InboundRequest): Request {
+  #webRequest({ url, method, headers: given, rawBody }: BrowserRequest): Request {
     const headers = new Headers();
     for (const [name, value] of Object.entries(given)) {
       // What the browser keeps for the server is none of the module's business.

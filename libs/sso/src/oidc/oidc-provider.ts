@@ -1,4 +1,3 @@
-import type { InboundRequest } from '@rookery/http';
 import type { JsonObject } from '@rookery/matrix-types';
 import type { Ids, OidcProviderSetting } from '@rookery/platform';
 import { checkRequirements } from '../common/attribute-requirements.js';
@@ -8,6 +7,7 @@ import { SsoError } from '../common/sso-error.js';
 import type { SignOnRedirect, IdentityProvider, SignOn, SsoPurpose } from '../providers/identity-provider.js';
 import type { OidcChecks, OidcClient } from './oidc-client.js';
 import type { OidcMapping } from './oidc-mapping.js';
+import type { BrowserRequest } from '../common/browser-request.js';
 
 /** How long somebody may be away at the provider. */
 export const oidcSessionMs = 3_600_000;
@@ -51,7 +51,7 @@ export class OidcProvider implements IdentityProvider {
     this.registers = setting.enable_registration;
   }
 
-  async begin(purpose: SsoPurpose, request: InboundRequest): Promise<SignOnRedirect> {
+  async begin(purpose: SsoPurpose, request: BrowserRequest): Promise<SignOnRedirect> {
     const random = (): string => this.ids.bytes(32).toString('base64url');
     const session: OidcSession = {
       idp: this.id,
@@ -79,7 +79,7 @@ export class OidcProvider implements IdentityProvider {
   async signOn(
     answer: URLSearchParams,
     session: OidcSession,
-    request: InboundRequest,
+    request: BrowserRequest,
     cookies: readonly string[],
   ): Promise<SignOn> {
     const callback = new URL(this.#redirectUri);
@@ -105,7 +105,7 @@ export class OidcProvider implements IdentityProvider {
     return this.setting.redirect_uri ?? this.addresses.urlOf('_synapse/client/oidc/callback');
   }
 
-  #passedOn(request: InboundRequest): Record<string, string> {
+  #passedOn(request: BrowserRequest): Record<string, string> {
     const passed: Record<string, string> = {};
     for (const name of this.setting.passthrough_authorization_parameters) {
       const value = request.query[name];

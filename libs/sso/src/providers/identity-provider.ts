@@ -1,5 +1,5 @@
-import type { InboundRequest } from '@rookery/http';
 import type { JsonObject } from '@rookery/matrix-types';
+import type { BrowserRequest } from '../common/browser-request.js';
 
 /** What a sign-on is for. */
 export type SsoPurpose =
@@ -35,7 +35,7 @@ export interface IdentityProvider {
    * Begins a sign-on.
    * @throws SsoError `provider_unavailable`
    */
-  begin(purpose: SsoPurpose, request: InboundRequest): Promise<SignOnRedirect>;
+  begin(purpose: SsoPurpose, request: BrowserRequest): Promise<SignOnRedirect>;
 }
 
 /** What becomes of a person's first sign-on. */
@@ -58,7 +58,7 @@ export interface SignOn {
   /** The provider's own session, which it may end later. */
   readonly sessionId?: string | undefined;
   readonly purpose: SsoPurpose;
-  readonly request: InboundRequest;
+  readonly request: BrowserRequest;
   /**
    * What an account is made of.
    * @param failures how many names of this person were taken

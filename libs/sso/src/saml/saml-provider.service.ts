@@ -1,5 +1,4 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import type { InboundRequest } from '@rookery/http';
 import type { JsonObject } from '@rookery/matrix-types';
 import {
   ConfigError,
@@ -22,6 +21,7 @@ import { attributeMapping } from './attribute-mapping.js';
 import type { SamlIdp } from './idp-metadata.js';
 import { SamlClient } from './saml-client.js';
 import { readSamlSettings, type SamlSettings } from './saml-settings.js';
+import type { BrowserRequest } from '../common/browser-request.js';
 
 const cookiePath = '_synapse/client/saml2';
 /** The answer is a form of another site. */
@@ -125,7 +125,7 @@ export class SamlProvider implements IdentityProvider, OnModuleInit {
   }
 
   /** Whom a checked response is about. @throws SsoError, RedirectError */
-  async signOn(response: SamlResponse, purpose: SsoPurpose, request: InboundRequest): Promise<SignOn> {
+  async signOn(response: SamlResponse, purpose: SsoPurpose, request: BrowserRequest): Promise<SignOn> {
     checkRequirements(this.config.get('saml2_config.attribute_requirements'), response.attributes);
     const redirectUrl = purpose.kind === 'login' ? purpose.redirectUrl : '';
     const ask = <T>(question: (mapping: SamlMappingProvider) => Promise<T> | T): Promise<T> =>

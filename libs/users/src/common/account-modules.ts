@@ -1,5 +1,4 @@
 import { Injectable } from '@nestjs/common';
-import type { InboundRequest } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import type {
   AuthSuccess,
@@ -11,12 +10,12 @@ import type {
   UiaResults,
 } from '@rookery/module-api';
 import { assertAllowed, callbackContext, ModuleDispatcher } from '@rookery/module-host';
-import type { Requester } from '@rookery/platform';
+import type { Requester, RequestOrigin } from '@rookery/platform';
 
 /** Where a call to a module comes from, in the words of this lib. */
 export interface Origin {
   readonly requester?: Requester | undefined;
-  readonly request?: Pick<InboundRequest, 'requestId' | 'ip' | 'userAgent'> | undefined;
+  readonly request?: Pick<RequestOrigin, 'requestId' | 'ip' | 'userAgent'> | undefined;
   readonly byAdmin?: boolean | undefined;
   /** A module does it. */
   readonly byModule?: boolean | undefined;

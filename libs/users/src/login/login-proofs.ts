@@ -1,12 +1,12 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { type InboundRequest, RateLimiter } from '@rookery/http';
+import { RateLimiter } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config } from '@rookery/platform';
+import { Clock, Config, type RequestOrigin } from '@rookery/platform';
 import { findAccount } from '../store/account.query.js';
 import { AccountModules } from '../common/account-modules.js';
 import { lowerAscii, qualifyUserId } from '../common/user-names.js';
-import { accessTokenOf } from '../sessions/access-token.js';
+import { accessTokenOf, type TokenCarrier } from '../sessions/access-token.js';
 import { AppserviceDirectory } from '../sessions/appservice-directory.js';
 import { checkJwt } from './jwt.js';
 import type { LoginToken } from '../sessions/login-token.query.js';
@@ -43,7 +43,10 @@ export class LoginProofs {
    * Checks what a login brings.
    * @throws MatrixError 400 `M_UNKNOWN` (type), `M_MISSING_PARAM`; 401; 403 `M_FORBIDDEN`; 429
    */
-  async prove(request: InboundRequest, body: JsonObject & { readonly type: string }): Promise<LoginMethod> {
+  async prove(
+    request: RequestOrigin & TokenCarrier,
+    body: JsonObject & { readonly type: string },
+  ): Promise<LoginMethod> {
     const { type } = body;
     if (type === 'm.login.application_service') return this.#proveAppservice(request, body);
     if (type === 'm.login.token') return this.#proveToken(body);
@@ -59,7 +62,7 @@ export class LoginProofs {
    * @returns who was proved
    * @throws MatrixError as {@link prove}
    */
-  async proveOwn(userId: string, type: string, auth: JsonObject, request: InboundRequest): Promise<string> {
+  async proveOwn(userId: string, type: string, auth: JsonObject, request: RequestOrigin): Promise<string> {
     const named = auth['identifier'] !== undefined || auth['user'] !== undefined;
     const body = { ...auth, ...(named ? {} : { user: userId }), type };
     return (await this.#proveByModule(request, body)).userId;
@@ -79,7 +82,7 @@ export class LoginProofs {
     ];
   }
 
-  async #proveByModule(request: InboundRequest, body: JsonObject & { readonly type: string }): Promise<LoginMethod> {
+  async #proveByModule(request: RequestOrigin, body: JsonObject & { readonly type: string }): Promise<LoginMethod> {
     const identifier = body['identifier'] as { type?: unknown; user?: unknown } | undefined;
     const name = identifier?.type === 'm.id.user' ? identifier.user : body['user'];
     if (typeof name !== 'string') throw MatrixError.missingParam("Missing 'identifier.user'");
@@ -94,7 +97,7 @@ export class LoginProofs {
   }
 
   /** @spec client-server-api#appservice-login */
-  async #proveAppservice(request: InboundRequest, body: JsonObject): Promise<LoginMethod> {
+  async #proveAppservice(request: RequestOrigin & TokenCarrier, body: JsonObject): Promise<LoginMethod> {
     const found = accessTokenOf(request);
     if (!found) throw MatrixError.missingToken('The token of an application service is required');
     const appservice = this.appservices.byToken(found.token, request.ip);

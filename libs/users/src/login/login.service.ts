@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { type InboundRequest, RateLimiter } from '@rookery/http';
+import { RateLimiter } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Config, Port } from '@rookery/platform';
+import { Config, Port, type RequestOrigin } from '@rookery/platform';
 import { type Account, findAccount } from '../store/account.query.js';
 import { AccountService } from '../accounts/account.service.js';
 import { assertApproved } from '../accounts/approval.js';
@@ -14,6 +14,7 @@ import { type LoginMethod, LoginProofs } from './login-proofs.js';
 import type { LoginToken } from '../sessions/login-token.query.js';
 import { LoginTokens } from './login-tokens.js';
 import { type IssuedSession, SessionService } from '../sessions/session.service.js';
+import type { TokenCarrier } from '../sessions/access-token.js';
 
 /** What a login asks for beside its proof. */
 export interface DeviceRequest {
@@ -75,7 +76,7 @@ export class LoginService {
    * @throws MatrixError 400 `M_UNKNOWN` (type), 401, 403 `M_FORBIDDEN`, `M_USER_DEACTIVATED`; 429
    */
   async login(
-    request: InboundRequest,
+    request: RequestOrigin & TokenCarrier,
     body: JsonObject & { readonly type: string },
     device: DeviceRequest,
   ): Promise<JsonObject> {
@@ -88,7 +89,7 @@ export class LoginService {
    * @returns the answer for the client
    * @throws MatrixError 401 `M_USER_LOCKED`, 403 `M_FORBIDDEN`, `M_USER_DEACTIVATED`, `M_RESOURCE_LIMIT_EXCEEDED`
    */
-  async complete(method: LoginMethod, device: DeviceRequest, request: InboundRequest): Promise<JsonObject> {
+  async complete(method: LoginMethod, device: DeviceRequest, request: RequestOrigin): Promise<JsonObject> {
     const { userId } = method;
     if (!method.trusted) await this.limiter.take('rc_login.account', userId.toLowerCase());
     const account = (await findAccount(this.database, userId)) ?? (await this.#registerProved(method, request));
@@ -133,7 +134,7 @@ export class LoginService {
   }
 
   /** Modules and signed tokens may vouch for users who are not there yet. */
-  async #registerProved(method: LoginMethod, request: InboundRequest): Promise<Account> {
+  async #registerProved(method: LoginMethod, request: RequestOrigin): Promise<Account> {
     assertServerOpen(this.config);
     if (method.type === 'm.login.token' || method.trusted || !isLocalUser(method.userId, this.config.serverName))
       throw MatrixError.forbidden('Unknown user');

@@ -1,9 +1,9 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { type InboundRequest, RateLimiter } from '@rookery/http';
+import { RateLimiter } from '@rookery/http';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { AuthSuccess } from '@rookery/module-api';
-import { Config } from '@rookery/platform';
+import { Config, type RequestOrigin } from '@rookery/platform';
 import { type Account, findAccount } from '../store/account.query.js';
 import { AccountService } from '../accounts/account.service.js';
 import { AccountModules } from '../common/account-modules.js';
@@ -44,7 +44,7 @@ export class PasswordLogin {
    * Checks a login with a password.
    * @throws MatrixError 400 `M_MISSING_PARAM`, `M_INVALID_PARAM`, `M_BAD_JSON`; 403 `M_FORBIDDEN`; 429 `M_LIMIT_EXCEEDED`
    */
-  check(body: JsonObject, request: InboundRequest): Promise<Proved> {
+  check(body: JsonObject, request: RequestOrigin): Promise<Proved> {
     return this.#check(body, request, claimOf(body));
   }
 
@@ -53,7 +53,7 @@ export class PasswordLogin {
    * @returns who was proved
    * @throws MatrixError as {@link check}
    */
-  async checkOwn(userId: string, auth: JsonObject, request: InboundRequest): Promise<string> {
+  async checkOwn(userId: string, auth: JsonObject, request: RequestOrigin): Promise<string> {
     // The user is known; clients that name nobody mean themselves.
     const claim =
       auth['identifier'] === undefined && auth['user'] === undefined
@@ -62,7 +62,7 @@ export class PasswordLogin {
     return (await this.#check(auth, request, claim)).userId;
   }
 
-  async #check(body: JsonObject, request: InboundRequest, claim: Claim): Promise<Proved> {
+  async #check(body: JsonObject, request: RequestOrigin, claim: Claim): Promise<Proved> {
     const { password } = body;
     if (password === undefined) throw MatrixError.missingParam("Missing parameter 'password'");
     if (typeof password !== 'string') throw MatrixError.badJson("'password' must be a string");
@@ -96,7 +96,7 @@ export class PasswordLogin {
     userId: string | undefined,
     password: string,
     body: JsonObject,
-    request: InboundRequest,
+    request: RequestOrigin,
   ): Promise<Proved | undefined> {
     const success =
       claim.kind === 'threepid'

@@ -1,8 +1,8 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { Injectable } from '@nestjs/common';
-import { type InboundRequest, type Infer, json } from '@rookery/http';
+import { type Infer, json } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config, Ids } from '@rookery/platform';
+import { Clock, Config, Ids, type RequestOrigin } from '@rookery/platform';
 import { LRUCache } from 'lru-cache';
 import { LoginService } from '../login/login.service.js';
 import { SessionService } from '../sessions/session.service.js';
@@ -59,7 +59,7 @@ export class AdminRegistrationService {
    * @returns the answer for the client, as for a registration
    * @throws MatrixError 400 `M_UNKNOWN`, `M_INVALID_PARAM`, `M_USER_IN_USE`...; 403 `M_FORBIDDEN` (the MAC is wrong)
    */
-  async register(body: SharedSecretRegistration, request: InboundRequest): Promise<JsonObject> {
+  async register(body: SharedSecretRegistration, request: RequestOrigin): Promise<JsonObject> {
     const secret = this.#secret();
     const madeMs = this.#nonces.get(body.nonce);
     // Used up whatever comes of it: a nonce is one attempt.

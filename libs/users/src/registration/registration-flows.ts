@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { type InboundRequest, RateLimiter } from '@rookery/http';
+import { RateLimiter } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
-import { Clock, Config } from '@rookery/platform';
+import { Clock, Config, type RequestOrigin } from '@rookery/platform';
 import { assertServerOpen } from '../common/server-gate.js';
 import { EmailVerification } from '../threepids/email-verification.service.js';
 import { MsisdnVerification } from '../threepids/msisdn-verification.service.js';
@@ -50,7 +50,7 @@ export class RegistrationFlows {
   }
 
   /** Whether a registration token may be used once more. @throws MatrixError 403 `M_FORBIDDEN`, 429 */
-  async tokenIsValid(token: string, request: InboundRequest): Promise<boolean> {
+  async tokenIsValid(token: string, request: RequestOrigin): Promise<boolean> {
     await this.limiter.take('rc_registration_token_validity', request.ip);
     this.assertEnabled();
     if (token.length > 64 || token.includes('\0')) return false;

@@ -1,12 +1,12 @@
 import { createHash } from 'node:crypto';
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { type InboundRequest, type Infer, json, RateLimiter } from '@rookery/http';
+import { type Infer, json, RateLimiter } from '@rookery/http';
 import { isJsonObject, type JsonObject, localpartOf, MatrixError } from '@rookery/matrix-types';
-import { Config } from '@rookery/platform';
+import { Config, type RequestOrigin } from '@rookery/platform';
 import { AccountModules } from '../common/account-modules.js';
 import { assertServerOpen } from '../common/server-gate.js';
-import { accessTokenOf } from '../sessions/access-token.js';
+import { accessTokenOf, type TokenCarrier } from '../sessions/access-token.js';
 import { AppserviceDirectory } from '../sessions/appservice-directory.js';
 import type { DeviceRequest } from '../login/login.service.js';
 import { LoginService } from '../login/login.service.js';
@@ -60,7 +60,7 @@ export class RegistrationService {
    * Whether a name may be registered.
    * @throws MatrixError 400 `M_INVALID_USERNAME`, `M_USER_IN_USE`, `M_EXCLUSIVE`; 403 `M_FORBIDDEN`; 429
    */
-  async checkAvailable(username: string, request: InboundRequest): Promise<void> {
+  async checkAvailable(username: string, request: RequestOrigin): Promise<void> {
     this.flows.assertEnabled();
     if (this.config.get('inhibit_user_in_use_error')) {
       await this.accounts.checkAvailable(username, undefined, { tellInUse: false });
@@ -74,7 +74,7 @@ export class RegistrationService {
    * Makes a guest account. Guests get what they ask for least: everything but the device's name is ignored.
    * @throws MatrixError 403 `M_FORBIDDEN`, `M_RESOURCE_LIMIT_EXCEEDED`; 429
    */
-  async registerGuest(request: InboundRequest, body: RegistrationBody): Promise<JsonObject> {
+  async registerGuest(request: RequestOrigin, body: RegistrationBody): Promise<JsonObject> {
     assertServerOpen(this.config);
     if (!this.config.get('allow_guest_access')) throw MatrixError.forbidden('Guests are not allowed on this server');
     await this.limiter.take('rc_registration', request.ip);
@@ -102,7 +102,7 @@ export class RegistrationService {
    * @spec application-service-api#server-admin-style-permissions
    * @throws MatrixError 400 `M_MISSING_PARAM`, `M_INVALID_USERNAME`, `M_EXCLUSIVE`, `M_USER_IN_USE`; 401
    */
-  async registerByAppservice(request: InboundRequest, body: RegistrationBody): Promise<JsonObject> {
+  async registerByAppservice(request: RequestOrigin & TokenCarrier, body: RegistrationBody): Promise<JsonObject> {
     const found = accessTokenOf(request);
     if (!found) throw MatrixError.missingToken('The token of an application service is required');
     const appservice = this.appservices.byToken(found.token, request.ip);
@@ -124,7 +124,7 @@ export class RegistrationService {
    * @throws InteractiveAuthRequired until then
    * @throws MatrixError 400 `M_INVALID_USERNAME`, `M_USER_IN_USE`, `M_EXCLUSIVE`, `M_MISSING_PARAM`, `M_WEAK_PASSWORD`...; 403 `M_FORBIDDEN`, `M_RESOURCE_LIMIT_EXCEEDED`; 429
    */
-  async register(request: InboundRequest, given: RegistrationBody): Promise<JsonObject> {
+  async register(request: RequestOrigin & TokenCarrier, given: RegistrationBody): Promise<JsonObject> {
     this.flows.assertEnabled();
     if (this.appservices.isSender(request))
       throw MatrixError.missingParam("Application services register with type 'm.login.application_service'");
@@ -140,7 +140,7 @@ export class RegistrationService {
     }
   }
 
-  async #register(request: InboundRequest, body: RegistrationBody): Promise<JsonObject> {
+  async #register(request: RequestOrigin, body: RegistrationBody): Promise<JsonObject> {
     // The requests that merely go through the stages cost nothing, so that a full bucket is one registration each.
     if (!(await this.limiter.mayTake('rc_registration', request.ip)))
       await this.limiter.take('rc_registration', request.ip);
@@ -210,7 +210,7 @@ export class RegistrationService {
   }
 
   async #plan(
-    request: InboundRequest,
+    request: RequestOrigin,
     body: RegistrationBody,
     results: JsonObject,
     addresses: readonly { ip: string; userAgent: string }[],
@@ -246,7 +246,7 @@ export class RegistrationService {
     };
   }
 
-  async #answer(userId: string, body: RegistrationBody, request: InboundRequest): Promise<JsonObject> {
+  async #answer(userId: string, body: RegistrationBody, request: RequestOrigin): Promise<JsonObject> {
     if (body.inhibit_login) return { user_id: userId, home_server: this.config.serverName };
     const account = await this.accounts.find(userId);
     if (account) assertApproved(this.config, account);

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
-import { type InboundRequest, RateLimiter } from '@rookery/http';
+import { RateLimiter } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
-import { Clock, Config } from '@rookery/platform';
+import { Clock, Config, type RequestOrigin } from '@rookery/platform';
 import { AccountModules } from '../common/account-modules.js';
 import { assertServerOpen } from '../common/server-gate.js';
 import { canonicalAddress } from '../threepids/addresses.js';
@@ -21,7 +21,7 @@ export interface SsoNewcomer {
   readonly authProvider: string;
   /** What the provider calls the user. */
   readonly externalId: string;
-  readonly request: InboundRequest;
+  readonly request: RequestOrigin;
 }
 
 /** Registrations by single sign-on. */

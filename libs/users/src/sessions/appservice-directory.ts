@@ -1,7 +1,6 @@
 import { Injectable } from '@nestjs/common';
-import type { InboundRequest } from '@rookery/http';
-import { Port } from '@rookery/platform';
-import { accessTokenOf } from './access-token.js';
+import { Port, type RequestOrigin } from '@rookery/platform';
+import { accessTokenOf, type TokenCarrier } from './access-token.js';
 
 /** What this lib needs to know of an application service. */
 export interface AppserviceIdentity {
@@ -32,7 +31,7 @@ export class AppserviceDirectory {
     return this.port.given?.byToken(token, ip);
   }
   /** Whether a request carries the token of a service. */
-  isSender(request: InboundRequest): boolean {
+  isSender(request: TokenCarrier & Pick<RequestOrigin, 'ip'>): boolean {
     try {
       const found = accessTokenOf(request);
       return found !== undefined && this.byToken(found.token, request.ip) !== undefined;

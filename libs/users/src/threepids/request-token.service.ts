@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { type InboundRequest, type Infer, json, RateLimiter } from '@rookery/http';
+import { type Infer, json, RateLimiter } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Config } from '@rookery/platform';
+import { Config, type RequestOrigin } from '@rookery/platform';
 import { findAccount } from '../store/account.query.js';
 import { AccountModules } from '../common/account-modules.js';
 import { canonicalEmail, canonicalPhone } from './addresses.js';
@@ -43,7 +43,7 @@ export class RequestTokenService {
    * @throws MatrixError 400 `M_THREEPID_IN_USE`, `M_THREEPID_NOT_FOUND`, unless the settings hide them; 403
    *   `M_THREEPID_DENIED`, `M_FORBIDDEN`; 429
    */
-  async forEmail(purpose: EmailPurpose, body: EmailTokenBody, request: InboundRequest): Promise<JsonObject> {
+  async forEmail(purpose: EmailPurpose, body: EmailTokenBody, request: RequestOrigin): Promise<JsonObject> {
     this.#assertAllowed(purpose);
     if (!this.emails.available)
       throw MatrixError.threepidMediumNotSupported('Email addresses cannot be proved on this server');
@@ -63,7 +63,7 @@ export class RequestTokenService {
   }
 
   /** Has a text message sent to a number. @throws MatrixError as {@link forEmail} */
-  async forMsisdn(purpose: EmailPurpose, body: MsisdnTokenBody, request: InboundRequest): Promise<JsonObject> {
+  async forMsisdn(purpose: EmailPurpose, body: MsisdnTokenBody, request: RequestOrigin): Promise<JsonObject> {
     this.#assertAllowed(purpose);
     if (!this.numbers.available)
       throw MatrixError.threepidMediumNotSupported('Phone numbers cannot be proved on this server');
@@ -94,7 +94,7 @@ export class RequestTokenService {
     }
   }
 
-  async #check(purpose: EmailPurpose, medium: string, address: string, request: InboundRequest): Promise<void> {
+  async #check(purpose: EmailPurpose, medium: string, address: string, request: RequestOrigin): Promise<void> {
     await this.limiter.take('rc_3pid_validation', request.ip);
     await this.limiter.take('rc_3pid_validation', `${medium}:${address}`);
     if (purpose === 'password_reset') return;

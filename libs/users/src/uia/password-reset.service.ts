@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import type { InboundRequest } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import type { RequestOrigin } from '@rookery/platform';
 import { EmailVerification } from '../threepids/email-verification.service.js';
 import { MsisdnVerification } from '../threepids/msisdn-verification.service.js';
 import { userOfThreepid } from '../threepids/threepid.query.js';
@@ -28,7 +28,7 @@ export class PasswordReset {
    * @throws MatrixError 400 `M_MISSING_PARAM`, 404 `M_NOT_FOUND` (the address belongs to no account)
    */
   async reset(
-    request: InboundRequest,
+    request: RequestOrigin,
     given: JsonObject & { readonly new_password?: string; readonly logout_devices?: boolean },
   ): Promise<void> {
     const flows: string[][] = [];

@@ -1,4 +1,4 @@
-import type { InboundRequest } from '@rookery/http';
+import type { RequestOrigin } from '@rookery/platform';
 import type { JsonObject } from '@rookery/matrix-types';
 import type { Tx } from '@rookery/database';
 
@@ -8,7 +8,7 @@ export interface StageAttempt {
   readonly auth: JsonObject;
   /** The user who has to prove themself; absent where nobody is logged in. */
   readonly userId?: string | undefined;
-  readonly request: InboundRequest;
+  readonly request: RequestOrigin;
 }
 
 /** One way to prove something: a stage of interactive auth. */

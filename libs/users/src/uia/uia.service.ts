@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto';
 import { Injectable } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
-import { type InboundRequest, RateLimiter } from '@rookery/http';
+import { RateLimiter } from '@rookery/http';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config, Ids, Logger } from '@rookery/platform';
+import { Clock, Config, Ids, Logger, type RequestOrigin } from '@rookery/platform';
 import { secretHash } from '../common/secrets.js';
 import { digestOfParameters, openParameters, parametersOf, sealParameters } from './parameters.js';
 import { SessionIds } from './session-ids.js';
@@ -31,7 +31,7 @@ const outcomeToldMs = 3_600_000;
 
 /** An operation that needs interactive auth. */
 export interface UiaRequest {
-  readonly request: InboundRequest;
+  readonly request: RequestOrigin;
   /** The body with its `auth`. */
   readonly body: JsonObject;
   /** Any of these lists of stages will do. */
@@ -160,7 +160,7 @@ export class UiaService {
    * Completes a request that nobody is logged in for by the parameters that its session remembers, since clients need not
    * repeat them with each stage.
    */
-  async recall<Body extends JsonObject>(request: InboundRequest, body: Body): Promise<Recalled<Body>> {
+  async recall<Body extends JsonObject>(request: RequestOrigin, body: Body): Promise<Recalled<Body>> {
     const { session: sessionId } = authOf(body);
     const session = sessionId === undefined ? undefined : await this.#find(sessionId);
     if (sessionId === undefined || !session || !isOf(session, request, undefined)) return { body };
@@ -192,7 +192,7 @@ export class UiaService {
   }
 
   /** Tries a stage from a fallback page. @throws MatrixError as {@link authenticate}, 404 `M_NOT_FOUND` (no such session) */
-  async attemptFromPage(sessionId: string, type: string, fields: JsonObject, request: InboundRequest): Promise<void> {
+  async attemptFromPage(sessionId: string, type: string, fields: JsonObject, request: RequestOrigin): Promise<void> {
     const session = await this.#find(sessionId);
     const stage = this.stage(type);
     if (!session || !stage) throw MatrixError.noSuchSession();
@@ -232,7 +232,7 @@ export class UiaService {
   }
 
   /** A session is about to become a row that lives for two days: nobody gets those without end. */
-  async #count(userId: string | undefined, request: InboundRequest): Promise<void> {
+  async #count(userId: string | undefined, request: RequestOrigin): Promise<void> {
     await this.limiter.take('rc_ui_auth', userId ?? request.ip);
   }
 
@@ -348,10 +348,10 @@ const withoutNulls = (body: JsonObject): JsonObject => ({
 });
 
 /** Which address a session is for; of no use but to be compared, so that its length is bounded. */
-const uriOf = (request: InboundRequest): string =>
+const uriOf = (request: RequestOrigin): string =>
   createHash('sha256').update(request.url.split('?', 1)[0]!).digest('base64url');
 
-const isOf = (session: UiaSession, request: InboundRequest, userId: string | undefined): boolean =>
+const isOf = (session: UiaSession, request: RequestOrigin, userId: string | undefined): boolean =>
   session.method === request.method && session.uri === uriOf(request) && session.userId === userId;
 
 const operationChanged = (): MatrixError => MatrixError.forbidden('The request has changed during its authentication');

@@ -1,8 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import type { InboundRequest } from '@rookery/http';
 import type { JsonObject } from '@rookery/matrix-types';
-import { Clock, Config, Port, type Requester } from '@rookery/platform';
+import { Clock, Config, Port, type Requester, type RequestOrigin } from '@rookery/platform';
 import { findAccount } from '../store/account.query.js';
 import { AccountModules } from '../common/account-modules.js';
 import { lastValidatedMs, markValidated } from '../sessions/token.query.js';
@@ -39,7 +38,7 @@ export class UserAuthGate {
    * Resolves when the requester has confirmed. Application services need not: their token is the confirmation.
    * @throws InteractiveAuthRequired until then
    */
-  async require(requester: Requester, request: InboundRequest, body: JsonObject, options: GateOptions): Promise<void> {
+  async require(requester: Requester, request: RequestOrigin, body: JsonObject, options: GateOptions): Promise<void> {
     if (requester.appserviceId !== undefined) return;
     if (this.service.isEnabled) throw await this.#elsewhere();
     const { accessTokenId } = requester;

@@ -1,6 +1,6 @@
 import { HttpReply, type InboundRequest } from '@rookery/http';
 import type { OpenFile } from '../storage/media-files.js';
-import { contentDisposition, servedType } from './content-disposition.js';
+import { contentDisposition, servedType } from '../downloads/content-disposition.js';
 
 /** How a file goes out. */
 export interface FileReplyOptions {

@@ -1,0 +1,24 @@
+import { type InboundRequest, queryString } from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
+import { claimedType, cleanName, type IncomingFile } from '../uploads/incoming-file.js';
+
+const longestName = 1_000;
+
+/**
+ * The file in an upload's request.
+ * @throws MatrixError 400 `M_INVALID_PARAM`
+ */
+export function incomingFile(request: InboundRequest): IncomingFile {
+  const uploadName = cleanName(queryString(request, 'filename'));
+  if (uploadName !== undefined && uploadName.length > longestName)
+    throw MatrixError.invalidParam(`'filename' is longer than ${longestName} characters`);
+  const length = request.headers['content-length'];
+  const sizeBytes = typeof length === 'string' && /^\d{1,15}$/.test(length) ? Number(length) : undefined;
+  const type = request.headers['content-type'];
+  return {
+    body: request.stream,
+    sizeBytes,
+    mediaType: claimedType(typeof type === 'string' ? type : undefined),
+    uploadName,
+  };
+}
