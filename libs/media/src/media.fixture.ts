@@ -70,13 +70,7 @@ export async function buildMedia(parts: {
       });
       return { origin: undefined, mediaId: uri.split('/').at(-1) ?? '' };
     },
-    async filesOnDisk() {
-      const entries = await readdir(folder, { recursive: true, withFileTypes: true });
-      return entries
-        .filter((entry) => entry.isFile())
-        .map((entry) => join(entry.parentPath, entry.name).slice(folder.length + 1))
-        .sort();
-    },
+    filesOnDisk: async () => (await filesBelow(folder)).map((path) => path.slice(folder.length + 1)).sort(),
     async close() {
       if (closed) return;
       closed = true;
@@ -85,4 +79,17 @@ export async function buildMedia(parts: {
       await rm(folder, { recursive: true, force: true });
     },
   };
+}
+
+/** Paths of the files below a folder from which something may be deleting files and folders meanwhile. */
+async function filesBelow(folder: string): Promise<string[]> {
+  const entries = await readdir(folder, { withFileTypes: true }).catch((error: unknown) => {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    throw error;
+  });
+  const found = entries.map(async (entry) => {
+    const path = join(folder, entry.name);
+    return entry.isDirectory() ? filesBelow(path) : [path];
+  });
+  return (await Promise.all(found)).flat();
 }
