@@ -24,6 +24,7 @@ import { ThreepidExchange } from './membership/threepid-exchange.js';
 import { FederationWhitelistController } from './queries/federation-whitelist.controller.js';
 import { OpenIdUserinfoController } from './queries/openid-userinfo.controller.js';
 import { PublicRoomsForServersController } from './queries/public-rooms.controller.js';
+import { AccountStatusesForServersController } from './queries/account-statuses.controller.js';
 import { FederationQueryController } from './queries/query.controller.js';
 import { FederationVersionController } from './queries/server-version.controller.js';
 import { ComplexityController } from './remote-rooms/complexity.controller.js';
@@ -69,6 +70,7 @@ import { SendTransactionController } from './transactions/send.controller.js';
     FederationVersionController,
     FederationWhitelistController,
     OpenIdUserinfoController,
+    AccountStatusesForServersController,
     FederationQueryController,
     DeviceKeysForServersController,
     PublicRoomsForServersController,

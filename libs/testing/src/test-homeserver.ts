@@ -104,8 +104,11 @@ export async function createTestHomeserver(options: TestHomeserverOptions = {}):
   const folder = await mkdtemp(join(tmpdir(), 'rookery-'));
   const place = await makeTestDatabasePlace(database);
   const port = await freePort();
-  let all: Readonly<Record<string, unknown>> = { ...defaults, ...settings };
+  const changed: Record<string, unknown> = {};
+  /** As they are now: a test may have changed what it gave. */
+  const allSettings = (): Readonly<Record<string, unknown>> => ({ ...defaults, ...settings, ...changed });
   const startOne = async (port: number, among?: ProcessPlace): Promise<Homeserver> => {
+    const all = allSettings();
     const config = Config.fromObject(
       {
         signing_key_path: join(folder, 'signing.key'),
@@ -213,14 +216,14 @@ export async function createTestHomeserver(options: TestHomeserverOptions = {}):
       const { body: begun } = await request<{ nonce: string }>('GET', path);
       const { nonce } = begun;
       const signed = [nonce, username, password, 'admin'].join('\0');
-      const mac = createHmac('sha1', String(all['registration_shared_secret'])).update(signed).digest('hex');
+      const mac = createHmac('sha1', String(allSettings()['registration_shared_secret'])).update(signed).digest('hex');
       const account = { nonce, mac, username, password, admin: true };
       const { status, body } = await request<Record<string, string>>('POST', path, account);
       if (status !== 200) throw new Error(`The administrator ${username} was refused: ${JSON.stringify(body)}`);
       return userOf(body);
     },
-    async restart(changed = {}) {
-      all = { ...all, ...changed };
+    async restart(otherwise = {}) {
+      Object.assign(changed, otherwise);
       for (const one of servers.toReversed()) await one.stop();
       servers = await start();
     },

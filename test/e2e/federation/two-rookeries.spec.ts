@@ -21,9 +21,10 @@ describe.each(databases)('two servers (%s)', (database) => {
 
   beforeAll(async () => {
     world = await FederationWorld.create();
-    const settings = { room_list_publication_rules: [{ action: 'allow' }], allow_public_rooms_over_federation: true };
-    one = await world.homeserver('one.test', { database, settings });
-    const two = await world.homeserver('two.test', { database });
+    const experimental_features = { msc3720_enabled: true };
+    const publishing = { room_list_publication_rules: [{ action: 'allow' }], allow_public_rooms_over_federation: true };
+    one = await world.homeserver('one.test', { database, settings: { ...publishing, experimental_features } });
+    const two = await world.homeserver('two.test', { database, settings: { experimental_features } });
     alice = await one.registerUser('alice');
     bob = await two.registerUser('bob');
     carol = await two.registerUser('carol');
@@ -204,5 +205,30 @@ describe.each(databases)('two servers (%s)', (database) => {
     const { rooms } = await ok<{ rooms: JsonObject[] }>(bob, 'GET', `/_matrix/client/v1/rooms/${space}/hierarchy`);
     expect(rooms.map((room) => room['room_id'])).toEqual([space, roomId]);
     expect((await bob.request('POST', `/join/${alias}`, {})).status).toBe(200);
+  });
+
+  it('tell each other whether accounts exist, where both may', async () => {
+    const path = '/_matrix/client/unstable/org.matrix.msc3720/account_status';
+    const user_ids = [alice.userId, bob.userId, '@ghost:two.test'];
+    expect((await alice.request('POST', path, { user_ids })).body).toEqual({
+      account_statuses: {
+        [alice.userId]: { exists: true, deactivated: false },
+        [bob.userId]: { exists: true, deactivated: false },
+        '@ghost:two.test': { exists: false },
+      },
+      failures: [],
+    });
+    const third = await world.played('third.test');
+    const ask = async (name: string, userIds: unknown) => {
+      const answer = await third.request(one, 'POST', `/_matrix/federation/unstable/org.matrix.msc3720/${name}`, {
+        user_ids: userIds,
+      });
+      return [answer.status, answer.body];
+    };
+    const known = { account_statuses: { [alice.userId]: { exists: true, deactivated: false } }, failures: [] };
+    expect(await ask('query/account_status', [alice.userId])).toEqual([200, known]);
+    expect(await ask('account_status', [alice.userId])).toEqual([200, known]);
+    expect(await ask('account_status', [bob.userId])).toMatchObject([400, { errcode: 'M_INVALID_PARAM' }]);
+    expect(await ask('account_status', 'all')).toMatchObject([400, { errcode: 'M_BAD_JSON' }]);
   });
 });

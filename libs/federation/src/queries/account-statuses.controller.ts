@@ -1,0 +1,36 @@
+import { Controller, Post } from '@nestjs/common';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Config, Metrics } from '@rookery/platform';
+import { AccountStatusService } from '@rookery/users';
+import { FederationAccess, SignedContent } from '../inbound/federation-access.js';
+
+const prefix = '/_matrix/federation/unstable/org.matrix.msc3720';
+
+/** Whether accounts exist, between servers (MSC3720). */
+@Controller()
+export class AccountStatusesForServersController {
+  readonly #count;
+
+  constructor(
+    private readonly statuses: AccountStatusService,
+    private readonly config: Config,
+    metrics: Metrics,
+  ) {
+    this.#count = metrics.counter('synapse_federation_server_received_queries');
+  }
+
+  /**
+   * POST /_matrix/federation/unstable/org.matrix.msc3720/query/account_status: of users of this server.
+   * Servers of the field answer there, and ask at the same path without `query`.
+   * @throws MatrixError 400 `M_INVALID_PARAM` for users of others and for too many
+   */
+  @Post([`${prefix}/query/account_status`, `${prefix}/account_status`])
+  @FederationAccess()
+  async status(@SignedContent() { user_ids: userIds }: JsonObject): Promise<object> {
+    if (!this.config.get('experimental_features.msc3720_enabled')) throw MatrixError.unrecognized();
+    this.#count.inc({ type: 'account_status' });
+    if (!Array.isArray(userIds)) throw MatrixError.badJson("'user_ids' must be a list of user ids");
+    const { statuses, failures } = await this.statuses.ofLocal(userIds);
+    return { account_statuses: statuses, failures };
+  }
+}
