@@ -224,18 +224,19 @@ describe.each(databases)('the server’s own work in the admin API (%s)', (datab
     interface Sizes {
       readonly rooms: readonly { readonly room_id: string; readonly estimated_size: number }[];
     }
-    const check = async (): Promise<void> => {
+    const read = async (): Promise<string[]> => {
       const { rooms } = await root.ok<Sizes>('GET', path);
       expect(rooms.length).toBeGreaterThan(0);
       expect(rooms.length).toBeLessThanOrEqual(10);
       expect(rooms[0]?.estimated_size).toBeGreaterThan(1000);
       const sizes = rooms.map((room) => room.estimated_size);
       expect(sizes).toEqual([...sizes].sort((a, b) => b - a));
-      expect(rooms.map((room) => room.room_id)).toContain(roomId);
+      return rooms.map((room) => room.room_id);
     };
-    await check();
+    // What the database knows by itself may be from before.
+    await read();
     await stored().write((tx) => tx.run('ANALYZE'));
-    await check();
+    expect(await read()).toContain(roomId);
   });
 
   it('is for administrators only', async () => {

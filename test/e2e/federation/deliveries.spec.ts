@@ -23,6 +23,9 @@ describe.each(databases)('modules hear which events other servers got (%s)', (da
     const modules = [{ module: join(import.meta.dirname, '../modules/fixtures/probe.ts') }];
     home = await world.homeserver('home.test', { database, settings: { modules } });
     visitor = await world.played('visitor.test');
+    // A server that refuses once is left alone for a minute.
+    visitor.answer = ({ url }, response) =>
+      void response.writeHead(url.includes('/v1/send/') ? 200 : 404).end('{"pdus":{}}');
     alice = await home.registerUser('alice');
     probe.reset();
     roomId = await createRoom(alice, { preset: 'public_chat' });

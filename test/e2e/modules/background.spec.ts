@@ -80,6 +80,13 @@ describe.each(['sqlite', 'postgres'] as const)('time, numbers and memory of modu
     expect(await probe.api!.store.get('last words')).toBe('bye');
   });
 
+  it('asks modules of the same server, and hears of those that do not answer', async () => {
+    const { messages } = probe.api!;
+    expect(await messages.ask('probe', 'echo', { n: 1 })).toEqual({ payload: { n: 1 }, from: 'probe' });
+    await expect(messages.ask('probe', 'nothing')).rejects.toMatchObject({ status: 404, errcode: 'M_NOT_FOUND' });
+    await expect(messages.ask('nobody', 'echo')).rejects.toMatchObject({ status: 404, errcode: 'M_NOT_FOUND' });
+  });
+
   it('every method there is appears in these tests', () => {
     const texts = [import.meta.dirname, join(import.meta.dirname, 'fixtures')]
       .flatMap((folder) => readdirSync(folder, { withFileTypes: true }).map(({ name }) => join(folder, name)))
