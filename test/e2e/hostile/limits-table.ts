@@ -393,7 +393,7 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
       '',
       invalid,
       'libs/rooms/src/http/upgrade.controller.ts',
-      "additional_creators: { type: 'array', maxItems",
+      'additional_creators: json.optional(json.array(json.string(), { maxItems',
     ],
     ['Servers named in `via`', 50, '', cut, 'libs/rooms/src/http/membership.controller.ts', 'maxVia'],
     [
@@ -402,7 +402,7 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
       'characters',
       invalid,
       'libs/rooms/src/http/membership.controller.ts',
-      "text = { type: 'string', maxLength",
+      'text = json.string({ maxLength',
     ],
     [
       'Reason of a report',
@@ -410,7 +410,7 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
       'characters',
       invalid,
       'libs/rooms/src/http/reports.controller.ts',
-      "reason = { type: 'string', maxLength",
+      'reason = json.string({ maxLength',
     ],
     [
       'Content of a delayed event',
@@ -655,7 +655,7 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
     ],
   ],
   Media: [
-    ['Name of a file', 1_000, 'characters', invalid, 'libs/media/src/uploads/incoming-file.ts', 'longestName'],
+    ['Name of a file', 1_000, 'characters', invalid, 'libs/media/src/http/upload-request.ts', 'longestName'],
     [
       'Content type of a file',
       255,

@@ -65,5 +65,8 @@ export const mediaMigrations: readonly Migration[] = [
   { version: 1, name: 'media_01_files', up: files },
   { version: 1, name: 'media_02_quarantine_changes', up: quarantineChanges },
   { version: 1, name: 'media_03_pages', up: pages },
-  { version: 1, name: 'media_04_files_by_name', up: filesByName },
+  {
+    ...{ version: 1, name: 'media_04_files_by_name', up: filesByName },
+    cost: [{ tables: ['remote_media_cache'], secondsPerMillion: 2 }],
+  },
 ];

@@ -30,8 +30,8 @@ const images: readonly (readonly [type: string, beginning: RegExp])[] = [
 /** Pictures of people, from the provider into their profile. Without a store there are none. */
 @Injectable()
 export class Avatars implements OnModuleInit {
-  /** Where pictures are kept. */
-  readonly port = new Port<PictureStore>('provider_pictures', 'required');
+  /** Where pictures are kept; a server without a media repository keeps none. */
+  readonly port = new Port<PictureStore>('provider_pictures', 'optional');
 
   constructor(
     private readonly database: Database,
