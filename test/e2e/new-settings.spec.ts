@@ -14,7 +14,10 @@ import {
   type TestHomeserver,
   type TestUser,
 } from '@rookery/testing';
+import { itWhere } from '../support/where.js';
 import { createRoom, databases, join as enter, nextTransaction, outcome, say } from './rooms/rooms-client.js';
+
+const asRoot = itWhere(process.getuid?.() === 0, 'only root can act as another user');
 
 /** What the settings of the last releases do, seen from outside. */
 describe.each(databases)('settings (%s)', (database) => {
@@ -301,7 +304,7 @@ describe('a manhole', () => {
   });
 
   // Only root can be somebody else.
-  (process.getuid?.() === 0 ? it : it.skip)('lets no other user of the machine in', async () => {
+  asRoot('lets no other user of the machine in', async () => {
     const port = await freePort();
     const path = join(folder, 'others.sock');
     const listeners = [

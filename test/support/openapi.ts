@@ -1,11 +1,12 @@
-import { existsSync, readFileSync, readdirSync } from 'node:fs';
+import { readFileSync, readdirSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js';
 import { parse } from 'yaml';
+import { specificationFolder } from './specification.js';
 
 /**
- * Holds every request and response of the end-to-end tests against the Matrix OpenAPI data. The data is not part of this
- * repository: it is looked for in `ROOKERY_SPEC` and beside the checkout; where there is none, nothing is checked.
+ * Holds every request and response of the end-to-end tests against the Matrix OpenAPI data. Where there is none
+ * ({@link specificationFolder}), nothing is checked.
  */
 export interface OpenApiValidator {
   /** How many endpoints are known; 0 when there is no data. */
@@ -35,11 +36,6 @@ type Node = { [key: string]: unknown };
 
 const base = 'https://spec.invalid';
 
-function specFolder(): string | undefined {
-  const candidates = [process.env['ROOKERY_SPEC'], join(process.cwd(), '../shared/spec/matrix/data')];
-  return candidates.find((folder) => folder !== undefined && existsSync(join(folder, 'api')));
-}
-
 function yamlFiles(folder: string): string[] {
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
     const path = join(folder, entry.name);
@@ -60,7 +56,7 @@ export function openApiValidator(): OpenApiValidator {
 }
 
 function load(): OpenApiValidator {
-  const folder = specFolder();
+  const folder = specificationFolder();
   if (folder === undefined) return { endpoints: 0, check: () => [] };
   const ajv = new Ajv2020({
     strict: false,

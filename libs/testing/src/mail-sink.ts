@@ -1,5 +1,6 @@
 import { once } from 'node:events';
-import { type AddressInfo, createServer, type Socket } from 'node:net';
+import type { AddressInfo } from 'node:net';
+import { SMTPServer } from 'smtp-server';
 import { eventually } from './eventually.js';
 
 /** A mail as it arrived. */
@@ -28,40 +29,6 @@ const decoded = (raw: string): string =>
     .replaceAll(/=\r?\n/g, '')
     .replaceAll(/(?:=[\dA-F]{2})+/g, (bytes) => Buffer.from(bytes.replaceAll('=', ''), 'hex').toString());
 
-/** Speaks as much of SMTP with one client as sending mail takes. @spec RFC 5321 */
-function receive(socket: Socket, arrived: (mail: TestMail) => void): void {
-  let recipients: string[] = [];
-  let data: string[] | undefined;
-  let rest = '';
-  const say = (line: string): void => void socket.write(`${line}\r\n`);
-  const hear = (line: string): void => {
-    if (data) {
-      if (line !== '.') return void data.push(line.replace(/^\./, ''));
-      const raw = data.join('\r\n');
-      arrived({ recipients, raw, text: decoded(raw) });
-      data = undefined;
-      return say('250 taken');
-    }
-    const command = line.slice(0, 4).toUpperCase();
-    if (command === 'DATA') {
-      data = [];
-      return say('354 go on, and end with a dot');
-    }
-    if (command === 'MAIL') recipients = [];
-    if (command === 'RCPT') recipients.push(/<([^>]*)>/.exec(line)?.[1] ?? '');
-    say(command === 'QUIT' ? '221 bye' : '250 mail.test');
-    if (command === 'QUIT') socket.end();
-  };
-  socket.setEncoding('utf8');
-  socket.on('error', () => {});
-  socket.on('data', (piece: string) => {
-    const lines = (rest + piece).split('\r\n');
-    rest = lines.pop() ?? '';
-    lines.forEach(hear);
-  });
-  say('220 mail.test');
-}
-
 /**
  * Starts a mail server that keeps what it gets.
  *
@@ -71,19 +38,29 @@ function receive(socket: Socket, arrived: (mail: TestMail) => void): void {
  * // ... whatever sends a mail
  * expect((await sink.next('alice@example.org')).text).toContain('https://');
  * ```
+ * @param onMail is told of each mail before its sender hears that it was taken
  */
-export async function startMailSink(): Promise<MailSink> {
+export async function startMailSink(onMail?: (mail: TestMail) => void | Promise<void>): Promise<MailSink> {
   const mails: TestMail[] = [];
   const given = new Set<TestMail>();
-  const sockets = new Set<Socket>();
-  const server = createServer((socket) => {
-    sockets.add(socket);
-    socket.on('close', () => sockets.delete(socket));
-    receive(socket, (mail) => void mails.push(mail));
+  const server = new SMTPServer({
+    authOptional: true,
+    disabledCommands: ['STARTTLS', 'AUTH'],
+    onData: (stream, session, done) => {
+      const chunks: Buffer[] = [];
+      stream.on('data', (chunk: Buffer) => chunks.push(chunk));
+      stream.on('end', () => {
+        const raw = Buffer.concat(chunks).toString();
+        const mail = { recipients: session.envelope.rcptTo.map(({ address }) => address), raw, text: decoded(raw) };
+        mails.push(mail);
+        Promise.resolve(onMail?.(mail)).then(() => done(), done);
+      });
+    },
   });
+  server.on('error', () => {});
   server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
+  await once(server.server, 'listening');
+  const { port } = server.server.address() as AddressInfo;
   return {
     settings: { smtp_host: '127.0.0.1', smtp_port: port, notif_from: '%(app)s <rookery@rookery.test>' },
     mails,
@@ -92,9 +69,6 @@ export async function startMailSink(): Promise<MailSink> {
       given.add(mail);
       return mail;
     },
-    async stop() {
-      for (const socket of sockets) socket.destroy();
-      await new Promise((resolve) => server.close(resolve));
-    },
+    stop: () => new Promise((resolve) => server.close(() => resolve())),
   };
 }

@@ -2,10 +2,9 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { SystemClock } from '@rookery/platform';
-import { eventually, type TestHomeserver, type TestResponse, type TestUser } from '@rookery/testing';
+import { eventually, startMailSink, type TestHomeserver, type TestResponse, type TestUser } from '@rookery/testing';
 import type { Logger as SdkLogger } from 'matrix-js-sdk/lib/logger.js';
 import PostalMime, { type Email } from 'postal-mime';
-import { SMTPServer } from 'smtp-server';
 
 /** A body of JSON. */
 export type Json = Record<string, unknown>;
@@ -56,33 +55,18 @@ export interface MailServer {
 export async function startMailServer(): Promise<MailServer> {
   const mails: Mail[] = [];
   const read = new Set<Mail>();
-  const server = new SMTPServer({
-    authOptional: true,
-    disabledCommands: ['STARTTLS', 'AUTH'],
-    onData: (stream, session, done) => {
-      const chunks: Buffer[] = [];
-      stream.on('data', (chunk: Buffer) => chunks.push(chunk));
-      stream.on('end', () => {
-        const raw = Buffer.concat(chunks).toString();
-        void PostalMime.parse(raw).then((mail) => {
-          mails.push({ ...mail, raw, recipients: session.envelope.rcptTo.map(({ address }) => address) });
-          done();
-        });
-      });
-    },
+  const sink = await startMailSink(async ({ raw, recipients }) => {
+    mails.push({ ...(await PostalMime.parse(raw)), raw, recipients });
   });
-  server.on('error', () => {});
-  server.listen(0, '127.0.0.1');
-  await once(server.server, 'listening');
   return {
-    port: (server.server.address() as AddressInfo).port,
+    port: sink.settings.smtp_port,
     mails,
     async next(address) {
       const mail = await eventually(() => mails.find((one) => !read.has(one) && one.recipients.includes(address)));
       read.add(mail);
       return mail;
     },
-    stop: () => new Promise((resolve) => server.close(() => resolve())),
+    stop: sink.stop,
   };
 }
 

@@ -3,8 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { eventually } from '@rookery/testing';
-import { SMTPServer } from 'smtp-server';
+import { eventually, type MailSink, startMailSink } from '@rookery/testing';
 import { probe, type ProbeServer, startProbe } from './probe-server.js';
 
 /** An HTTP server that tells what it was asked. */
@@ -30,28 +29,14 @@ async function echoServer(): Promise<{ url: string; server: Server }> {
 describe.each(['sqlite', 'postgres'] as const)('messages by the module API (%s)', (kind) => {
   let server: ProbeServer;
   let echo: Awaited<ReturnType<typeof echoServer>>;
-  let smtp: SMTPServer;
-  const mails: string[] = [];
+  let sink: MailSink;
 
   beforeAll(async () => {
     echo = await echoServer();
-    smtp = new SMTPServer({
-      authOptional: true,
-      hideSTARTTLS: true,
-      onData(stream, _session, done) {
-        let raw = '';
-        stream.on('data', (chunk: Buffer) => (raw += chunk.toString()));
-        stream.on('end', () => {
-          mails.push(raw);
-          done();
-        });
-      },
-    });
-    await new Promise<void>((resolve) => smtp.listen(0, '127.0.0.1', resolve));
-    const port = (smtp.server.address() as AddressInfo).port;
+    sink = await startMailSink();
     server = await startProbe(kind, {
       ip_range_whitelist: ['127.0.0.1'],
-      email: { smtp_host: '127.0.0.1', smtp_port: port, notif_from: '%(app)s <rookery@rookery.test>' },
+      email: sink.settings,
     });
     await server.registerUser('ann');
   });
@@ -59,7 +44,7 @@ describe.each(['sqlite', 'postgres'] as const)('messages by the module API (%s)'
     await server?.stop();
     echo.server.closeAllConnections();
     echo.server.close();
-    await new Promise<void>((resolve) => smtp.close(resolve));
+    await sink?.stop();
   });
   beforeEach(() => probe.reset());
 
@@ -105,7 +90,7 @@ describe.each(['sqlite', 'postgres'] as const)('messages by the module API (%s)'
 
   it('sends a mail with its own words', async () => {
     await value('sendMail', 'bob@example.org', 'News & more', '<b>Hi &amp; bye</b>', 'Hi & bye');
-    const [mail] = await eventually(() => (mails.length > 0 ? mails : undefined));
+    const { raw: mail } = await sink.next('bob@example.org');
     expect(mail).toContain('To: bob@example.org');
     expect(mail).toContain('Subject: News & more');
     expect(mail).toContain('<b>Hi &amp; bye</b>');

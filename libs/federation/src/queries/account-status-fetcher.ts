@@ -2,7 +2,8 @@ import { Injectable } from '@nestjs/common';
 import { FederationClient } from '@rookery/federation-client';
 import { AccountStatusService } from '@rookery/users';
 
-const path = '/_matrix/federation/unstable/org.matrix.msc3720/query/account_status';
+/** Where servers of the field answer. */
+export const accountStatusPath = '/_matrix/federation/unstable/org.matrix.msc3720/query/account_status';
 const timeoutMs = 10_000;
 /** Largest answer: two hundred users with what is told of each. */
 const maxBytes = 131_072;
@@ -12,7 +13,7 @@ const maxBytes = 131_072;
 export class AccountStatusFetcher {
   constructor(client: FederationClient, statuses: AccountStatusService) {
     statuses.port.give((server, userIds) =>
-      client.postJson(server, path, { user_ids: [...userIds] }, { timeoutMs, maxBytes }),
+      client.postJson(server, accountStatusPath, { user_ids: [...userIds] }, { timeoutMs, maxBytes }),
     );
   }
 }

@@ -3,8 +3,10 @@ import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config, Metrics } from '@rookery/platform';
 import { AccountStatusService } from '@rookery/users';
 import { FederationAccess, SignedContent } from '../inbound/federation-access.js';
+import { accountStatusPath } from './account-status-fetcher.js';
 
-const prefix = '/_matrix/federation/unstable/org.matrix.msc3720';
+/** Where they ask. */
+const askedPath = '/_matrix/federation/unstable/org.matrix.msc3720/account_status';
 
 /** Whether accounts exist, between servers (MSC3720). */
 @Controller()
@@ -24,7 +26,7 @@ export class AccountStatusesForServersController {
    * Servers of the field answer there, and ask at the same path without `query`.
    * @throws MatrixError 400 `M_INVALID_PARAM` for users of others and for too many
    */
-  @Post([`${prefix}/query/account_status`, `${prefix}/account_status`])
+  @Post([accountStatusPath, askedPath])
   @FederationAccess()
   async status(@SignedContent() { user_ids: userIds }: JsonObject): Promise<object> {
     if (!this.config.get('experimental_features.msc3720_enabled')) throw MatrixError.unrecognized();

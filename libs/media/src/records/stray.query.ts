@@ -1,6 +1,6 @@
 import type { Db, Tx } from '@rookery/database';
 import type { Media } from './media.js';
-import { thumbnailOf, type StoredThumbnail, type ThumbnailRow } from './thumbnail.query.js';
+import { thumbnailColumns, thumbnailOf, type StoredThumbnail, type ThumbnailRow } from './thumbnail.query.js';
 
 /** Which of some files of a server (`undefined`: ours) a row knows, by what they are called on disk. */
 export async function knownFiles(
@@ -28,16 +28,15 @@ export async function knownThumbnails(
   origin: string | undefined,
   fileIds: readonly string[],
 ): Promise<ReadonlyMap<string, readonly StoredThumbnail[]>> {
-  const columns = 'thumbnail_width, thumbnail_height, thumbnail_type, thumbnail_method, thumbnail_length';
   const rows =
     origin === undefined
       ? await db.query<ThumbnailRow & { readonly file_id: string }>(
-          `SELECT media_id AS file_id, ${columns} FROM local_media_repository_thumbnails
+          `SELECT media_id AS file_id, ${thumbnailColumns} FROM local_media_repository_thumbnails
            WHERE ${db.dialect.anyOf('media_id')}`,
           [fileIds],
         )
       : await db.query<ThumbnailRow & { readonly file_id: string }>(
-          `SELECT file.filesystem_id AS file_id, ${columns} FROM remote_media_cache file
+          `SELECT file.filesystem_id AS file_id, ${thumbnailColumns} FROM remote_media_cache file
            JOIN remote_media_cache_thumbnails thumbnail USING (media_origin, media_id)
            WHERE file.media_origin = ? AND ${db.dialect.anyOf('file.filesystem_id')}`,
           [origin, fileIds],
@@ -94,13 +93,12 @@ export async function deleteStrayThumbnails(
   origin: string | undefined,
   mediaIds: readonly string[],
 ): Promise<{ readonly owner: Pick<Media, 'origin' | 'fileId' | 'urlCache'>; readonly thumbnail: StoredThumbnail }[]> {
-  const columns = 'thumbnail_width, thumbnail_height, thumbnail_type, thumbnail_method, thumbnail_length';
   const rows =
     origin === undefined
       ? await tx.query<ThumbnailRow & { readonly file_id: string }>(
           `DELETE FROM local_media_repository_thumbnails WHERE ${tx.dialect.anyOf('media_id')} AND NOT EXISTS (
              SELECT 1 FROM local_media_repository file WHERE file.media_id = local_media_repository_thumbnails.media_id)
-           RETURNING media_id AS file_id, ${columns}`,
+           RETURNING media_id AS file_id, ${thumbnailColumns}`,
           [mediaIds],
         )
       : await tx.query<ThumbnailRow & { readonly file_id: string }>(
@@ -108,7 +106,7 @@ export async function deleteStrayThumbnails(
              AND NOT EXISTS (SELECT 1 FROM remote_media_cache file
                WHERE file.media_origin = remote_media_cache_thumbnails.media_origin
                  AND file.media_id = remote_media_cache_thumbnails.media_id)
-           RETURNING filesystem_id AS file_id, ${columns}`,
+           RETURNING filesystem_id AS file_id, ${thumbnailColumns}`,
           [origin, mediaIds],
         );
   return rows.map((row) => ({

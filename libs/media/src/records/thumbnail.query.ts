@@ -18,16 +18,19 @@ export interface ThumbnailRow {
   readonly thumbnail_length: number;
 }
 
+/** The columns of a {@link ThumbnailRow}. */
+export const thumbnailColumns = 'thumbnail_width, thumbnail_height, thumbnail_type, thumbnail_method, thumbnail_length';
+
 /** The thumbnails of a file; may be empty. */
 export async function thumbnailsOf(db: Db, { origin, mediaId }: MediaKey): Promise<StoredThumbnail[]> {
-  const columns = 'thumbnail_width, thumbnail_height, thumbnail_type, thumbnail_method, thumbnail_length';
   const rows =
     origin === undefined
-      ? await db.query<ThumbnailRow>(`SELECT ${columns} FROM local_media_repository_thumbnails WHERE media_id = ?`, [
-          mediaId,
-        ])
+      ? await db.query<ThumbnailRow>(
+          `SELECT ${thumbnailColumns} FROM local_media_repository_thumbnails WHERE media_id = ?`,
+          [mediaId],
+        )
       : await db.query<ThumbnailRow>(
-          `SELECT ${columns} FROM remote_media_cache_thumbnails WHERE media_origin = ? AND media_id = ?`,
+          `SELECT ${thumbnailColumns} FROM remote_media_cache_thumbnails WHERE media_origin = ? AND media_id = ?`,
           [origin, mediaId],
         );
   return rows.map(thumbnailOf);

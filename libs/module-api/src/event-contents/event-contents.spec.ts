@@ -1,6 +1,8 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parse } from 'yaml';
+import { specificationFolder } from '../../../../test/support/specification.js';
+import { itWhere } from '../../../../test/support/where.js';
 import { contentOf, typesWithContent } from './event-contents.js';
 
 const event = (type: string, content: Record<string, unknown>): Parameters<typeof contentOf>[0] => ({ type, content });
@@ -20,9 +22,9 @@ it('gives contents their types, and nothing for another event or what is not as 
   expect(contentOf(event('__proto__', {}), '__proto__' as 'm.tag')).toBeUndefined();
 });
 
-// Only where the specification's data are at hand.
-const data = join(process.env['ROOKERY_SPEC'] ?? '/nowhere', 'event-schemas');
-const withData = existsSync(data) ? it : it.skip;
+const folder = specificationFolder();
+const data = join(folder ?? '', 'event-schemas');
+const withData = itWhere(folder !== undefined, "the specification's data are not beside the checkout");
 
 /** What only devices and servers send each other, which no module sees. */
 const unseen =

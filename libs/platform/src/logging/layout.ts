@@ -119,8 +119,11 @@ function timeText(time: Date, format: string | undefined): string {
   return strftime(time, format);
 }
 
-const named = (time: Date, options: Intl.DateTimeFormatOptions): string =>
-  new Intl.DateTimeFormat('en-US', options).format(time);
+const days = ['Sunday', 'Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday'];
+const months = [
+  ...['January', 'February', 'March', 'April', 'May', 'June'],
+  ...['July', 'August', 'September', 'October', 'November', 'December'],
+];
 
 const directives: Readonly<Record<string, (time: Date) => string>> = {
   Y: (time) => String(time.getFullYear()),
@@ -132,10 +135,10 @@ const directives: Readonly<Record<string, (time: Date) => string>> = {
   M: (time) => pad(time.getMinutes()),
   S: (time) => pad(time.getSeconds()),
   p: (time) => (time.getHours() < 12 ? 'AM' : 'PM'),
-  a: (time) => named(time, { weekday: 'short' }),
-  A: (time) => named(time, { weekday: 'long' }),
-  b: (time) => named(time, { month: 'short' }),
-  B: (time) => named(time, { month: 'long' }),
+  a: (time) => days[time.getDay()]!.slice(0, 3),
+  A: (time) => days[time.getDay()]!,
+  b: (time) => months[time.getMonth()]!.slice(0, 3),
+  B: (time) => months[time.getMonth()]!,
   z: (time) => {
     const minutes = -time.getTimezoneOffset();
     return `${minutes < 0 ? '-' : '+'}${pad(Math.floor(Math.abs(minutes) / 60))}${pad(Math.abs(minutes) % 60)}`;

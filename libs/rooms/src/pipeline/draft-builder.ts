@@ -146,7 +146,7 @@ export class DraftBuilder {
       const id = before.idAt(key);
       if (id !== undefined) ids.set(key, id);
     }
-    const loaded = await this.load(room, [...ids.values()]);
+    const loaded = await this.load(room, ids.values());
     return (type, stateKey) => {
       const id = ids.get(stateKeyOf(type, stateKey));
       return id === undefined ? undefined : loaded.get(id);
@@ -154,16 +154,8 @@ export class DraftBuilder {
   }
 
   /** Events that are staged or stored. */
-  async load(room: WorkingRoom, ids: readonly string[]): Promise<Map<string, RoomEvent>> {
-    const found = new Map<string, RoomEvent>();
-    const missing: string[] = [];
-    for (const id of ids) {
-      const event = room.stagedById.get(id)?.event ?? this.events.peek(id)?.event;
-      if (event) found.set(id, event);
-      else missing.push(id);
-    }
-    if (missing.length > 0) for (const [id, event] of await this.events.events(missing)) found.set(id, event);
-    return found;
+  load(room: WorkingRoom, ids: Iterable<string>): Promise<Map<string, RoomEvent>> {
+    return this.events.events(ids, room.stagedById);
   }
 
   /** The stored event that a draft would only repeat, if it is state. */

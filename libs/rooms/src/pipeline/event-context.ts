@@ -166,7 +166,7 @@ export class EventContexts {
     const events = new Map<string, RoomEvent>();
     for (let start = 0; start < wanted.length; start += eventsPerTurn) {
       if (start > 0) await nextTurn();
-      const some = await this.resolver.load(wanted.slice(start, start + eventsPerTurn), room.stagedById);
+      const some = await this.events.events(wanted.slice(start, start + eventsPerTurn), room.stagedById);
       for (const [id, event] of some) events.set(id, event);
     }
     for (const [changed, eventId] of changes)

@@ -1,4 +1,3 @@
-import type { RoomEvent } from '@rookery/events';
 import { isMembership } from '@rookery/matrix-types';
 import { stateKeyOf } from '@rookery/state-res';
 import { historyVisibilityIn, maySee, moreOpen } from '../model/visibility-rule.js';
@@ -32,15 +31,7 @@ async function audienceLeftOut(
   room: WorkingRoom,
   events: EventStore,
 ): Promise<ReadonlySet<string>> {
-  const load = async (ids: readonly string[]): Promise<Map<string, RoomEvent>> => {
-    const missing = ids.filter((id) => !room.stagedById.has(id));
-    const found = missing.length === 0 ? new Map<string, RoomEvent>() : new Map(await events.events(missing));
-    for (const id of ids) {
-      const staged = room.stagedById.get(id);
-      if (staged) found.set(id, staged.event);
-    }
-    return found;
-  };
+  const load = (ids: readonly string[]) => events.events(ids, room.stagedById);
   const settingId = before.idAt(visibilityKey);
   const needed = [settingId, replacesState].filter((id) => id !== undefined);
   const settings = await load(needed);

@@ -55,7 +55,7 @@ export class StateResolver {
       return new Set(ids.filter((id) => (staged.get(id) ?? stored.get(id))?.rejectedReason !== undefined));
     };
     const provider: StateResProvider = {
-      events: (ids) => timed(this.load(ids, staged)),
+      events: (ids) => timed(this.events.events(ids, staged)),
       isRejected: (ids) => timed(isRejected(ids)),
       authLinks: (ids) => timed(this.#linksOf(ids, staged)),
       // Staged events have no place in the chain cover yet.
@@ -72,20 +72,6 @@ export class StateResolver {
       const ownMs = Math.max(0, this.clock.monotonicMs() - beganMs - databaseMs);
       this.budget.note(roomId, { ownMs, databaseMs, groups: states.length });
     }
-  }
-
-  /** Events that are staged or stored, by id; those that are unknown are left out. */
-  async load(ids: readonly string[], staged: StagedEvents): Promise<Map<string, RoomEvent>> {
-    const found = new Map<string, RoomEvent>();
-    const missing: string[] = [];
-    for (const id of ids) {
-      const own = staged.get(id);
-      if (own) found.set(id, own.event);
-      else missing.push(id);
-    }
-    if (missing.length === 0) return found;
-    for (const [id, event] of await this.events.events(missing)) found.set(id, event);
-    return found;
   }
 
   /** Links of state events, staged or stored; what is staged together asks for each only once. */

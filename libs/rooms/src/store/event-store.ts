@@ -141,10 +141,23 @@ export class EventStore {
     return without.size === 0 ? entries : entries.filter(({ event }) => !without.has(event.eventId));
   }
 
-  /** The protocol's part of {@link many}. */
-  async events(eventIds: Iterable<string>): Promise<Map<string, RoomEvent>> {
+  /**
+   * The protocol's part of {@link many}.
+   * @param staged events that are about to be written, and can only be found there
+   */
+  async events(
+    eventIds: Iterable<string>,
+    staged?: ReadonlyMap<string, { readonly event: RoomEvent }>,
+  ): Promise<Map<string, RoomEvent>> {
     const events = new Map<string, RoomEvent>();
-    for (const [eventId, stored] of await this.many(eventIds)) events.set(eventId, stored.event);
+    const missing: string[] = [];
+    for (const eventId of eventIds) {
+      const event = staged?.get(eventId)?.event ?? this.peek(eventId)?.event;
+      if (event) events.set(eventId, event);
+      else missing.push(eventId);
+    }
+    if (missing.length === 0) return events;
+    for (const [eventId, stored] of await this.many(missing)) events.set(eventId, stored.event);
     return events;
   }
 
