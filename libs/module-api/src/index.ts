@@ -92,7 +92,14 @@ export {
   type SamlResponse,
   type SamlUserAttributes,
 } from './mapping.js';
-export type { MediaFile, MediaFileInfo, MediaStorageProvider, MediaUploadLimit, ThumbnailInfo } from './media.js';
+export type {
+  MediaDownloadHeaders,
+  MediaFile,
+  MediaFileInfo,
+  MediaStorageProvider,
+  MediaUploadLimit,
+  ThumbnailInfo,
+} from './media.js';
 export {
   defineModule,
   isRookeryModule,

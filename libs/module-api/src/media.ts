@@ -44,6 +44,20 @@ export interface MediaStorageProvider {
   fetch(path: string, info: MediaFileInfo): Promise<AsyncIterable<Uint8Array> | undefined>;
   /** Forgets a file; one that is not there is no error. Providers that cannot delete leave it out. */
   remove?(path: string, info: MediaFileInfo): Promise<void>;
+  /**
+   * Where a client can get a file by itself for a while: it is sent there in place of being given the contents. `undefined` when this
+   * provider does not have the file, or wants the server to give it. Asked for files that the local disk does not have; thumbnails, and
+   * what other servers ask for, are always given by the server. Providers that only the server reaches leave it out.
+   * @returns an `http` or `https` URL that answers with `headers`
+   * @spec client-server-api#get_matrixclientv1mediadownloadservernamemediaid
+   */
+  downloadUrl?(path: string, info: MediaFileInfo, headers: MediaDownloadHeaders): Promise<string | undefined>;
+}
+
+/** What has to go out with the contents of a file, so that nothing in it runs in a browser that shows it. */
+export interface MediaDownloadHeaders {
+  readonly contentType: string;
+  readonly contentDisposition: string;
 }
 
 /** How many bytes a user may upload in a period. */

@@ -306,6 +306,7 @@ it('makes providers in the thread', async () => {
         const found = files.get(prefix + path);
         return found === undefined ? undefined : (async function* () { yield new TextEncoder().encode(found); yield new Uint8Array([33]); })();
       },
+      downloadUrl: async (path, info, { contentType }) => files.has(prefix + path) ? 'https://files.example/' + path + '?' + contentType : undefined,
     }))`,
   );
   await start([entryOf('stores')]);
@@ -316,6 +317,9 @@ it('makes providers in the thread', async () => {
   for await (const part of (await provider.fetch('a', info))!) parts.push(part);
   expect(Buffer.concat(parts).toString()).toBe('f1!');
   expect(await provider.fetch('b', info)).toBeUndefined();
+  const headers = { contentType: 'text/plain', contentDisposition: 'inline' };
+  expect(await provider.downloadUrl?.('a', info, headers)).toBe('https://files.example/a?text/plain');
+  expect(await provider.downloadUrl?.('b', info, headers)).toBeUndefined();
   await provider.remove?.('a', info);
 });
 

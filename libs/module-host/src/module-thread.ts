@@ -418,6 +418,7 @@ export class ModuleThread {
           storeFile: calling('storeFile'),
           fetch: calling('fetch'),
           remove: calling('remove'),
+          downloadUrl: calling('downloadUrl'),
         } satisfies MediaStorageProvider;
       case 'registerOidcMappingProvider':
         return {

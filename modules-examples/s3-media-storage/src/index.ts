@@ -1,5 +1,6 @@
 import { defineModule, type MediaStorageProvider } from '@rookery/module-api';
 import { parseConfig } from './config.js';
+import { FileCache } from './file-cache.js';
 import { S3Client } from './s3-client.js';
 
 /** Keeps media in an S3 bucket, under the paths that they have in the media store. */
@@ -9,15 +10,37 @@ export default defineModule({
     const clients: S3Client[] = [];
     api.onStop(() => clients.forEach((client) => client.close()));
     api.registerMediaStorageProvider('s3-media-storage', (config): MediaStorageProvider => {
-      const client = new S3Client(parseConfig(config), {
+      const settings = parseConfig(config);
+      const client = new S3Client(settings, {
         now: () => api.getCurrentTimeMsec(),
         sleep: (delayMs) => api.sleep(delayMs),
       });
       clients.push(client);
+      const cache =
+        settings.cache && new FileCache(settings.cache.folder, settings.cache.maxBytes, () => api.getCurrentTimeMsec());
+      /** The bucket has the file: what goes wrong beside it is no reason to refuse. */
+      const complain = (err: unknown): void => api.log.warn('The cache of media does not work', { err });
       return {
-        storeFile: (path, _info, localPath) => client.put(path, localPath),
-        fetch: (path) => client.get(path),
-        remove: (path) => client.delete(path),
+        async storeFile(path, _info, localPath) {
+          await client.put(path, localPath);
+          await cache?.copy(path, localPath).catch(complain);
+        },
+        async fetch(path) {
+          const held = await cache?.open(path).catch(complain);
+          if (held) return held;
+          const found = await client.get(path);
+          if (!found || !cache?.takes(found.sizeBytes)) return found?.contents;
+          await cache.fill(path, found.contents).catch(complain);
+          return (await cache.open(path).catch(complain)) ?? (await client.get(path))?.contents;
+        },
+        async remove(path) {
+          await cache?.forget(path).catch(complain);
+          await client.delete(path);
+        },
+        downloadUrl: async (path, _info, headers) =>
+          settings.presignSeconds !== undefined && (await client.has(path))
+            ? client.downloadUrl(path, headers, settings.presignSeconds)
+            : undefined,
       };
     });
   },

@@ -4,8 +4,9 @@ import { stat } from 'node:fs/promises';
 import { Agent as HttpAgent, type IncomingMessage, request as httpRequest } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { pipeline } from 'node:stream';
+import type { MediaDownloadHeaders } from '@rookery/module-api';
 import type { S3Config } from './config.js';
-import { amzDate, authorization, encodePath } from './signature.js';
+import { amzDate, authorization, encodePath, presignedQuery } from './signature.js';
 
 /** What a client needs of its surroundings. */
 export interface S3Surroundings {
@@ -34,7 +35,7 @@ const pauseMs = 200;
 const longestErrorText = 2_000;
 
 interface Sending {
-  readonly method: 'GET' | 'PUT' | 'DELETE';
+  readonly method: 'GET' | 'HEAD' | 'PUT' | 'DELETE';
   readonly key: string;
   readonly file?: { readonly path: string; readonly sizeBytes: number; readonly sha256: string };
 }
@@ -42,10 +43,11 @@ interface Sending {
 const mayHelpToRetry = (error: unknown): boolean =>
   !(error instanceof S3Error) || error.status === undefined || error.status === 429 || error.status >= 500;
 
-/** Just enough of S3 to keep files: put, get, delete. Requests that may succeed when repeated are repeated. */
+/** Just enough of S3 to keep files: put, get, head, delete, and addresses for others. Requests that may succeed when repeated are repeated. */
 export class S3Client {
   readonly #agent: HttpAgent;
   readonly #host: string;
+  readonly #publicHost: string;
   readonly #base: string;
 
   constructor(
@@ -55,7 +57,9 @@ export class S3Client {
     const { endpoint, bucket, pathStyle } = config;
     const options = { keepAlive: true, maxSockets: 50, scheduling: 'lifo' } as const;
     this.#agent = endpoint.protocol === 'https:' ? new HttpsAgent(options) : new HttpAgent(options);
-    this.#host = pathStyle ? endpoint.host : `${bucket}.${endpoint.host}`;
+    const hostOf = ({ host }: URL): string => (pathStyle ? host : `${bucket}.${host}`);
+    this.#host = hostOf(endpoint);
+    this.#publicHost = hostOf(config.publicEndpoint);
     this.#base = pathStyle ? `/${bucket}/` : '/';
   }
 
@@ -70,13 +74,44 @@ export class S3Client {
   }
 
   /** The contents of an object; `undefined` when there is none. @throws S3Error */
-  async get(key: string): Promise<AsyncIterable<Uint8Array> | undefined> {
+  async get(
+    key: string,
+  ): Promise<{ readonly contents: AsyncIterable<Uint8Array>; readonly sizeBytes: number } | undefined> {
+    const response = await this.#find({ method: 'GET', key });
+    return response && { contents: response, sizeBytes: Number(response.headers['content-length'] ?? Infinity) };
+  }
+
+  /** Whether there is an object. @throws S3Error */
+  async has(key: string): Promise<boolean> {
+    const response = await this.#find({ method: 'HEAD', key });
+    if (response) await this.#discard(response);
+    return response !== undefined;
+  }
+
+  /** Where anybody gets an object for a while, with headers of the server's choice. */
+  downloadUrl(key: string, headers: MediaDownloadHeaders, seconds: number): string {
+    const { config, surroundings } = this;
+    const path = this.#pathOf(key);
+    const query = {
+      'response-content-type': headers.contentType,
+      'response-content-disposition': headers.contentDisposition,
+      ...(config.sessionToken === undefined ? {} : { 'X-Amz-Security-Token': config.sessionToken }),
+    };
+    const wanted = { path, host: this.#publicHost, query, seconds, date: amzDate(surroundings.now()) };
+    return `${config.publicEndpoint.protocol}//${this.#publicHost}${path}?${presignedQuery(wanted, config)}`;
+  }
+
+  async #find(sending: Sending): Promise<IncomingMessage | undefined> {
     try {
-      return await this.#repeat({ method: 'GET', key });
+      return await this.#repeat(sending);
     } catch (error) {
       if (error instanceof S3Error && error.status === 404) return undefined;
       throw error;
     }
+  }
+
+  #pathOf(key: string): string {
+    return encodePath(`${this.#base}${this.config.prefix}${key}`);
   }
 
   /** Deletes an object; one that is not there is no error. @throws S3Error */
@@ -106,7 +141,7 @@ export class S3Client {
 
   async #send({ method, key, file }: Sending): Promise<IncomingMessage> {
     const { config } = this;
-    const path = encodePath(`${this.#base}${config.prefix}${key}`);
+    const path = this.#pathOf(key);
     const headers: Record<string, string> = {
       host: this.#host,
       'x-amz-content-sha256': file?.sha256 ?? emptyHash,

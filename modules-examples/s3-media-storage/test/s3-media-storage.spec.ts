@@ -8,7 +8,7 @@ import { ConfigError, type MediaFileInfo, type MediaStorageProvider, type Module
 import { describeStorageProvider, eventually } from '@rookery/testing';
 import s3MediaStorage from '../src/index.js';
 import { parseConfig } from '../src/config.js';
-import { authorization, encodePath } from '../src/signature.js';
+import { authorization, encodePath, presignedQuery } from '../src/signature.js';
 import { account, type S3Server, startS3Server } from './s3-server.js';
 
 const info: MediaFileInfo = { serverName: undefined, fileId: 'x', urlCache: false };
@@ -130,6 +130,12 @@ describe('signatures', () => {
   };
   const host = 'examplebucket.s3.amazonaws.com';
   const date = '20130524T000000Z';
+
+  it('are the documented one of an address for others', () => {
+    expect(presignedQuery({ path: '/test.txt', host, query: {}, seconds: 86_400, date }, credentials)).toMatch(
+      /X-Amz-Signature=aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404$/,
+    );
+  });
 
   it('are the documented one of a download', () => {
     const headers = {

@@ -42,6 +42,39 @@ function signatureProblem(request: IncomingMessage, body: Buffer): string | unde
   return createHmac('sha256', key).update(text).digest('hex') === signature ? undefined : 'SignatureDoesNotMatch';
 }
 
+/** Why an address that was signed beforehand is not good; `undefined` for a good one. */
+function addressProblem({ method = '', headers, url = '' }: IncomingMessage): string | undefined {
+  const [path = '', query = ''] = url.split('?');
+  const given = new URLSearchParams(query);
+  const [id, day = '', region = '', ...rest] = (given.get('X-Amz-Credential') ?? '').split('/');
+  const date = given.get('X-Amz-Date') ?? '';
+  if (id !== account.access_key_id || region !== account.region || rest.join('/') !== 's3/aws4_request')
+    return 'AuthorizationQueryParametersError';
+  const [year, month, on, hour, minute, second] = /^(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z$/
+    .exec(date)!
+    .slice(1)
+    .map(Number);
+  const endsAtMs = Date.UTC(year!, month! - 1, on, hour, minute, second) + Number(given.get('X-Amz-Expires')) * 1000;
+  if (!(Date.now() < endsAtMs)) return 'AccessDenied';
+  const parts = query.split('&');
+  const canonical = [
+    ...[
+      method,
+      path,
+      parts
+        .filter((part) => !part.startsWith('X-Amz-Signature='))
+        .sort()
+        .join('&'),
+    ],
+    ...[`host:${headers.host}`, '', given.get('X-Amz-SignedHeaders'), 'UNSIGNED-PAYLOAD'],
+  ].join('\n');
+  const text = `AWS4-HMAC-SHA256\n${date}\n${day}/${region}/s3/aws4_request\n${hex(canonical)}`;
+  let key: Buffer = Buffer.from(`AWS4${account.secret_access_key}`);
+  for (const part of [day, region, 's3', 'aws4_request']) key = createHmac('sha256', key).update(part).digest();
+  const signature = createHmac('sha256', key).update(text).digest('hex');
+  return signature === given.get('X-Amz-Signature') ? undefined : 'SignatureDoesNotMatch';
+}
+
 /** Starts it on a free port of the loopback address. */
 export async function startS3Server(bucket: string): Promise<S3Server> {
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
@@ -54,9 +87,10 @@ export async function startS3Server(bucket: string): Promise<S3Server> {
         .writeHead(status, { 'content-type': 'application/xml' })
         .end(`<Error><Code>${code}</Code><Message>no</Message></Error>`);
     if (trouble !== undefined) return fail(trouble, 'SlowDown');
-    const problem = signatureProblem(request, body);
+    const query = new URL(request.url ?? '', 'http://bucket').searchParams;
+    const problem = query.has('X-Amz-Signature') ? addressProblem(request) : signatureProblem(request, body);
     if (problem !== undefined) return fail(403, problem);
-    const path = decodeURIComponent(request.url ?? '');
+    const path = decodeURIComponent((request.url ?? '').split('?')[0]!);
     if (!path.startsWith(`/${bucket}/`)) return fail(404, 'NoSuchBucket');
     const name = path.slice(bucket.length + 2);
     if (request.method === 'PUT') {
@@ -68,7 +102,14 @@ export async function startS3Server(bucket: string): Promise<S3Server> {
       response.writeHead(204).end();
     } else {
       const found = state.objects.get(name);
-      if (found) response.writeHead(200, { 'content-length': found.length }).end(found);
+      const wanted = ['content-type', 'content-disposition'].flatMap((header) => {
+        const value = query.get(`response-${header}`);
+        return value === null ? [] : [[header, value]];
+      });
+      if (found)
+        response
+          .writeHead(200, { 'content-length': found.length, ...(Object.fromEntries(wanted) as Record<string, string>) })
+          .end(request.method === 'HEAD' ? undefined : found);
       else fail(404, 'NoSuchKey');
     }
   };

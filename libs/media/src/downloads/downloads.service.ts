@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
+import type { MediaDownloadHeaders } from '@rookery/module-api';
 import { Config, Logger } from '@rookery/platform';
 import { isValidMediaId, isValidMediaServer, type Media } from '../records/media.js';
 import { findMedia } from '../records/media.query.js';
@@ -66,6 +67,11 @@ export class Downloads {
     const again = await this.files.open(placeOf(await this.refetch(download)));
     if (again === undefined) throw notFound();
     return again;
+  }
+
+  /** Where a client gets the contents of a file that {@link find} gave by itself; `undefined` when it gets them from here. */
+  elsewhere(media: Media, headers: MediaDownloadHeaders): Promise<string | undefined> {
+    return this.files.elsewhere(placeOf(media), headers);
   }
 
   /**

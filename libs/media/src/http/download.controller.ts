@@ -1,11 +1,11 @@
 import { Controller, Get, Param } from '@nestjs/common';
-import { Access, type HttpReply, Inbound, type InboundRequest, Who } from '@rookery/http';
+import { Access, type HttpReply, Inbound, type InboundRequest, queryBoolean, Who } from '@rookery/http';
 import type { Requester } from '@rookery/platform';
 import { clientMediaPath, mediaPaths } from './media-paths.js';
 import { cleanName } from '../uploads/incoming-file.js';
 import { downloadRequest } from './download-request.js';
 import { Downloads } from '../downloads/downloads.service.js';
-import { fileReply } from './file-reply.js';
+import { fileReply, headersOf, redirectReply } from './file-reply.js';
 
 /** Downloads, with a token and without. */
 @Controller()
@@ -40,10 +40,16 @@ export class DownloadController {
   ): Promise<HttpReply> {
     const download = downloadRequest(request, serverName, mediaId, requester);
     const media = await this.downloads.find(download);
+    const name = cleanName(fileName) ?? media.uploadName;
+    // Who needs no token is sent elsewhere by consent only; with a token clients have to expect it.
+    if (requester !== undefined || queryBoolean(request, 'allow_redirect') === true) {
+      const elsewhere = await this.downloads.elsewhere(media, headersOf(media.mediaType, name));
+      if (elsewhere !== undefined) return redirectReply(elsewhere);
+    }
     const file = await this.downloads.open(media, download);
     return fileReply(request, file, {
       mediaType: media.mediaType,
-      name: cleanName(fileName) ?? media.uploadName,
+      name,
       etag: media.sha256 ?? media.fileId,
       authenticated: requester !== undefined,
     });

@@ -1,6 +1,7 @@
 import { HttpReply, type InboundRequest } from '@rookery/http';
+import type { MediaDownloadHeaders } from '@rookery/module-api';
 import type { OpenFile } from '../storage/media-files.js';
-import { contentDisposition, servedType } from '../downloads/content-disposition.js';
+import { contentDisposition as dispositionOf, servedType } from '../downloads/content-disposition.js';
 
 /** How a file goes out. */
 export interface FileReplyOptions {
@@ -49,6 +50,20 @@ function isKnown(request: Pick<InboundRequest, 'headers'>, etag: string): boolea
   );
 }
 
+/** What a file goes out with, wherever a client gets it. */
+export const headersOf = (mediaType: string, name: string | undefined): MediaDownloadHeaders => ({
+  contentType: servedType(mediaType),
+  contentDisposition: dispositionOf(mediaType, name),
+});
+
+/** Sends a client elsewhere for a file. Nobody keeps the address: it is good for a while, and for whoever asked. */
+export const redirectReply = (url: string): HttpReply =>
+  new HttpReply(
+    307,
+    { location: url, 'cache-control': 'no-store', 'cross-origin-resource-policy': 'cross-origin' },
+    undefined,
+  );
+
 /**
  * Answers with a file, a part of it, or nothing but headers when the client has it already. The file is closed by whoever
  * sends the answer.
@@ -59,9 +74,10 @@ export async function fileReply(
   options: FileReplyOptions,
 ): Promise<HttpReply> {
   const etag = `"${options.etag}"`;
+  const { contentType, contentDisposition } = headersOf(options.mediaType, options.name);
   const headers: Record<string, string> = {
-    'content-type': servedType(options.mediaType),
-    'content-disposition': contentDisposition(options.mediaType, options.name),
+    'content-type': contentType,
+    'content-disposition': contentDisposition,
     'content-security-policy': policy,
     'cross-origin-resource-policy': 'cross-origin',
     'x-content-type-options': 'nosniff',

@@ -3,6 +3,7 @@ import { createReadStream } from 'node:fs';
 import { type FileHandle, mkdir, open, readdir, rename, rm, rmdir, stat, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
+import type { MediaDownloadHeaders } from '@rookery/module-api';
 import { Clock, Config, Ids, SingleFlight } from '@rookery/platform';
 import type { FilePlace, StoreTree } from './file-place.js';
 import { isMissing, pathBelow, syncFolder } from './file-system-provider.js';
@@ -90,6 +91,12 @@ export class MediaFiles {
     const opened = await openFile(staged.path, () => staged.discard());
     if (opened === undefined) await staged.discard();
     return opened;
+  }
+
+  /** Where a client gets a file by itself; `undefined` when it is here, or nobody says. */
+  async elsewhere(place: FilePlace, headers: MediaDownloadHeaders): Promise<string | undefined> {
+    if (!this.providers.exist || (await this.isLocal(place))) return undefined;
+    return this.providers.downloadUrl(place, headers);
   }
 
   /** Whether the local disk has the file. */

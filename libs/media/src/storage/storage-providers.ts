@@ -1,5 +1,5 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import type { MediaStorageProvider } from '@rookery/module-api';
+import type { MediaDownloadHeaders, MediaStorageProvider } from '@rookery/module-api';
 import { ModuleDispatcher, ModuleLoadError } from '@rookery/module-host';
 import { Clock, Config, Lifecycle, Logger } from '@rookery/platform';
 import type { FilePlace } from './file-place.js';
@@ -117,6 +117,25 @@ export class StorageProviders implements OnModuleInit {
       try {
         const found = await this.#within(entry.provider.fetch(place.path, place.info), `${entry.name} to find a file`);
         if (found !== undefined) return found;
+      } catch (err) {
+        this.#complain('A storage provider failed', entry, place, err);
+      }
+    }
+    return undefined;
+  }
+
+  /** Where a client gets the file by itself, from the first provider that says so; one that fails is passed over. */
+  async downloadUrl(place: FilePlace, headers: MediaDownloadHeaders): Promise<string | undefined> {
+    if (place.info.urlCache) return undefined;
+    for (const entry of this.#entries) {
+      if (entry.provider.downloadUrl === undefined) continue;
+      try {
+        const what = `${entry.name} to say where a file is`;
+        const url = await this.#within(entry.provider.downloadUrl(place.path, place.info, headers), what);
+        if (url === undefined) continue;
+        const { protocol, href } = new URL(url);
+        if (protocol === 'https:' || protocol === 'http:') return href;
+        throw new Error('clients are sent to http and https addresses only');
       } catch (err) {
         this.#complain('A storage provider failed', entry, place, err);
       }
