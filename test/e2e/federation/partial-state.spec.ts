@@ -78,6 +78,93 @@ describe.each(databases)('rooms of which not all members are known (%s)', (datab
     );
   });
 
+  it('make who acts upon somebody that is not known wait, until they are', async () => {
+    const { room, members, release, asked } = crowded();
+    const [bob = '', dave = '', erin = ''] = members;
+    room.add({
+      type: 'm.room.power_levels',
+      stateKey: '',
+      content: { users: { [room.creator]: 100, [alice.userId]: 100 } },
+    });
+    await join(room);
+    await eventually(() => asked() > 0);
+    const path = `/rooms/${room.roomId}`;
+    let isAnyDone = false;
+    const attempts = [
+      alice.request('POST', `${path}/kick`, { user_id: bob }),
+      alice.request('POST', `${path}/ban`, { user_id: dave }),
+      // Who is in the room cannot be invited to it, and who is not banned cannot be unbanned.
+      alice.request('POST', `${path}/invite`, { user_id: erin }),
+      alice.request('POST', `${path}/unban`, { user_id: erin }),
+      ok<{ replacement_room: string }>(alice, 'POST', `${path}/upgrade`, { new_version: '11' }),
+    ] as const;
+    for (const attempt of attempts) void attempt.finally(() => (isAnyDone = true));
+    await say(alice, room.roomId, 'meanwhile');
+    expect(isAnyDone).toBe(false);
+    release();
+    const [kick, ban, invite, unban, { replacement_room: replacement }] = await Promise.all(attempts);
+    expect([kick, ban, invite, unban].map(({ status }) => status)).toEqual([200, 200, 403, 403]);
+    const membership = async (roomId: string, userId: string): Promise<unknown> =>
+      (await alice.request('GET', `/rooms/${roomId}/state/m.room.member/${userId}`)).body['membership'];
+    expect(await membership(room.roomId, bob)).toBe('leave');
+    expect(await membership(room.roomId, dave)).toBe('ban');
+    expect((await alice.request('GET', `/rooms/${replacement}/state/m.room.create/`)).status).toBe(200);
+  });
+
+  it('come to clients of sliding sync that want all members when all are known, to others at once', async () => {
+    const { room, members, release, asked } = crowded();
+    const [bob = ''] = members;
+    const user = await home.registerUser(`sliding${database}`);
+    type Sliding = { pos: string; rooms: Record<string, { required_state: JsonObject[]; joined_count?: number }> };
+    const sliding = (connId: string, state: readonly string[][], pos?: string): Promise<Sliding> =>
+      ok(
+        user,
+        'POST',
+        `/_matrix/client/unstable/org.matrix.simplified_msc3575/sync?timeout=${pos ? 10_000 : 0}${pos ? `&pos=${encodeURIComponent(pos)}` : ''}`,
+        { conn_id: connId, lists: { all: { ranges: [[0, 99]], required_state: state, timeline_limit: 10 } } },
+      );
+    const lazily = [
+      ['m.room.create', ''],
+      ['m.room.member', '$LAZY'],
+    ];
+    const wholly = [['*', '*']];
+    const membersIn = (answer: Sliding): unknown[] =>
+      (answer.rooms[room.roomId]?.required_state ?? [])
+        .flatMap((event) => (event['type'] === 'm.room.member' ? [event['state_key']] : []))
+        .sort();
+    await ok(user, 'POST', `/join/${room.roomId}?via=${far.name}`, {});
+    await eventually(() => asked() > 0);
+    const said = room.make({
+      type: 'm.room.message',
+      sender: bob,
+      content: { msgtype: 'm.text', body: 'hello' },
+      auth: [...room.state.values()]
+        .filter(({ type, stateKey }) => ['m.room.create', 'm.room.power_levels'].includes(type) || stateKey === bob)
+        .map(({ eventId }) => eventId),
+    });
+    await far.request(home, 'PUT', `/_matrix/federation/v1/send/${Date.now()}`, {
+      origin: far.name,
+      origin_server_ts: Date.now(),
+      pdus: [said.pdu],
+    });
+    await eventually(
+      async () =>
+        (await user.request('GET', `/rooms/${room.roomId}/event/${encodeURIComponent(said.eventId)}`)).status === 200,
+    );
+    const lazy = await sliding('lazy', lazily);
+    expect(membersIn(lazy)).toEqual([bob, user.userId].sort());
+    const whole = await sliding('whole', wholly);
+    expect(whole.rooms).not.toHaveProperty([room.roomId]);
+    release();
+    const [lazyAfter, wholeAfter] = await Promise.all([
+      sliding('lazy', lazily, lazy.pos),
+      sliding('whole', wholly, whole.pos),
+    ]);
+    expect(membersIn(wholeAfter)).toEqual([user.userId, room.creator, ...members].sort());
+    expect(membersIn(lazyAfter)).toEqual([]);
+    expect(lazyAfter.rooms[room.roomId]?.joined_count).toBe(members.length + 2);
+  });
+
   it('let others in, and tell their state, a moment later', async () => {
     const { room, release, asked } = crowded();
     await join(room);

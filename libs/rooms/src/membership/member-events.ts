@@ -36,8 +36,11 @@ export class MemberEvents {
     private readonly config: Config,
   ) {}
 
-  /** Sends a member event. @throws MatrixError 403 when the auth rules or modules refuse */
-  send(
+  /**
+   * Sends a member event. One about somebody else waits until their membership is known.
+   * @throws MatrixError 403 when the auth rules or modules refuse, 503 when the room's state takes too long to arrive
+   */
+  async send(
     requester: Requester,
     roomId: string,
     target: string,
@@ -45,6 +48,7 @@ export class MemberEvents {
     content: Readonly<JsonObject>,
     options: MembershipOptions,
   ): Promise<SentEvent> {
+    if (target !== requester.userId && !this.state.isWhole(roomId)) await this.currentOf(roomId, target);
     return this.persister.send({
       roomId,
       type: 'm.room.member',
@@ -63,12 +67,20 @@ export class MemberEvents {
     });
   }
 
-  /** Membership by the room's state; `leave` when there is none. */
+  /**
+   * Membership by the room's state, once it can be told; `leave` when there is none.
+   * @throws MatrixError 503 when the room's state takes too long to arrive
+   */
   async currentOf(roomId: string, userId: string): Promise<Membership> {
-    if (domainOf(userId) === this.config.serverName) {
-      return (await this.memberships.inRoom(userId, roomId))?.membership ?? 'leave';
-    }
-    return (await this.memberships.currentOf(roomId, userId)) ?? 'leave';
+    const known = await this.#knownOf(roomId, userId);
+    if (known !== undefined || this.state.isWhole(roomId)) return known ?? 'leave';
+    await this.state.whole(roomId);
+    return (await this.#knownOf(roomId, userId)) ?? 'leave';
+  }
+
+  async #knownOf(roomId: string, userId: string): Promise<Membership | undefined> {
+    if (domainOf(userId) === this.config.serverName) return (await this.localMembership(roomId, userId))?.membership;
+    return this.memberships.currentOf(roomId, userId);
   }
 
   /**

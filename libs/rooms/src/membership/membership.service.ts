@@ -62,7 +62,7 @@ export class MembershipService {
    */
   async leave(requester: Requester, roomId: string, options: MembershipOptions = {}): Promise<SentEvent | undefined> {
     const { userId } = requester;
-    const before = await this.change.currentOf(roomId, userId);
+    const before = (await this.change.localMembership(roomId, userId))?.membership ?? 'leave';
     if (before === 'leave') {
       if (await hasEverBeenNear(this.database, userId, roomId)) return undefined;
       throw MatrixError.notInRoom();

@@ -3,6 +3,7 @@ import { Database, type Db } from '@rookery/database';
 import { stateKeyOf, type StateMap } from '@rookery/state-res';
 import { EventStore } from '../store/event-store.js';
 import type { StoredEvent } from '../model/stored-event.js';
+import { PartialRooms } from '../store/partial-rooms.js';
 import { RecentEvents } from '../store/recent-events.js';
 import {
   hasLocalMember,
@@ -23,7 +24,18 @@ export class RoomStateReader {
     private readonly database: Database,
     private readonly events: EventStore,
     private readonly recent: RecentEvents,
+    private readonly partial: PartialRooms,
   ) {}
+
+  /** Whether all of a room's state is here: without, some members may not be known (MSC3902). */
+  isWhole(roomId: string): boolean {
+    return !this.partial.has(roomId);
+  }
+
+  /** Waits until all of a room's state is here. @throws MatrixError 503 when that takes too long */
+  whole(roomId: string): Promise<void> {
+    return this.partial.whole(roomId);
+  }
 
   /** Current state, by {@link stateKeyOf}. Empty for a room that is not known. */
   async currentIds(roomId: string, filter?: StateFilter, db: Db = this.database): Promise<Map<string, string>> {

@@ -14,6 +14,7 @@ import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js'
 import { EventCreation } from '../sending/event-creation.service.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { ReaderStates } from '../reading/reader-states.js';
+import { PartialRooms } from './partial-rooms.js';
 import { RecentEvents } from './recent-events.js';
 import { TimelineGaps } from './timeline-gaps.js';
 import { TimelineReader } from '../reading/timeline-reader.js';
@@ -74,7 +75,7 @@ eachDatabase('recent events', (open) => {
     const cached = rooms.get(TimelineReader);
     const asking = new TimelineReader(test.database, events, ignorant, rooms.get(TimelineGaps));
     const states = rooms.get(RoomStateReader);
-    const askingStates = new RoomStateReader(test.database, events, ignorant);
+    const askingStates = new RoomStateReader(test.database, events, ignorant, rooms.get(PartialRooms));
     for (let after = 0; after <= end; after += 3) {
       for (const upTo of [end, end - 7]) {
         for (const limit of [0, 1, 10, 39, 100]) {

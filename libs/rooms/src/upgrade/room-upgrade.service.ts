@@ -45,7 +45,8 @@ export class RoomUpgrade {
    * Makes the new room, takes state, bans, aliases and the place in the directory along, and closes the old one.
    * @param additionalCreators who is a creator of the new room beside the requester; those of the old room do not follow
    * @returns the id of the new room
-   * @throws MatrixError 400 `M_UNSUPPORTED_ROOM_VERSION`, 403 `M_FORBIDDEN`, 404 `M_NOT_FOUND`, 429 `M_LIMIT_EXCEEDED`
+   * @throws MatrixError 400 `M_UNSUPPORTED_ROOM_VERSION`, 403 `M_FORBIDDEN`, 404 `M_NOT_FOUND`, 429 `M_LIMIT_EXCEEDED`,
+   *   503 `M_UNKNOWN` when the room's state takes too long to arrive
    * @spec client-server-api#server-behaviour-16
    */
   async upgrade(
@@ -58,6 +59,8 @@ export class RoomUpgrade {
     if (!rules) throw MatrixError.unsupportedRoomVersion();
     await this.participation.assertMaySend(requester);
     await this.limiter.take('rc_room_creation', requester.userId, requester);
+    // Bans come along: all of them have to be known.
+    await this.state.whole(roomId);
     const events = (await this.state.current(roomId)).map((stored) => stored.event);
     const state = authStateOf(events);
     const create = state('m.room.create', '');

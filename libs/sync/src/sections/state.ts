@@ -11,6 +11,7 @@ import {
 import { splitStateKey, stateKeyOf } from '@rookery/state-res';
 import type { WantedMembers } from '../request/device-members.js';
 import type { SyncContext } from '../sync-context.js';
+import { claimedMembers, claimKey } from './claimed-members.js';
 import type { RoomEntry } from './room-list.js';
 import type { ShownTimeline } from './timeline.js';
 
@@ -142,7 +143,11 @@ export class RoomStates {
       joined.map((entry) => entry.roomId),
       { types: [...keys.keys()].map((userId) => [memberType, userId] as const) },
     );
-    const claimed = await this.#claimedMembers(joined, shown);
+    const claimed = await claimedMembers(
+      this.partial,
+      this.events,
+      joined.flatMap(({ roomId }) => shown.get(roomId) ?? []),
+    );
     const asked: (WantedMembers & { readonly ids: StateIds })[] = [];
     for (const { roomId, fresh } of joined) {
       const ids = result.get(roomId);
@@ -155,7 +160,7 @@ export class RoomStates {
       const wanted = new Map<string, string>();
       for (const userId of needed) {
         const key = keys.get(userId)!;
-        const eventId = ids.get(key) ?? members.get(roomId)?.get(key) ?? claimed.get(`${roomId} ${userId}`);
+        const eventId = ids.get(key) ?? members.get(roomId)?.get(key) ?? claimed.get(claimKey(roomId, userId));
         if (eventId === undefined || (inTimeline.has(eventId) && !context.useStateAfter)) continue;
         // The id as the event itself holds it: what is remembered per device should not keep the database's copy.
         wanted.set(userId, this.events.peek(eventId)?.event.eventId ?? eventId);
@@ -174,27 +179,6 @@ export class RoomStates {
       for (const [userId, eventId] of fresher) ids.set(stateKeyOf(memberType, userId), eventId);
       for (const [key, eventId] of changed) if (splitStateKey(key)[0] === memberType) ids.set(key, eventId);
     }
-  }
-
-  /** Who speaks in rooms of which not all members are known: by the auth events of what they say, by room and user. */
-  async #claimedMembers(
-    entries: readonly RoomEntry[],
-    shown: ReadonlyMap<string, readonly StoredEvent[]>,
-  ): Promise<Map<string, string>> {
-    const claimed = new Map<string, string>();
-    if (!this.partial.hasAny) return claimed;
-    const said = entries
-      .filter(({ roomId }) => this.partial.has(roomId))
-      .flatMap(({ roomId }) => shown.get(roomId) ?? []);
-    const auth = await this.events.events(new Set(said.flatMap(({ event }) => event.authEventIds)));
-    for (const { event } of said) {
-      for (const id of event.authEventIds) {
-        const { type, stateKey, roomId } = auth.get(id) ?? {};
-        if (type === memberType && stateKey === event.sender && roomId === event.roomId)
-          claimed.set(`${roomId} ${stateKey}`, id);
-      }
-    }
-    return claimed;
   }
 
   async #load(

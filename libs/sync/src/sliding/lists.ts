@@ -93,12 +93,16 @@ export interface Selection {
  * Chooses the rooms of every list and subscription. A room that several of them hold gets the longest timeline and all the
  * state that any of them wants.
  * @param sorted as {@link sortRooms} gives them
+ * @param isPartial whether not all members of a room are known yet: who wants to have them all does not get the room until then
  */
 export function selectRooms(
   sorted: readonly ListedRoom[],
   request: SlidingRequest,
   factsOf: (list: SlidingList) => FilterFacts,
+  isPartial: (roomId: string) => boolean = () => false,
 ): Selection {
+  const isThere = ({ roomId, section }: ListedRoom, { requiredState }: RoomConfig): boolean =>
+    !requiredState.takesAllMembers || section !== 'join' || !isPartial(roomId);
   const configsOf = new Map<ListedRoom, RoomConfig[]>();
   const add = (room: ListedRoom, config: RoomConfig): void => {
     const list = configsOf.get(room);
@@ -110,7 +114,10 @@ export function selectRooms(
   const byList = new Map<string, readonly string[]>();
   const whole: (readonly ListedRoom[])[] = [];
   for (const [name, list] of request.lists) {
-    const filtered = list.filters ? filterRooms(sorted, list.filters, factsOf(list)) : sorted;
+    const there = list.config.requiredState.takesAllMembers
+      ? sorted.filter((room) => isThere(room, list.config))
+      : sorted;
+    const filtered = list.filters ? filterRooms(there, list.filters, factsOf(list)) : there;
     const { answer, shown, named } = windowOf(filtered, list, maxIds - ids);
     ids += named;
     whole.push(filtered);
@@ -124,7 +131,7 @@ export function selectRooms(
   if (request.subscriptions.size > 0) {
     for (const room of sorted) {
       const config = request.subscriptions.get(room.roomId);
-      if (config) add(room, config);
+      if (config && isThere(room, config)) add(room, config);
     }
   }
   const combine = combiner();

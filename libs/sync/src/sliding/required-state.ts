@@ -30,6 +30,11 @@ class Rule {
     return this.#keysByType.get(memberType)?.has(lazy) === true;
   }
 
+  get takesAllMembers(): boolean {
+    const keys = this.#keysByType.get(memberType);
+    return this.#takesAll ? keys === undefined : keys?.has(any) === true;
+  }
+
   get breadth(): Breadth {
     if (this.#takesAll) return this.#keysByType.has(memberType) ? 'withoutMembers' : 'all';
     const keys = this.#keysByType.get(any);
@@ -65,6 +70,8 @@ export class RequiredState {
   /** Equal for equal wishes; {@link RequiredState.parse} reads it. */
   readonly key: string;
   readonly isLazy: boolean;
+  /** Whether everybody's membership is wanted, and not only of those who speak or are named. */
+  readonly takesAllMembers: boolean;
   readonly breadth: Breadth;
 
   private constructor(lists: readonly (readonly StatePair[])[]) {
@@ -72,6 +79,7 @@ export class RequiredState {
     this.key = JSON.stringify([...new Set(texts)].sort());
     this.#rules = lists.map((pairs) => new Rule(pairs));
     this.isLazy = this.#rules.some((rule) => rule.isLazy);
+    this.takesAllMembers = this.#rules.some((rule) => rule.takesAllMembers);
     const breadths = new Set(this.#rules.map((rule) => rule.breadth));
     this.breadth = breadths.has('all') ? 'all' : breadths.has('withoutMembers') ? 'withoutMembers' : 'named';
   }

@@ -5,6 +5,7 @@ import {
   isServable,
   MembershipHistory,
   MembershipReader,
+  PartialRooms,
   RoomHeroes,
   RoomStateReader,
   type StateDelta,
@@ -12,6 +13,7 @@ import {
   type StoredEvent,
 } from '@rookery/rooms';
 import { splitStateKey, stateKeyOf } from '@rookery/state-res';
+import { claimedMembers, claimKey } from '../sections/claimed-members.js';
 import type { RoomPart } from './room-plan.js';
 
 type StateIds = Map<string, string>;
@@ -41,6 +43,7 @@ export class RoomDetailsReader {
     private readonly memberships: MembershipReader,
     private readonly heroes: RoomHeroes,
     private readonly history: MembershipHistory,
+    private readonly partial: PartialRooms,
   ) {}
 
   /**
@@ -62,9 +65,12 @@ export class RoomDetailsReader {
         part.config.requiredState.isLazy ? membersOf(timelines.get(part.roomId)) : none,
       ]),
     );
-    const [current, atLeave] = await Promise.all([
+    const said = joined.flatMap(({ roomId }) => (needed.get(roomId) === none ? [] : (timelines.get(roomId) ?? [])));
+    const [current, atLeave, claimed, completed] = await Promise.all([
       this.#currentState(joined, needed, userId),
       this.#stateAtLeave(left, userId),
+      claimedMembers(this.partial, this.events, said),
+      this.#completed(joined, deltas),
     ]);
     const wanted = new Map<string, StateIds>();
     const lazyMembers = new Map<string, Map<string, string>>();
@@ -76,7 +82,7 @@ export class RoomDetailsReader {
       if (part.section === 'leave') ids.set(stateKeyOf(memberType, userId), part.membership.eventId);
       for (const member of needed.get(roomId) ?? none) {
         const key = stateKeyOf(memberType, member);
-        const eventId = known.get(key);
+        const eventId = known.get(key) ?? claimed.get(claimKey(roomId, member));
         if (eventId === undefined || (!part.initial && hasMember(roomId, member, eventId))) continue;
         ids.set(key, eventId);
         const lazy = lazyMembers.get(roomId);
@@ -85,14 +91,35 @@ export class RoomDetailsReader {
       }
       // Whoever moved in a gap, the client may know as they were.
       if (part.config.requiredState.isLazy && !part.initial) {
-        for (const { type, stateKey, eventId } of changed)
-          if (type === memberType && eventId !== undefined) ids.set(stateKeyOf(type, stateKey), eventId);
+        for (const { type, stateKey, eventId, prevEventId, streamId } of changed) {
+          // Of whom nothing was known until all members were has not moved.
+          const isFound = prevEventId === undefined && completed.get(roomId) === streamId;
+          if (type === memberType && eventId !== undefined && !isFound) ids.set(stateKeyOf(type, stateKey), eventId);
+        }
       }
       wanted.set(roomId, ids);
     }
     const states = new Map([...current, ...atLeave]);
     const [state, summaries] = await Promise.all([this.#load(wanted), this.#summaries(parts, states, deltas, userId)]);
     return { state, summaries, lazyMembers };
+  }
+
+  /** Where the members of rooms became known, among what changed in them. */
+  async #completed(
+    parts: readonly RoomPart[],
+    deltas: ReadonlyMap<string, readonly StateDelta[]>,
+  ): Promise<ReadonlyMap<string, number>> {
+    const lazy = parts.filter(({ roomId, config }) => config.requiredState.isLazy && deltas.has(roomId));
+    const positions = lazy.flatMap(({ roomId }) => {
+      const changed = deltas.get(roomId) ?? [];
+      return [changed[0]?.streamId ?? 0, changed.at(-1)?.streamId ?? 0];
+    });
+    if (positions.length === 0) return new Map();
+    return this.partial.completed(
+      lazy.map(({ roomId }) => roomId),
+      Math.min(...positions) - 1,
+      Math.max(...positions),
+    );
   }
 
   /** The parts of current state that anything here is about. */

@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { JsonObject } from '@rookery/matrix-types';
+import { PartialRooms } from '@rookery/rooms';
 import { RoomActivity } from '../caches/room-activity.js';
 import { RoomFactsCache } from '../caches/room-facts.js';
 import type { SyncToken } from '../request/sync-token.js';
@@ -49,6 +50,7 @@ export class SlidingDrafts {
     private readonly facts: RoomFactsCache,
     private readonly writer: RoomAnswerWriter,
     private readonly extensions: Extensions,
+    private readonly partial: PartialRooms,
   ) {}
 
   /** Everything that the client has not got, in a number of queries that hardly grows with the rooms. */
@@ -116,7 +118,12 @@ export class SlidingDrafts {
         tags: tags || notTags ? await this.roomsOfUser.tags(userId) : new Map<string, ReadonlySet<string>>(),
       });
     }
-    return selectRooms(sortRooms(view.listed), request, (list) => facts.get(list) ?? noFacts);
+    return selectRooms(
+      sortRooms(view.listed),
+      request,
+      (list) => facts.get(list) ?? noFacts,
+      (roomId) => this.partial.has(roomId),
+    );
   }
 }
 
