@@ -78,6 +78,7 @@ export default tseslint.config(
       '**/*.spec.ts',
       '**/*.fixture.ts',
       '**/*.controller.ts',
+      '**/*-guard.ts',
       'libs/*/src/http/**',
       'libs/{http,testing}/**',
       'libs/users/src/authentication/**',

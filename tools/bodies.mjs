@@ -1,6 +1,7 @@
 // Part of `npm run check`: the type of a request's body is said once, by its schema. A parameter with `@JsonBody(schema)` is of
 // type `Infer<typeof schema>`, or of an alias of that; one without a schema is a `JsonObject`. No interface of the lib has the
-// keys of one of its schemas. `--project=PATH` looks at another project.
+// keys of one of its schemas. A query string is read by the schema of its endpoint alone: `@Query(schema)`, of type
+// `InferQuery<typeof schema>`; the few that read one as it came say why here. `--project=PATH` looks at another project.
 import { readFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import ts from 'typescript';
@@ -8,13 +9,22 @@ import { root } from './lib.mjs';
 import { isBuilt, packagesIn, sourcesIn } from './sources.mjs';
 
 const project = process.argv.find((arg) => arg.startsWith('--project='))?.slice('--project='.length) ?? root;
+/** Who reads query strings without a schema: the schemas themselves, those before any endpoint, and those who hand them on. */
+const rawQueries = {
+  'libs/http': 'makes requests and reads their schemas',
+  'libs/users/src/sessions/access-token.ts': 'the token of any endpoint',
+  'libs/users/src/authentication/request-authenticator.ts': 'whom an application service acts for, at any endpoint',
+  'libs/appservices/src/queries/third-party.controller.ts': 'fields that an application service has named',
+  'libs/sso/src/common/sso-addresses.ts': 'marks addresses that browsers were sent to',
+  'libs/sso/src/oidc': 'parameters that a provider names',
+};
 let failed = false;
 
 for (const name of packagesIn(project)) {
   const files = sourcesIn(join(project, name, 'src'))
     .filter(isBuilt)
     .map((path) => ({ path, text: readFileSync(path, 'utf8') }));
-  if (!files.some(({ text }) => /JsonBody|json\.object/.test(text))) continue;
+  if (!files.some(({ text }) => /JsonBody|json\.object|query/.test(text))) continue;
   const sources = files.map(({ path, text }) => ts.createSourceFile(path, text, ts.ScriptTarget.Latest, true));
   const aliases = new Map();
   const schemas = new Map();
@@ -26,7 +36,11 @@ for (const name of packagesIn(project)) {
     });
   for (const source of sources)
     visit(source, (node) => {
-      if (ts.isParameter(node)) lookAtParameter(source, node, aliases);
+      if (ts.isParameter(node)) {
+        lookAtParameter(source, node, aliases);
+        lookAtQuery(source, node, aliases);
+      }
+      lookForRawQuery(source, node);
       const isType = ts.isInterfaceDeclaration(node) || ts.isTypeLiteralNode(node);
       const keys = isType && !isOfRows(source) ? keysOf(node.members) : undefined;
       if (keys && schemas.has(keys)) fail(source, node, `this is the schema ${schemas.get(keys)} once more: Infer`);
@@ -47,10 +61,7 @@ function visit(node, look) {
 
 /** The body of a method: of the schema's type. */
 function lookAtParameter(source, node, aliases) {
-  const decorator = ts
-    .getDecorators(node)
-    ?.map(({ expression }) => expression)
-    .find((each) => ts.isCallExpression(each) && each.expression.getText() === 'JsonBody');
+  const decorator = decoratorOf(node, 'JsonBody');
   if (!decorator) return;
   const [schema] = decorator.arguments;
   const types = node.type ? partsOf(node.type, aliases) : [];
@@ -60,6 +71,39 @@ function lookAtParameter(source, node, aliases) {
   } else if (!ts.isIdentifier(schema)) fail(source, node, 'give the schema of the body a name');
   else if (types.filter((type) => type !== 'JsonObject').join() !== `Infer<typeof ${schema.text}>`)
     fail(source, node, `the body is of type Infer<typeof ${schema.text}>`);
+}
+
+/** The query string of a method: of the schema's type. */
+function lookAtQuery(source, node, aliases) {
+  const decorator = decoratorOf(node, 'Query');
+  if (!decorator) return;
+  const [schema] = decorator.arguments;
+  const type = node.type ? partsOf(node.type, aliases).join() : '';
+  if (!schema || !ts.isIdentifier(schema)) fail(source, node, 'give the schema of the query string a name');
+  else if (type !== `InferQuery<typeof ${schema.text}>`)
+    fail(source, node, `the query string is of type InferQuery<typeof ${schema.text}>`);
+}
+
+/** `request.query`, where it is not one of those with a reason. A `{ query }` that a route's `@Access` takes apart is one as well. */
+function lookForRawQuery(source, node) {
+  if (!/\b(Inbound|Late)Request\b/.test(source.text)) return;
+  const path = relative(project, source.fileName);
+  const isRead =
+    (ts.isPropertyAccessExpression(node) && /^(request|inbound)\.query$/.test(node.getText())) ||
+    (ts.isBindingElement(node) && node.name.getText() === 'query' && isOfRequest(node.parent.parent));
+  if (!isRead || Object.keys(rawQueries).some((each) => path === each || path.startsWith(`${each}/`))) return;
+  fail(source, node, 'a query string is read by a schema: @Query(queryOf({ … }))');
+}
+
+function isOfRequest(node) {
+  return ts.isParameter(node) && /^(InboundRequest|LateRequest)$/.test(node.type?.getText() ?? '');
+}
+
+function decoratorOf(node, name) {
+  return ts
+    .getDecorators(node)
+    ?.map(({ expression }) => expression)
+    .find((each) => ts.isCallExpression(each) && each.expression.getText() === name);
 }
 
 /** The types that a type is made of, aliases of the lib resolved. */

@@ -28,7 +28,7 @@ const { configurationReference, configurationSchema, settingsReport, withoutEffe
   join(root, 'libs', 'platform', 'src', 'index.ts')
 );
 const { errorTable } = await import(join(root, 'libs', 'matrix-types', 'src', 'index.ts'));
-const { bodySchemaOf } = await import(join(root, 'libs', 'http', 'src', 'index.ts'));
+const { bodySchemaOf, querySchemaOf } = await import(join(root, 'libs', 'http', 'src', 'index.ts'));
 const controllers = await controllersOf(['libs', 'apps']);
 const { createProgram, createSynctl, upgradePage } = await import(join(root, 'apps', 'ctl', 'src', 'index.ts'));
 const { format, resolveConfig } = await import('prettier');
@@ -108,7 +108,12 @@ async function controllersOf(groups) {
   return found;
 }
 
-/** What the bodies of requests hold, as their schemas say. */
+/** What a field is, then its bounds. */
+function inWords(description = '', bounds = '') {
+  return [description, bounds && `${bounds[0].toUpperCase()}${bounds.slice(1)}.`].filter(Boolean).join(' ');
+}
+
+/** What bodies and query strings of requests hold, as their schemas say. */
 function bodiesPage() {
   const verbs = ['GET', 'POST', 'PUT', 'DELETE', 'PATCH'];
   const typeOf = ({ type, enum: values, anyOf, items, additionalProperties, properties }) => {
@@ -142,7 +147,7 @@ function bodiesPage() {
   const rowsOf = ({ properties = {}, required = [] }, prefix) =>
     Object.entries(properties).flatMap(([key, schema]) => {
       const name = `${prefix}${key}`;
-      const said = [limits(schema), schema.description].filter(Boolean).join('; ');
+      const said = inWords(schema.description, limits(schema));
       const inner = schema.items ?? schema.additionalProperties ?? schema;
       const mark = schema.items ? '[].' : schema.additionalProperties ? '.*.' : '.';
       return [
@@ -150,34 +155,43 @@ function bodiesPage() {
         ...rowsOf(inner, `${name}${mark}`),
       ];
     });
+  const paramsOf = ({ params }) =>
+    Object.entries(params).map(([name, { type, description, required, also, limits }]) => {
+      const names = [name, ...also].map((each) => `\`${each}\``).join(', or ');
+      return `| ${names} | ${type} | ${required ? 'yes' : ''} | ${inWords(description, limits)} |`;
+    });
   const endpoints = controllers.flatMap(({ lib, controller }) =>
     Object.getOwnPropertyNames(controller.prototype).flatMap((method) => {
-      const schema = bodySchemaOf(controller.prototype, method);
-      if (!schema) return [];
+      const body = bodySchemaOf(controller.prototype, method);
+      const query = querySchemaOf(controller.prototype, method);
+      if (!body && !query) return [];
       const handler = controller.prototype[method];
       const verb = verbs[Reflect.getMetadata('method', handler)];
       const paths = [Reflect.getMetadata('path', handler)].flat().map((path) => path.replace(/:(\w+)/g, '{$1}'));
-      return [{ lib, title: paths.map((path) => `${verb} ${path}`), schema }];
+      return [{ lib, title: paths.map((path) => `${verb} ${path}`), body, query }];
     }),
   );
+  const table = (head, rows) => [`| ${head} | type | required | |`, '| --- | --- | --- | --- |', ...rows].join('\n');
   const chapters = [...new Set(endpoints.map(({ lib }) => lib))].map((lib) => {
     const parts = endpoints
       .filter((each) => each.lib === lib)
-      .map(({ title: [first, ...more], schema }) =>
+      .map(({ title: [first, ...more], body, query }) =>
         [
           `### ${first}`,
           ...(more.length > 0 ? [`Also ${more.map((each) => `\`${each}\``).join(', ')}.`] : []),
-          ['| key | type | required | |', '| --- | --- | --- | --- |', ...rowsOf(schema, '')].join('\n'),
+          ...(query ? [table('in the query', paramsOf(query))] : []),
+          ...(body ? [table('in the body', rowsOf(body, ''))] : []),
         ].join('\n\n'),
       );
     return [`## ${lib}`, ...parts].join('\n\n');
   });
   return [
-    '# Bodies of requests',
+    '# Bodies and query strings of requests',
     '<!-- Written by `npm run docs` from the schemas of the controllers. -->',
     `What is checked before a request is answered, by lib. Other keys may be there. Where a key is not required, \`null\` counts as
-absent unless its type says otherwise. Bodies whose shape is not known beforehand (events, account data, keys) are not listed. [Errors](errors.md)
-says what a body that does not fit is answered with: \`M_MISSING_PARAM\`, \`M_INVALID_PARAM\`, \`M_BAD_JSON\`.`,
+absent unless its type says otherwise; in a query, an empty value does, and what is no list may be there once only. Bodies whose shape is not known
+beforehand (events, account data, keys) are not listed. [Errors](errors.md) says what does not fit is answered with: \`M_MISSING_PARAM\`,
+\`M_INVALID_PARAM\`, \`M_BAD_JSON\`.`,
     ...chapters,
   ].join('\n\n');
 }

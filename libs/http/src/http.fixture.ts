@@ -15,8 +15,10 @@ import {
   json,
   type InboundRequest,
   JsonBody,
-  queryInteger,
-  queryString,
+  type InferQuery,
+  param,
+  Query,
+  queryOf,
   RateLimiter,
   RequestAuthenticator,
   stable,
@@ -25,6 +27,7 @@ import {
 import { type HttpAppOptions } from './http-app.js';
 
 const clock = new SystemClock();
+const tokenQuery = queryOf({ access_token: param.string('The token.') });
 
 /** A small application with a route for each thing to be tried, for the specs of this folder. */
 class TestAuthenticator extends RequestAuthenticator {
@@ -33,7 +36,7 @@ class TestAuthenticator extends RequestAuthenticator {
   }
   async authenticate(request: InboundRequest, access: AccessOptions): Promise<Requester | undefined> {
     const token =
-      /^Bearer (\S+)$/.exec(String(request.headers['authorization']))?.[1] ?? queryString(request, 'access_token');
+      /^Bearer (\S+)$/.exec(String(request.headers['authorization']))?.[1] ?? tokenQuery.read(request).access_token;
     if (token === undefined && access.auth === 'optional') return undefined;
     if (token === undefined) throw new MatrixError(401, 'M_MISSING_TOKEN', 'Missing access token');
     if (token !== 'good') throw new MatrixError(401, 'M_UNKNOWN_TOKEN', 'Unknown access token', { soft_logout: false });
@@ -73,6 +76,8 @@ export const probes: {
   waiting: undefined,
   waitedMs: undefined,
 };
+
+const limitQuery = queryOf({ limit: param.integer('How many.', { min: 1, max: 100, clamp: true }) });
 
 const thingSchema = json.object({
   name: json.string({ maxLength: 10 }),
@@ -218,10 +223,10 @@ class ProbeController {
 
   @Get(client(['v3'], '/query'))
   @Access({ auth: 'none' })
-  query(@Inbound() request: InboundRequest): object {
+  query(@Inbound() request: InboundRequest, @Query(limitQuery) { limit }: InferQuery<typeof limitQuery>): object {
     return {
       query: request.query,
-      limit: queryInteger(request, 'limit', { min: 1, max: 100, clamp: true }) ?? null,
+      limit: limit ?? null,
       ip: request.ip,
       id: request.requestId,
     };

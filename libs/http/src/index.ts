@@ -29,13 +29,14 @@ export { networkOf } from './networks.js';
 export { ownBaseUrl, ownPath, ownUrl, targetOnWire } from './own-address.js';
 export { client, stable } from './paths.js';
 export {
-  queryBoolean,
-  queryChoice,
-  queryInteger,
-  queryString,
-  queryStrings,
-  requiredQueryString,
-} from './query-params.js';
+  type InferQuery,
+  param,
+  Query,
+  queryOf,
+  type QueryParam,
+  type QuerySchema,
+  querySchemaOf,
+} from './query-schema.js';
 export { HttpReply, type PageOptions } from './reply.js';
 export { type LimiterName, type RateLimit, RateLimiter, RateLimitOverrides } from './rate-limiter.js';
 export { undici } from './undici.js';

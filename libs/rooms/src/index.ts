@@ -37,7 +37,7 @@ export { checkCreateRoom, type CreateRoomRequest } from './creation/create-room.
 export { RoomCreation } from './creation/room-creation.service.js';
 export { AliasClaims } from './directory/alias-claims.js';
 export { AliasService } from './directory/alias.service.js';
-export { filterIn } from './http/history.controller.js';
+export { eventFilter } from './http/history.controller.js';
 export { RoomAccess } from './history/room-access.js';
 export { RoomReadingService } from './history/room-reading.service.js';
 export { ComplexRooms } from './membership/complex-rooms.js';

@@ -4,10 +4,10 @@ import {
   HttpReply,
   Inbound,
   type InboundRequest,
-  queryBoolean,
-  queryChoice,
-  queryInteger,
-  queryString,
+  type InferQuery,
+  param,
+  Query,
+  queryOf,
   stable,
   Who,
 } from '@rookery/http';
@@ -20,6 +20,25 @@ import { type SyncRequest, SyncService } from './sync.service.js';
 
 /** Longest wait that a client gets, whatever it asks for. */
 const maxTimeoutMs = 10 * 60 * 1000;
+
+const syncQuery = queryOf({
+  since: param.string('`next_batch` of the answer before; nothing for everything.'),
+  full_state: param.boolean('Whether all state comes, also what did not change.', { otherwise: false }),
+  filter: param.string('The id of a filter, or a filter as JSON.'),
+  set_presence: param.choice(
+    'What the user is shown as while this device syncs.',
+    ['offline', 'online', 'unavailable'],
+    { otherwise: 'online' },
+  ),
+  use_state_after: param.boolean('Whether state comes as it is at the end of the timeline (MSC4222).'),
+  'org.matrix.msc4222.use_state_after': param.boolean('The same in answers of before it was specified.'),
+  timeout: param.integer('How long to wait for news, milliseconds.', {
+    min: 0,
+    max: maxTimeoutMs,
+    clamp: true,
+    otherwise: 0,
+  }),
+});
 
 /** The client's window on everything. */
 @Controller()
@@ -36,21 +55,23 @@ export class SyncController {
     ...{ auth: 'required', guests: true, active: true, anyProcess: true },
     largeAnswer: ({ query }) => query['since'] === undefined || query['full_state'] === 'true',
   })
-  async sync(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<JsonObject | HttpReply> {
-    const since = queryString(request, 'since');
-    const fullState = queryBoolean(request, 'full_state') ?? false;
+  async sync(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Query(syncQuery) asked: InferQuery<typeof syncQuery>,
+  ): Promise<JsonObject | HttpReply> {
+    const { since } = asked;
     const query = {
       userId: requester.userId,
       deviceId: requester.deviceId,
       isGuest: requester.isGuest,
       since: since === undefined ? undefined : parseSyncToken(since),
-      filter: parseSyncFilter(await this.#filter(requester.userId, queryString(request, 'filter'))),
-      fullState,
-      setPresence: queryChoice(request, 'set_presence', ['offline', 'online', 'unavailable']) ?? 'online',
+      filter: parseSyncFilter(await this.#filter(requester.userId, asked.filter)),
+      fullState: asked.full_state,
+      setPresence: asked.set_presence,
       useStateAfter:
-        queryBoolean(request, 'use_state_after') ??
-        (queryBoolean(request, 'org.matrix.msc4222.use_state_after') === true ? 'unstable' : false),
-      timeoutMs: queryInteger(request, 'timeout', { min: 0, max: maxTimeoutMs, clamp: true }) ?? 0,
+        asked.use_state_after ?? (asked['org.matrix.msc4222.use_state_after'] === true ? 'unstable' : false),
+      timeoutMs: asked.timeout,
       asText: true,
     } satisfies SyncRequest;
     const answer = await (query.timeoutMs > 0

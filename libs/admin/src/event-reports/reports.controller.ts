@@ -1,9 +1,26 @@
 import { Controller, Delete, Get, Param } from '@nestjs/common';
-import { Inbound, type InboundRequest, queryString } from '@rookery/http';
+import { type InferQuery, param, Query, queryOf } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { EventStore, type EventReportRow, ReportLibrary } from '@rookery/rooms';
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
-import { directionOf, nextFrom, pageOf } from '../http/paging.js';
+import { nextFrom, pageOf, pageParams } from '../http/paging.js';
+
+const newestFirst = param.choice('Forwards (`f`) or backwards (`b`).', ['f', 'b'], { otherwise: 'b' });
+
+const aboutEventsQuery = queryOf({
+  ...pageParams,
+  dir: newestFirst,
+  user_id: param.string('Only reports of users whose id has this in it.'),
+  room_id: param.string('Only reports from rooms whose id has this in it.'),
+  event_sender_user_id: param.string('Only reports of what this user sent.'),
+});
+
+const aboutUsersQuery = queryOf({
+  ...pageParams,
+  dir: newestFirst,
+  user_id: param.string('Only reports of users whose id has this in it.'),
+  target_user_id: param.string('Only reports about users whose id has this in it.'),
+});
 
 /** What users have reported. */
 @Controller()
@@ -16,15 +33,15 @@ export class ReportLibraryController {
 
   /** GET /_synapse/admin/v1/event_reports */
   @Get(admin('v1', '/event_reports'))
-  async aboutEvents(@Inbound() request: InboundRequest): Promise<object> {
-    const page = pageOf(request);
+  async aboutEvents(@Query(aboutEventsQuery) query: InferQuery<typeof aboutEventsQuery>): Promise<object> {
+    const page = pageOf(query);
     const { reports, total } = await this.reports.aboutEvents({
-      backwards: directionOf(request, 'b') === 'b',
+      backwards: query.dir === 'b',
       offset: page.from,
       limit: page.limit,
-      reporter: queryString(request, 'user_id'),
-      room: queryString(request, 'room_id'),
-      sender: queryString(request, 'event_sender_user_id'),
+      reporter: query.user_id,
+      room: query.room_id,
+      sender: query.event_sender_user_id,
     });
     const next = nextFrom(page, total);
     return { event_reports: reports.map(reportView), total, ...(next !== undefined && { next_token: next }) };
@@ -48,14 +65,14 @@ export class ReportLibraryController {
 
   /** GET /_synapse/admin/v1/user_reports */
   @Get(admin('v1', '/user_reports'))
-  async aboutUsers(@Inbound() request: InboundRequest): Promise<object> {
-    const page = pageOf(request);
+  async aboutUsers(@Query(aboutUsersQuery) query: InferQuery<typeof aboutUsersQuery>): Promise<object> {
+    const page = pageOf(query);
     const { reports, total } = await this.reports.aboutUsers({
-      backwards: directionOf(request, 'b') === 'b',
+      backwards: query.dir === 'b',
       offset: page.from,
       limit: page.limit,
-      reporter: queryString(request, 'user_id'),
-      target: queryString(request, 'target_user_id'),
+      reporter: query.user_id,
+      target: query.target_user_id,
     });
     const next = nextFrom(page, total);
     return { user_reports: reports, total, ...(next !== undefined && { next_token: next }) };

@@ -1,11 +1,20 @@
 import { Controller, Get, Param, Post } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { destinationOrders, type DestinationRow, Destinations } from '@rookery/federation-client';
-import { Inbound, type InboundRequest, queryChoice } from '@rookery/http';
+import { type InferQuery, param, Query, queryOf } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
-import { directionOf, nextFrom, pageOf, searchTerm } from '../http/paging.js';
+import { direction, nextFrom, pageOf, pageParams, searchTerm } from '../http/paging.js';
 import { selectDestinationRooms } from './destination-rooms.query.js';
+
+const listQuery = queryOf({
+  ...pageParams,
+  dir: direction,
+  destination: searchTerm('Only servers with this in their name.'),
+  order_by: param.choice('What the list is ordered by.', destinationOrders, { otherwise: 'destination' }),
+});
+
+const roomsQuery = queryOf({ ...pageParams, dir: direction });
 
 /** Other servers: how they can be reached, and what they are to get. */
 @Controller()
@@ -18,12 +27,12 @@ export class DestinationsController {
 
   /** GET /_synapse/admin/v1/federation/destinations */
   @Get(admin('v1', '/federation/destinations'))
-  async list(@Inbound() request: InboundRequest): Promise<object> {
-    const page = pageOf(request);
+  async list(@Query(listQuery) query: InferQuery<typeof listQuery>): Promise<object> {
+    const page = pageOf(query);
     const { destinations, total } = await this.destinations.list({
-      name: request.query['destination'] === '' ? undefined : searchTerm(request, 'destination'),
-      orderBy: queryChoice(request, 'order_by', destinationOrders) ?? 'destination',
-      descending: directionOf(request) === 'b',
+      name: query.destination,
+      orderBy: query.order_by,
+      descending: query.dir === 'b',
       offset: page.from,
       limit: page.limit,
     });
@@ -39,10 +48,13 @@ export class DestinationsController {
 
   /** GET /_synapse/admin/v1/federation/destinations/{destination}/rooms */
   @Get(admin('v1', '/federation/destinations/:destination/rooms'))
-  async rooms(@Inbound() request: InboundRequest, @Param('destination') destination: string): Promise<object> {
-    const page = pageOf(request);
+  async rooms(
+    @Query(roomsQuery) query: InferQuery<typeof roomsQuery>,
+    @Param('destination') destination: string,
+  ): Promise<object> {
+    const page = pageOf(query);
     await this.#known(destination);
-    const descending = directionOf(request) === 'b';
+    const descending = query.dir === 'b';
     const { rooms, total } = await selectDestinationRooms(this.database, destination, page, descending);
     const next = nextFrom(page, total);
     return { rooms, total, ...(next !== undefined && { next_token: String(next) }) };

@@ -1,4 +1,5 @@
-import { directionOf, maxPageSize, nextFrom, pageOf, searchTerm } from './paging.js';
+import { queryOf, type QuerySchema } from '@rookery/http';
+import { direction, maxPageSize, nextFrom, pageOf, pageParams, searchTerm } from './paging.js';
 
 const refusal = (act: () => unknown): unknown => {
   try {
@@ -9,21 +10,27 @@ const refusal = (act: () => unknown): unknown => {
   return undefined;
 };
 
+const pageQuery = queryOf(pageParams);
+const directionQuery = queryOf({ dir: direction });
+const nameQuery = queryOf({ name: searchTerm('A name.') });
+type Given = Readonly<Record<string, string | string[] | undefined>>;
+const read = <T>(schema: QuerySchema<T>, query: Given): T => schema.read({ query });
+const page = (query: Given): unknown => pageOf(read(pageQuery, query));
+
 describe('paging of the admin API', () => {
   it('takes the first hundred by default', () => {
-    expect(pageOf({ query: {} })).toEqual({ from: 0, limit: 100 });
-    expect(directionOf({ query: {} })).toBe('f');
-    expect(directionOf({ query: {} }, 'b')).toBe('b');
+    expect(page({})).toEqual({ from: 0, limit: 100 });
+    expect(read(directionQuery, {})).toEqual({ dir: 'f' });
   });
 
   it('reads what is asked for, up to its largest page', () => {
-    expect(pageOf({ query: { from: '20', limit: '5' } })).toEqual({ from: 20, limit: 5 });
-    expect(pageOf({ query: { limit: '999999999' } })).toEqual({ from: 0, limit: maxPageSize });
+    expect(page({ from: '20', limit: '5' })).toEqual({ from: 20, limit: 5 });
+    expect(page({ limit: '999999999' })).toEqual({ from: 0, limit: maxPageSize });
   });
 
   it.each([{ from: '-1' }, { limit: '-1' }, { from: 'x' }, { limit: '1.5' }, { limit: ['1', '2'] }])(
     'refuses %j',
-    (query) => expect(refusal(() => pageOf({ query }))).toBe('M_INVALID_PARAM'),
+    (query) => expect(refusal(() => page(query))).toBe('M_INVALID_PARAM'),
   );
 
   it('names the next page only when there is one', () => {
@@ -33,9 +40,9 @@ describe('paging of the admin API', () => {
   });
 
   it('refuses other directions and endless searches', () => {
-    expect(refusal(() => directionOf({ query: { dir: 'up' } }))).toBe('M_INVALID_PARAM');
-    expect(refusal(() => searchTerm({ query: { name: 'a'.repeat(256) } }, 'name'))).toBe('M_INVALID_PARAM');
-    for (const query of [{}, { name: '' }]) expect(searchTerm({ query }, 'name')).toBeUndefined();
-    expect(searchTerm({ query: { name: 'A' } }, 'name')).toBe('A');
+    expect(refusal(() => read(directionQuery, { dir: 'up' }))).toBe('M_INVALID_PARAM');
+    expect(refusal(() => read(nameQuery, { name: 'a'.repeat(256) }))).toBe('M_INVALID_PARAM');
+    for (const query of [{}, { name: '' }]) expect(read(nameQuery, query)).toEqual({ name: undefined });
+    expect(read(nameQuery, { name: 'A' })).toEqual({ name: 'A' });
   });
 });

@@ -1,7 +1,4 @@
-import { type InboundRequest, queryChoice, queryInteger, queryString } from '@rookery/http';
-import { MatrixError } from '@rookery/matrix-types';
-
-type WithQuery = Pick<InboundRequest, 'query'>;
+import { param, type QueryParam } from '@rookery/http';
 
 /** Most entries of one page of the admin API: what asks for more gets this many and a token for the rest. */
 export const maxPageSize = 10_000;
@@ -14,14 +11,14 @@ export interface Page {
   readonly limit: number;
 }
 
-/**
- * `from` (0) and `limit` (100) of a list of the admin API.
- * @throws MatrixError 400 `M_INVALID_PARAM` when one is negative or not an integer
- */
-export function pageOf(request: WithQuery): Page {
-  const limit = queryInteger(request, 'limit') ?? 100;
-  return { from: queryInteger(request, 'from') ?? 0, limit: Math.min(limit, maxPageSize) };
-}
+/** `from` and `limit` of a list of the admin API. */
+export const pageParams = {
+  from: param.integer('How many entries to leave out: a token of an earlier answer.', { otherwise: 0 }),
+  limit: param.integer(`How many entries at most; never more than ${maxPageSize}.`, { otherwise: 100 }),
+};
+
+/** The page that the parameters ask for. */
+export const pageOf = ({ from, limit }: Page): Page => ({ from, limit: Math.min(limit, maxPageSize) });
 
 /** Where the next page begins; `undefined` when nothing is left. A page of nothing has no next one. */
 export function nextFrom(page: Page, total: number): number | undefined {
@@ -29,23 +26,9 @@ export function nextFrom(page: Page, total: number): number | undefined {
   return page.limit > 0 && next < total ? next : undefined;
 }
 
-/**
- * `dir`: forwards or backwards.
- * @throws MatrixError 400 `M_INVALID_PARAM`
- */
-export function directionOf(request: WithQuery, fallback: 'f' | 'b' = 'f'): 'f' | 'b' {
-  return queryChoice(request, 'dir', ['f', 'b']) ?? fallback;
-}
+/** `dir` of a list of the admin API. */
+export const direction = param.choice('Forwards (`f`) or backwards (`b`).', ['f', 'b'], { otherwise: 'f' });
 
-/**
- * A text to search for.
- * @returns `undefined` when the parameter is absent
- * @throws MatrixError 400 `M_INVALID_PARAM` when it is empty or longer than 255 characters
- */
-export function searchTerm(request: WithQuery, name: string): string | undefined {
-  const term = queryString(request, name);
-  if (term === undefined) return undefined;
-  if (term === '') throw MatrixError.invalidParam(`Query parameter '${name}' may not be empty`);
-  if (term.length > 255) throw MatrixError.invalidParam(`Query parameter '${name}' is too long`);
-  return term;
-}
+/** A text to search for. */
+export const searchTerm = (description: string): QueryParam<string | undefined> =>
+  param.string(description, { maxLength: 255 });

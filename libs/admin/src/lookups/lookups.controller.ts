@@ -1,11 +1,19 @@
 import { Controller, Get, Inject, Param } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Inbound, type InboundRequest, requiredQueryString } from '@rookery/http';
+import { type InferQuery, param, Query, queryOf } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { AccountService, searchAccounts, ThreepidService, userOfExternalId } from '@rookery/users';
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
 import { AdminTargets } from '../http/admin-targets.js';
 import { maxPageSize } from '../http/paging.js';
+
+const usernameAvailableQuery = queryOf({
+  username: param.string('The local part that somebody would like to have.', { required: true }),
+});
+
+const searchQuery = queryOf({
+  term: param.string('What names are searched for.', { required: true }),
+});
 
 /** Who has a name, an address, an id at a provider. */
 @Controller()
@@ -20,8 +28,10 @@ export class LookupsController {
 
   /** GET /_synapse/admin/v1/username_available */
   @Get(admin('v1', '/username_available'))
-  async usernameAvailable(@Inbound() request: InboundRequest): Promise<object> {
-    await this.accounts.checkAvailable(requiredQueryString(request, 'username'), undefined, { exact: true });
+  async usernameAvailable(
+    @Query(usernameAvailableQuery) query: InferQuery<typeof usernameAvailableQuery>,
+  ): Promise<object> {
+    await this.accounts.checkAvailable(query.username, undefined, { exact: true });
     return { available: true };
   }
 
@@ -51,9 +61,12 @@ export class LookupsController {
    * NOTSPEC: tools expect a key `password_hash`; hashes of passwords do not leave the server.
    */
   @Get(admin('v1', '/search_users/:userId'))
-  async search(@Inbound() request: InboundRequest, @Param('userId') userId: string): Promise<object> {
+  async search(
+    @Query(searchQuery) query: InferQuery<typeof searchQuery>,
+    @Param('userId') userId: string,
+  ): Promise<object> {
     this.targets.localUserId(userId);
-    const rows = await searchAccounts(this.database, requiredQueryString(request, 'term'), maxPageSize);
+    const rows = await searchAccounts(this.database, query.term, maxPageSize);
     return rows.map((row) => ({
       name: row.name,
       password_hash: null,

@@ -1,5 +1,5 @@
 import { Controller, Delete, Get, Param, Post } from '@nestjs/common';
-import { Inbound, type InboundRequest, queryBoolean, queryInteger, requiredQueryString } from '@rookery/http';
+import { type InferQuery, param, Query, queryOf } from '@rookery/http';
 import { type MediaKey, MediaLibrary, MediaRemoval } from '@rookery/media';
 import { MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
@@ -7,6 +7,16 @@ import { admin, AdminAccess } from '../http/admin-endpoint.js';
 
 /** Times before this one, in 1970, are seconds that were meant to be milliseconds. */
 const earliestTs = 30_000_000_000;
+
+const beforeTs = param.integer('Only files that nobody has asked for since then, milliseconds.', {
+  required: true,
+});
+const purgeQuery = queryOf({ before_ts: beforeTs });
+const deleteOldQuery = queryOf({
+  before_ts: beforeTs,
+  size_gt: param.integer('Only files of more bytes.', { otherwise: 0 }),
+  keep_profiles: param.boolean('Whether files stay that are pictures of people or rooms.', { otherwise: true }),
+});
 
 /** Files: what is known of them, and deleting them. */
 @Controller()
@@ -54,11 +64,11 @@ export class MediaFilesController {
 
   /** POST /_synapse/admin/v1/media/delete */
   @Post(admin('v1', '/media/delete'))
-  async deleteOld(@Inbound() request: InboundRequest): Promise<object> {
+  async deleteOld(@Query(deleteOldQuery) query: InferQuery<typeof deleteOldQuery>): Promise<object> {
     const deleted = await this.removal.deleteUnusedLocal({
-      unusedSinceTs: timeBefore(request),
-      largerThanBytes: queryInteger(request, 'size_gt') ?? 0,
-      keepAvatars: queryBoolean(request, 'keep_profiles') ?? true,
+      unusedSinceTs: timeBefore(query.before_ts),
+      largerThanBytes: query.size_gt,
+      keepAvatars: query.keep_profiles,
       includeQuarantined: false,
       includeProtected: false,
     });
@@ -67,15 +77,20 @@ export class MediaFilesController {
 
   /** POST /_synapse/admin/v1/media/{serverName}/delete, the older form */
   @Post(admin('v1', '/media/:serverName/delete'))
-  deleteOldOf(@Inbound() request: InboundRequest, @Param('serverName') serverName: string): Promise<object> {
+  deleteOldOf(
+    @Query(deleteOldQuery) query: InferQuery<typeof deleteOldQuery>,
+    @Param('serverName') serverName: string,
+  ): Promise<object> {
     this.#assertOurs(serverName);
-    return this.deleteOld(request);
+    return this.deleteOld(query);
   }
 
   /** POST /_synapse/admin/v1/purge_media_cache */
   @Post(admin('v1', '/purge_media_cache'))
-  async purgeCache(@Inbound() request: InboundRequest): Promise<object> {
-    return { deleted: await this.removal.deleteUnusedRemote(timeBefore(request), { includeQuarantined: false }) };
+  async purgeCache(@Query(purgeQuery) query: InferQuery<typeof purgeQuery>): Promise<object> {
+    return {
+      deleted: await this.removal.deleteUnusedRemote(timeBefore(query.before_ts), { includeQuarantined: false }),
+    };
   }
 
   #key(serverName: string, mediaId: string): MediaKey {
@@ -87,9 +102,7 @@ export class MediaFilesController {
   }
 }
 
-function timeBefore(request: InboundRequest): number {
-  requiredQueryString(request, 'before_ts');
-  const ts = queryInteger(request, 'before_ts') ?? 0;
+function timeBefore(ts: number): number {
   if (ts < earliestTs) throw MatrixError.invalidParam("Query parameter 'before_ts' must be a time in milliseconds");
   return ts;
 }

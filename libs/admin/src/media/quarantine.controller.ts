@@ -1,5 +1,5 @@
 import { Controller, Get, Param, Post } from '@nestjs/common';
-import { Inbound, type InboundRequest, queryInteger, Who } from '@rookery/http';
+import { type InferQuery, param, Query, queryOf, Who } from '@rookery/http';
 import { isValidMediaId, isValidMediaServer, type MediaKey, Quarantine } from '@rookery/media';
 import { MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
@@ -8,6 +8,10 @@ import { AdminTargets } from '../http/admin-targets.js';
 import { RoomMedia } from './room-media.js';
 
 const changesPerPage = 100;
+
+const changesQuery = queryOf({
+  from: param.integer('Only changes behind this number.', { otherwise: 0 }),
+});
 
 /** Withholds files, and gives them back. */
 @Controller()
@@ -69,8 +73,8 @@ export class QuarantineController {
 
   /** GET /_synapse/admin/v1/media/quarantine_changes */
   @Get(admin('v1', '/media/quarantine_changes'))
-  async changes(@Inbound() request: InboundRequest): Promise<object> {
-    const from = queryInteger(request, 'from') ?? 0;
+  async changes(@Query(changesQuery) query: InferQuery<typeof changesQuery>): Promise<object> {
+    const { from } = query;
     if (from > (await this.quarantine.position())) throw MatrixError.invalidParam("'from' lies in the future");
     const changes = await this.quarantine.changesAfter(from, changesPerPage);
     return {

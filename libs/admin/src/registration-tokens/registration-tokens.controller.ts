@@ -1,6 +1,6 @@
 import { Controller, Delete, Get, Param, Post, Put } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Inbound, type InboundRequest, JsonBody, queryBoolean } from '@rookery/http';
+import { type InferQuery, JsonBody, param, Query, queryOf } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Ids } from '@rookery/platform';
 import {
@@ -20,6 +20,10 @@ const alphabet = 'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789
 /** How often a token is drawn anew when there is one like it already: with a length of one, that happens. */
 const attempts = 10;
 
+const listQuery = queryOf({
+  valid: param.boolean('Only tokens that may be used now, or that may not.'),
+});
+
 /** Tokens that let people register. */
 @Controller()
 @AdminAccess()
@@ -32,8 +36,8 @@ export class RegistrationTokensController {
 
   /** GET /_synapse/admin/v1/registration_tokens */
   @Get(admin('v1', '/registration_tokens'))
-  async list(@Inbound() request: InboundRequest): Promise<object> {
-    const valid = queryBoolean(request, 'valid');
+  async list(@Query(listQuery) query: InferQuery<typeof listQuery>): Promise<object> {
+    const { valid } = query;
     const nowMs = this.clock.nowMs();
     const all = await listRegistrationTokens(this.database);
     const wanted = valid === undefined ? all : all.filter((token) => isUsable(token, nowMs) === valid);

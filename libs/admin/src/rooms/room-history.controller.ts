@@ -1,20 +1,37 @@
 import { Controller, Get, Param } from '@nestjs/common';
-import {
-  Inbound,
-  type InboundRequest,
-  queryChoice,
-  queryInteger,
-  queryString,
-  requiredQueryString,
-  Who,
-} from '@rookery/http';
-import { type EventFilter, MatrixError } from '@rookery/matrix-types';
+import { type InferQuery, param, Query, queryOf, Who } from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
-import { EventByTime, EventStore, filterIn, RoomReadingService, SpaceHierarchy } from '@rookery/rooms';
+import { EventByTime, EventStore, eventFilter, RoomReadingService, SpaceHierarchy } from '@rookery/rooms';
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
 import { RoomTargets } from './room-targets.js';
 
 const maxLimit = 1000;
+
+const messagesQuery = queryOf({
+  limit: param.integer(`How many events at most; never more than ${maxLimit}.`),
+  filter: eventFilter,
+  from: param.string('Where the page begins: a token of an earlier answer.'),
+  to: param.string('Where to stop: a token of an earlier answer.'),
+  dir: param.choice('Forwards (`f`) or backwards (`b`) in time.', ['f', 'b'], { otherwise: 'f' }),
+  raw: param.string('Whatever it is: events come as other servers get them.'),
+});
+
+const contextQuery = queryOf({
+  limit: param.integer(`How many events at most; never more than ${maxLimit}.`, { otherwise: 10 }),
+  filter: eventFilter,
+});
+
+const timestampToEventQuery = queryOf({
+  ts: param.integer('The time that is asked about, milliseconds.', { required: true }),
+  dir: param.choice('Forwards (`f`) or backwards (`b`) in time.', ['f', 'b'], { otherwise: 'f' }),
+});
+
+const walkQuery = queryOf({
+  limit: param.integer('How many entries at most.', { min: 1, max: 50, clamp: true, otherwise: 50 }),
+  max_depth: param.integer('How many levels deep to go.'),
+  from: param.string('Where the page begins: a token of an earlier answer.'),
+});
 
 /** What was said in rooms, whether or not the administrator was there. */
 @Controller()
@@ -32,19 +49,19 @@ export class RoomHistoryController {
   @Get(admin('v1', '/rooms/:roomId/messages'))
   async messages(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(messagesQuery) query: InferQuery<typeof messagesQuery>,
     @Param('roomId') text: string,
   ): Promise<object> {
     const roomId = await this.targets.known(text);
-    const filter = filterIn(request);
+    const { filter } = query;
     return this.reading.messages(requester, roomId, {
-      from: queryString(request, 'from'),
-      to: queryString(request, 'to'),
-      direction: queryChoice(request, 'dir', ['f', 'b']) ?? 'f',
-      limit: pageSize(request, filter),
+      from: query.from,
+      to: query.to,
+      direction: query.dir,
+      limit: Math.min(query.limit ?? filter.limit ?? 10, maxLimit),
       filter,
       scope: 'everything',
-      asPdus: queryString(request, 'raw') !== undefined,
+      asPdus: query.raw !== undefined,
     });
   }
 
@@ -52,24 +69,23 @@ export class RoomHistoryController {
   @Get(admin('v1', '/rooms/:roomId/context/:eventId'))
   context(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(contextQuery) query: InferQuery<typeof contextQuery>,
     @Param('roomId') roomId: string,
     @Param('eventId') eventId: string,
   ): Promise<object> {
-    const limit = pageSize(request);
-    return this.reading.context(requester, roomId, eventId, limit, filterIn(request), 'everything');
+    const limit = Math.min(query.limit, maxLimit);
+    return this.reading.context(requester, roomId, eventId, limit, query.filter, 'everything');
   }
 
   /** GET /_synapse/admin/v1/rooms/{roomId}/timestamp_to_event */
   @Get(admin('v1', '/rooms/:roomId/timestamp_to_event'))
   async timestampToEvent(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(timestampToEventQuery) query: InferQuery<typeof timestampToEventQuery>,
     @Param('roomId') text: string,
   ): Promise<object> {
-    requiredQueryString(request, 'ts');
-    const ts = queryInteger(request, 'ts') ?? 0;
-    const direction = queryChoice(request, 'dir', ['f', 'b']) ?? 'f';
+    const { ts } = query;
+    const direction = query.dir;
     const roomId = await this.targets.known(text);
     const found = await this.byTime.find(requester, roomId, ts, direction, 'everything');
     return { event_id: found.eventId, origin_server_ts: found.ts };
@@ -79,15 +95,15 @@ export class RoomHistoryController {
   @Get(admin('v1', '/rooms/:roomId/hierarchy'))
   walk(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(walkQuery) query: InferQuery<typeof walkQuery>,
     @Param('roomId') roomId: string,
   ): Promise<object> {
     return this.hierarchy.walk(requester.userId, {
       roomId,
       suggestedOnly: false,
-      limit: queryInteger(request, 'limit', { min: 1, max: 50, clamp: true }) ?? 50,
-      maxDepth: queryInteger(request, 'max_depth'),
-      from: queryString(request, 'from'),
+      limit: query.limit,
+      maxDepth: query.max_depth,
+      from: query.from,
       everything: true,
     });
   }
@@ -100,6 +116,3 @@ export class RoomHistoryController {
     return { event: { ...event.pdu, event_id: event.eventId } };
   }
 }
-
-const pageSize = (request: InboundRequest, filter?: EventFilter): number =>
-  Math.min(queryInteger(request, 'limit') ?? filter?.limit ?? 10, maxLimit);

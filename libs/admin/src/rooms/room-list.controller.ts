@@ -1,5 +1,5 @@
 import { Controller, Get, Param } from '@nestjs/common';
-import { Inbound, type InboundRequest, queryBoolean, queryChoice, queryString, Who } from '@rookery/http';
+import { type InferQuery, param, Query, queryOf, Who } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import {
@@ -13,11 +13,26 @@ import {
   RoomStateReader,
 } from '@rookery/rooms';
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
-import { directionOf, nextFrom, pageOf, searchTerm } from '../http/paging.js';
+import { direction, nextFrom, pageOf, pageParams, searchTerm } from '../http/paging.js';
 import { RoomTargets } from './room-targets.js';
 
 /** Names under which two of the orders were known before. */
 const olderOrders: Readonly<Record<string, RoomOrder>> = { alphabetical: 'name', size: 'joined_members' };
+
+const listQuery = queryOf({
+  ...pageParams,
+  dir: direction,
+  search_term: searchTerm('Only rooms with this in their name or alias, or with this id.'),
+  order_by: param.choice('What the list is ordered by.', [...roomOrders, ...Object.keys(olderOrders)], {
+    otherwise: 'name',
+  }),
+  public_rooms: param.boolean('Only rooms that are published, or that are not.'),
+  empty_rooms: param.boolean('Only rooms without members of this server, or with some.'),
+});
+
+const currentStateQuery = queryOf({
+  type: param.string('Only state events of this type.'),
+});
 
 /** Rooms: which there are, and who and what is in them. */
 @Controller()
@@ -33,17 +48,17 @@ export class RoomListController {
 
   /** GET /_synapse/admin/v1/rooms */
   @Get(admin('v1', '/rooms'))
-  async list(@Inbound() request: InboundRequest): Promise<object> {
-    const page = pageOf(request);
-    const order = queryChoice(request, 'order_by', [...roomOrders, ...Object.keys(olderOrders)]) ?? 'name';
+  async list(@Query(listQuery) query: InferQuery<typeof listQuery>): Promise<object> {
+    const page = pageOf(query);
+    const order = query.order_by;
     const { rooms, total } = await this.rooms.list({
       orderBy: olderOrders[order] ?? (order as RoomOrder),
-      backwards: directionOf(request) === 'b',
+      backwards: query.dir === 'b',
       offset: page.from,
       limit: page.limit,
-      term: searchTerm(request, 'search_term'),
-      isPublic: queryBoolean(request, 'public_rooms'),
-      isEmpty: queryBoolean(request, 'empty_rooms'),
+      term: query.search_term,
+      isPublic: query.public_rooms,
+      isEmpty: query.empty_rooms,
     });
     const next = nextFrom(page, total);
     return {
@@ -76,11 +91,11 @@ export class RoomListController {
   @Get(admin('v1', '/rooms/:roomId/state'))
   async currentState(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(currentStateQuery) query: InferQuery<typeof currentStateQuery>,
     @Param('roomId') text: string,
   ): Promise<object> {
     const roomId = await this.targets.known(text);
-    const type = queryString(request, 'type');
+    const { type } = query;
     const state = await this.state.current(roomId, type === undefined ? undefined : { types: [[type]] });
     return { state: await this.serializer.serializeState(readerOf(requester), state, { withoutModules: true }) };
   }

@@ -1,5 +1,5 @@
 import { Controller, Delete, Get, Param, Post, Put } from '@nestjs/common';
-import { Inbound, type InboundRequest, type Infer, json, JsonBody, queryStrings, Who } from '@rookery/http';
+import { type Infer, type InferQuery, json, JsonBody, param, Query, queryOf, Who } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { PurgeService, RoomBlocking, RoomRepair, RoomTasks } from '@rookery/rooms';
@@ -18,6 +18,10 @@ const purgeSchema = json.object({
 });
 
 type PurgeBody = Infer<typeof purgeSchema>;
+
+const joinQuery = queryOf({
+  server_name: param.strings('Servers to join through.'),
+});
 
 /** Acts on rooms that live on: blocks them, mends them, brings people in, shortens their history. */
 @Controller()
@@ -89,12 +93,12 @@ export class RoomUpkeepController {
   @Post(admin('v1', '/join/:roomIdOrAlias'))
   async join(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(joinQuery) query: InferQuery<typeof joinQuery>,
     @Param('roomIdOrAlias') room: string,
     @JsonBody(joinSchema) body: Infer<typeof joinSchema>,
   ): Promise<object> {
     const { userId } = await this.users.localAccount(body.user_id);
-    const { roomId, servers } = await this.targets.byIdOrAlias(room, queryStrings(request, 'server_name'));
+    const { roomId, servers } = await this.targets.byIdOrAlias(room, query.server_name);
     await this.joining.bringIn(requester, userId, roomId, servers);
     return { room_id: roomId };
   }

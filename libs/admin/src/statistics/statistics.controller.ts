@@ -1,13 +1,22 @@
 import { Controller, Get } from '@nestjs/common';
-import { Inbound, type InboundRequest, queryChoice, queryInteger } from '@rookery/http';
+import { type InferQuery, param, Query, queryOf } from '@rookery/http';
 import { MediaLibrary, mediaUsageOrders } from '@rookery/media';
 import { MatrixError } from '@rookery/matrix-types';
 import { Database } from '@rookery/database';
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
-import { directionOf, nextFrom, pageOf, searchTerm } from '../http/paging.js';
+import { direction, nextFrom, pageOf, pageParams, searchTerm } from '../http/paging.js';
 import { largestRooms } from './room-sizes.query.js';
 
 const roomsShown = 10;
+
+const usersMediaQuery = queryOf({
+  ...pageParams,
+  dir: direction,
+  search_term: searchTerm('Only users with this in their id or display name.'),
+  from_ts: param.integer('Only what is not older, milliseconds.', { otherwise: 0 }),
+  until_ts: param.integer('Only what is not newer, milliseconds.'),
+  order_by: param.choice('What the list is ordered by.', mediaUsageOrders, { otherwise: 'user_id' }),
+});
 
 /** What takes how much space. */
 @Controller()
@@ -20,20 +29,20 @@ export class StatisticsController {
 
   /** GET /_synapse/admin/v1/statistics/users/media */
   @Get(admin('v1', '/statistics/users/media'))
-  async usersMedia(@Inbound() request: InboundRequest): Promise<object> {
-    const page = pageOf(request);
-    const fromTs = queryInteger(request, 'from_ts') ?? 0;
-    const untilTs = queryInteger(request, 'until_ts');
+  async usersMedia(@Query(usersMediaQuery) query: InferQuery<typeof usersMediaQuery>): Promise<object> {
+    const page = pageOf(query);
+    const fromTs = query.from_ts;
+    const untilTs = query.until_ts;
     if (untilTs !== undefined && untilTs <= fromTs)
       throw MatrixError.invalidParam("'until_ts' must be later than 'from_ts'");
     const { users, total } = await this.media.usage({
-      orderBy: queryChoice(request, 'order_by', mediaUsageOrders) ?? 'user_id',
-      descending: directionOf(request) === 'b',
+      orderBy: query.order_by,
+      descending: query.dir === 'b',
       offset: page.from,
       limit: page.limit,
       fromTs,
       untilTs,
-      term: searchTerm(request, 'search_term'),
+      term: query.search_term,
     });
     const next = nextFrom(page, total);
     return { users, total, ...(next !== undefined && { next_token: next }) };

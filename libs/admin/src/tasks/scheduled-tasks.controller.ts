@@ -1,18 +1,16 @@
 import { Controller, Get } from '@nestjs/common';
-import { Inbound, type InboundRequest, queryInteger, queryString, queryStrings } from '@rookery/http';
-import { MatrixError } from '@rookery/matrix-types';
+import { type InferQuery, param, Query, queryOf } from '@rookery/http';
 import { RoomTasks } from '@rookery/rooms';
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
 
 const statuses = ['scheduled', 'active', 'complete', 'cancelled', 'failed'] as const;
 
-/** @throws MatrixError 400 `M_INVALID_PARAM` */
-function status(text: string): (typeof statuses)[number] {
-  const found = statuses.find((one) => one === text);
-  if (found === undefined)
-    throw MatrixError.invalidParam(`Query parameter 'status' must be one of ${statuses.join(', ')}`);
-  return found;
-}
+const listQuery = queryOf({
+  action_name: param.strings('Only tasks of these kinds.'),
+  resource_id: param.string('Only tasks about this room.'),
+  status: param.choices('Only tasks in these states.', statuses, { also: ['job_status'] }),
+  max_timestamp: param.integer('Only tasks of before then, milliseconds.'),
+});
 
 /** Long work in the background. */
 @Controller()
@@ -22,12 +20,12 @@ export class ScheduledTasksController {
 
   /** GET /_synapse/admin/v1/scheduled_tasks */
   @Get(admin('v1', '/scheduled_tasks'))
-  async list(@Inbound() request: InboundRequest): Promise<object> {
+  async list(@Query(listQuery) query: InferQuery<typeof listQuery>): Promise<object> {
     const tasks = await this.tasks.list({
-      actions: queryStrings(request, 'action_name'),
-      resourceId: queryString(request, 'resource_id'),
-      statuses: [...queryStrings(request, 'status'), ...queryStrings(request, 'job_status')].map(status),
-      maxTimestamp: queryInteger(request, 'max_timestamp'),
+      actions: query.action_name,
+      resourceId: query.resource_id,
+      statuses: query.status,
+      maxTimestamp: query.max_timestamp,
     });
     return {
       scheduled_tasks: tasks.map((task) => ({

@@ -1,6 +1,6 @@
 import { Controller, Get, Param } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Access, Inbound, type InboundRequest, queryInteger, Who } from '@rookery/http';
+import { Access, type InferQuery, param, Query, queryOf, Who } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { PushersService, pusherContent } from '@rookery/push';
@@ -8,6 +8,8 @@ import { UserMemberships } from '@rookery/rooms';
 import { AccountDataService, addressesOf, ClientActivity } from '@rookery/users';
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
 import { AdminTargets } from '../http/admin-targets.js';
+
+const sinceQuery = queryOf({ from_ts: param.integer('Since when to count, milliseconds.', { required: true }) });
 
 /** What users are doing: their rooms, their settings, where they come from. */
 @Controller()
@@ -50,14 +52,20 @@ export class UserActivityController {
 
   /** GET /_synapse/admin/v1/users/{userId}/sent_invite_count */
   @Get(admin('v1', '/users/:userId/sent_invite_count'))
-  async sentInvites(@Inbound() request: InboundRequest, @Param('userId') userId: string): Promise<object> {
-    return { invite_count: await this.memberships.invitesSentSince(this.targets.userId(userId), fromTs(request)) };
+  async sentInvites(
+    @Query(sinceQuery) query: InferQuery<typeof sinceQuery>,
+    @Param('userId') userId: string,
+  ): Promise<object> {
+    return { invite_count: await this.memberships.invitesSentSince(this.targets.userId(userId), query.from_ts) };
   }
 
   /** GET /_synapse/admin/v1/users/{userId}/cumulative_joined_room_count */
   @Get(admin('v1', '/users/:userId/cumulative_joined_room_count'))
-  async roomsJoined(@Inbound() request: InboundRequest, @Param('userId') text: string): Promise<object> {
-    const count = await this.memberships.roomsJoinedSince(this.targets.userId(text), fromTs(request));
+  async roomsJoined(
+    @Query(sinceQuery) query: InferQuery<typeof sinceQuery>,
+    @Param('userId') text: string,
+  ): Promise<object> {
+    const count = await this.memberships.roomsJoinedSince(this.targets.userId(text), query.from_ts);
     return { cumulative_joined_room_count: count };
   }
 
@@ -93,11 +101,4 @@ export class UserActivityController {
     }));
     return { pushers, total: pushers.length };
   }
-}
-
-/** @throws MatrixError 400 `M_MISSING_PARAM`, `M_INVALID_PARAM` */
-function fromTs(request: InboundRequest): number {
-  const value = queryInteger(request, 'from_ts');
-  if (value === undefined) throw MatrixError.missingParam("Missing query parameter 'from_ts'");
-  return value;
 }

@@ -1,9 +1,16 @@
 import { Controller, Delete, Get, Param } from '@nestjs/common';
-import { Inbound, type InboundRequest, queryChoice } from '@rookery/http';
+import { type InferQuery, param, Query, queryOf } from '@rookery/http';
 import { type Media, MediaLibrary, type MediaPage, MediaRemoval, userMediaOrders } from '@rookery/media';
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
 import { AdminTargets } from '../http/admin-targets.js';
-import { directionOf, nextFrom, type Page, pageOf } from '../http/paging.js';
+import { nextFrom, type Page, pageOf, pageParams } from '../http/paging.js';
+
+const listQuery = queryOf({
+  ...pageParams,
+  order_by: param.choice('What the list is ordered by; the newest come first where nothing is said.', userMediaOrders),
+  dir: param.choice('Forwards (`f`) or backwards (`b`).', ['f', 'b']),
+});
+type ListQuery = InferQuery<typeof listQuery>;
 
 /** The files that a user has uploaded. */
 @Controller()
@@ -17,28 +24,27 @@ export class UserMediaController {
 
   /** GET /_synapse/admin/v1/users/{userId}/media */
   @Get(admin('v1', '/users/:userId/media'))
-  async list(@Inbound() request: InboundRequest, @Param('userId') text: string): Promise<object> {
+  async list(@Query(listQuery) query: ListQuery, @Param('userId') text: string): Promise<object> {
     const { userId } = await this.targets.localAccount(text);
-    const page = pageOf(request);
-    const { media, total } = await this.library.ofUser(userId, selectionOf(request, page));
+    const page = pageOf(query);
+    const { media, total } = await this.library.ofUser(userId, selectionOf(query, page));
     const next = nextFrom(page, total);
     return { media: media.map(toWire), total, ...(next !== undefined && { next_token: next }) };
   }
 
   /** DELETE /_synapse/admin/v1/users/{userId}/media */
   @Delete(admin('v1', '/users/:userId/media'))
-  async delete(@Inbound() request: InboundRequest, @Param('userId') text: string): Promise<object> {
+  async delete(@Query(listQuery) query: ListQuery, @Param('userId') text: string): Promise<object> {
     const { userId } = await this.targets.localAccount(text);
-    const { media } = await this.library.ofUser(userId, selectionOf(request, pageOf(request)));
+    const { media } = await this.library.ofUser(userId, selectionOf(query, pageOf(query)));
     const deleted = await this.removal.deleteLocal(media.map(({ mediaId }) => mediaId));
     return { deleted_media: deleted, total: deleted.length };
   }
 }
 
 /** Who asks for no order gets the newest files first. */
-function selectionOf(request: InboundRequest, page: Page): MediaPage {
-  const orderBy = queryChoice(request, 'order_by', userMediaOrders);
-  const direction = directionOf(request, orderBy === undefined ? 'b' : 'f');
+function selectionOf({ order_by: orderBy, dir }: ListQuery, page: Page): MediaPage {
+  const direction = dir ?? (orderBy === undefined ? 'b' : 'f');
   return { offset: page.from, limit: page.limit, orderBy: orderBy ?? 'created_ts', descending: direction === 'b' };
 }
 

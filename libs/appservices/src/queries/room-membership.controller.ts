@@ -1,11 +1,16 @@
 import { Controller, Get, Param } from '@nestjs/common';
-import { Access, client, Inbound, type InboundRequest, queryString, Who } from '@rookery/http';
+import { Access, client, type InferQuery, param, Query, queryOf, Who } from '@rookery/http';
 import { isValidRoomId, isValidServerName, isValidUserId, MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
 import { MembershipReader, RoomServers } from '@rookery/rooms';
 import { AppserviceRegistry } from '../registration/appservice-registry.js';
 
 const scope = 'urn:matrix:client:io.element.msc4502:rooms:is_joined';
+
+const isJoinedQuery = queryOf({
+  mxid: param.string('The user that is asked about.'),
+  server_name: param.string('The server that is asked about.'),
+});
 
 /** Tells application services with leave to ask who is in a room (MSC4502): behind a switch. */
 @Controller()
@@ -23,14 +28,14 @@ export class RoomMembershipController {
   async isJoined(
     @Who() { appserviceId }: Requester,
     @Param('roomId') roomId: string,
-    @Inbound() request: InboundRequest,
+    @Query(isJoinedQuery) query: InferQuery<typeof isJoinedQuery>,
   ): Promise<object> {
     if (!this.config.get('experimental_features.msc4502_enabled')) throw MatrixError.unrecognized();
     const service = appserviceId === undefined ? undefined : this.registry.byId(appserviceId);
     if (!service?.fields.scopes.includes(scope)) throw MatrixError.forbidden(`Missing scope ${scope}`);
     if (!isValidRoomId(roomId)) throw MatrixError.invalidParam('Not a room id');
-    const userId = queryString(request, 'mxid');
-    const serverName = queryString(request, 'server_name');
+    const userId = query.mxid;
+    const serverName = query.server_name;
     if ((userId === undefined) === (serverName === undefined))
       throw MatrixError.missingParam("One of 'mxid' and 'server_name' must be there, and one only");
     return { joined: await this.#isJoined(roomId, userId, serverName) };

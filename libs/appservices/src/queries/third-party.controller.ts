@@ -1,5 +1,16 @@
 import { Controller, Get, Param } from '@nestjs/common';
-import { Access, client, Inbound, type InboundRequest, RateLimiter, requiredQueryString, Who } from '@rookery/http';
+import {
+  Access,
+  client,
+  Inbound,
+  type InboundRequest,
+  type InferQuery,
+  param,
+  Query,
+  queryOf,
+  RateLimiter,
+  Who,
+} from '@rookery/http';
 import { isValidRoomAlias, isValidUserId, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { type ThirdPartyKind, ThirdPartyNetworks } from './third-party.service.js';
@@ -7,6 +18,14 @@ import { type ThirdPartyKind, ThirdPartyNetworks } from './third-party.service.j
 const paths = (path: string): string[] => client(['v3', 'unstable'], `/thirdparty${path}`);
 /** Fields that a search may name. */
 const maxFields = 50;
+
+const userOfQuery = queryOf({
+  userid: param.string('The user that a network may know under another name.', { required: true }),
+});
+
+const locationOfQuery = queryOf({
+  alias: param.string('The room that a network may know under another name.', { required: true }),
+});
 
 /** Third-party networks. Looking something up makes requests to services, and is limited as other searches for people are. */
 @Controller()
@@ -57,8 +76,11 @@ export class ThirdPartyController {
   /** GET /_matrix/client/v3/thirdparty/user */
   @Get(paths('/user'))
   @Access({ auth: 'required' })
-  async userOf(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<object> {
-    const userId = requiredQueryString(request, 'userid');
+  async userOf(
+    @Who() requester: Requester,
+    @Query(userOfQuery) query: InferQuery<typeof userOfQuery>,
+  ): Promise<object> {
+    const userId = query.userid;
     if (!isValidUserId(userId)) throw MatrixError.invalidParam("'userid' is not a user id");
     await this.limiter.take('rc_user_directory', requester.userId, requester);
     return this.networks.reverse('user', userId);
@@ -67,8 +89,11 @@ export class ThirdPartyController {
   /** GET /_matrix/client/v3/thirdparty/location */
   @Get(paths('/location'))
   @Access({ auth: 'required' })
-  async locationOf(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<object> {
-    const alias = requiredQueryString(request, 'alias');
+  async locationOf(
+    @Who() requester: Requester,
+    @Query(locationOfQuery) query: InferQuery<typeof locationOfQuery>,
+  ): Promise<object> {
+    const { alias } = query;
     if (!isValidRoomAlias(alias)) throw MatrixError.invalidParam("'alias' is not a room alias");
     await this.limiter.take('rc_user_directory', requester.userId, requester);
     return this.networks.reverse('location', alias);

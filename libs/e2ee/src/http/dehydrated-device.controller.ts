@@ -1,16 +1,5 @@
 import { Controller, Delete, Get, Param, Post, Put } from '@nestjs/common';
-import {
-  Access,
-  client,
-  Inbound,
-  type InboundRequest,
-  type Infer,
-  json,
-  JsonBody,
-  queryInteger,
-  queryString,
-  Who,
-} from '@rookery/http';
+import { Access, client, type Infer, type InferQuery, json, JsonBody, param, Query, queryOf, Who } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
 import { DehydratedDeviceService } from '../dehydrated/dehydrated-device.service.js';
@@ -22,6 +11,11 @@ const maxEvents = 1_000;
 const bodyLimitBytes = 1_048_576;
 
 const eventsByBodyBody = json.object({ next_batch: json.optional(json.string()) });
+
+const eventsQuery = queryOf({
+  limit: param.integer('How many entries at most.', { min: 1, max: maxEvents, clamp: true, otherwise: 100 }),
+  from: param.string('Where the page begins: a token of an earlier answer.'),
+});
 
 /** MSC3814 */
 @Controller()
@@ -62,10 +56,10 @@ export class DehydratedDeviceController {
   events(
     @Who() requester: Requester,
     @Param('deviceId') deviceId: string,
-    @Inbound() request: InboundRequest,
+    @Query(eventsQuery) query: InferQuery<typeof eventsQuery>,
   ): Promise<object> {
-    const limit = queryInteger(request, 'limit', { min: 1, max: maxEvents, clamp: true }) ?? 100;
-    return this.#events(requester, deviceId, queryString(request, 'from'), limit);
+    const { limit } = query;
+    return this.#events(requester, deviceId, query.from, limit);
   }
 
   /** POST /_matrix/client/unstable/org.matrix.msc3814.v1/dehydrated_device/{deviceId}/events: as clients once asked. */

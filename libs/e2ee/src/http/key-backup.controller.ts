@@ -3,12 +3,13 @@ import {
   Access,
   client,
   HttpReply,
-  Inbound,
-  type InboundRequest,
   type Infer,
+  type InferQuery,
   json,
   JsonBody,
-  requiredQueryString,
+  param,
+  Query,
+  queryOf,
   Who,
 } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
@@ -32,7 +33,8 @@ const versionSchema = json.object({
   version: json.optional(json.string()),
 });
 
-const versionOf = (request: InboundRequest): string => requiredQueryString(request, 'version');
+const versionQuery = queryOf({ version: param.string('The version of the backup.', { required: true }) });
+type VersionQuery = InferQuery<typeof versionQuery>;
 
 /** The sessions' data is stored as text and goes out as such. */
 const textReply = (text: string): HttpReply => new HttpReply(200, { 'content-type': 'application/json' }, text);
@@ -97,10 +99,10 @@ export class KeyBackupController {
   @Access({ auth: 'required', bodyLimitBytes })
   putAll(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(versionQuery) { version }: VersionQuery,
     @JsonBody() body: JsonObject,
   ): Promise<object> {
-    return this.backups.store(requester.userId, versionOf(request), parseRooms(body));
+    return this.backups.store(requester.userId, version, parseRooms(body));
   }
 
   /** PUT /_matrix/client/v3/room_keys/keys/{roomId} */
@@ -108,11 +110,11 @@ export class KeyBackupController {
   @Access({ auth: 'required', bodyLimitBytes })
   putRoom(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(versionQuery) { version }: VersionQuery,
     @Param('roomId') roomId: string,
     @JsonBody() body: JsonObject,
   ): Promise<object> {
-    return this.backups.store(requester.userId, versionOf(request), parseSessions(roomId, body));
+    return this.backups.store(requester.userId, version, parseSessions(roomId, body));
   }
 
   /** PUT /_matrix/client/v3/room_keys/keys/{roomId}/{sessionId} */
@@ -120,19 +122,19 @@ export class KeyBackupController {
   @Access({ auth: 'required' })
   putSession(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(versionQuery) { version }: VersionQuery,
     @Param('roomId') roomId: string,
     @Param('sessionId') sessionId: string,
     @JsonBody() body: JsonObject,
   ): Promise<object> {
-    return this.backups.store(requester.userId, versionOf(request), [parseSession(roomId, sessionId, body)]);
+    return this.backups.store(requester.userId, version, [parseSession(roomId, sessionId, body)]);
   }
 
   /** GET /_matrix/client/v3/room_keys/keys */
   @Get(path('/keys'))
   @Access({ auth: 'required', largeAnswer: true })
-  async getAll(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<HttpReply> {
-    const sessions = await this.backups.sessions(requester.userId, versionOf(request), {});
+  async getAll(@Who() requester: Requester, @Query(versionQuery) { version }: VersionQuery): Promise<HttpReply> {
+    const sessions = await this.backups.sessions(requester.userId, version, {});
     return textReply(`{"rooms":${roomsText(sessions)}}`);
   }
 
@@ -141,10 +143,10 @@ export class KeyBackupController {
   @Access({ auth: 'required', largeAnswer: true })
   async getRoom(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(versionQuery) { version }: VersionQuery,
     @Param('roomId') roomId: string,
   ): Promise<HttpReply> {
-    const sessions = await this.backups.sessions(requester.userId, versionOf(request), { roomId: clean(roomId) });
+    const sessions = await this.backups.sessions(requester.userId, version, { roomId: clean(roomId) });
     return textReply(`{"sessions":${sessionsText(sessions)}}`);
   }
 
@@ -153,12 +155,12 @@ export class KeyBackupController {
   @Access({ auth: 'required' })
   async getSession(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(versionQuery) { version }: VersionQuery,
     @Param('roomId') roomId: string,
     @Param('sessionId') sessionId: string,
   ): Promise<HttpReply> {
     const selector = { roomId: clean(roomId), sessionId: clean(sessionId) };
-    const [session] = await this.backups.sessions(requester.userId, versionOf(request), selector);
+    const [session] = await this.backups.sessions(requester.userId, version, selector);
     if (session === undefined) throw MatrixError.notFound('The backup has no such key');
     return textReply(sessionText(session));
   }
@@ -166,8 +168,8 @@ export class KeyBackupController {
   /** DELETE /_matrix/client/v3/room_keys/keys */
   @Delete(path('/keys'))
   @Access({ auth: 'required' })
-  deleteAll(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<object> {
-    return this.#delete(requester, request, {});
+  deleteAll(@Who() requester: Requester, @Query(versionQuery) { version }: VersionQuery): Promise<object> {
+    return this.#delete(requester, version, {});
   }
 
   /** DELETE /_matrix/client/v3/room_keys/keys/{roomId} */
@@ -175,10 +177,10 @@ export class KeyBackupController {
   @Access({ auth: 'required' })
   deleteRoom(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(versionQuery) { version }: VersionQuery,
     @Param('roomId') roomId: string,
   ): Promise<object> {
-    return this.#delete(requester, request, { roomId: clean(roomId) });
+    return this.#delete(requester, version, { roomId: clean(roomId) });
   }
 
   /** DELETE /_matrix/client/v3/room_keys/keys/{roomId}/{sessionId} */
@@ -186,15 +188,15 @@ export class KeyBackupController {
   @Access({ auth: 'required' })
   deleteSession(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(versionQuery) { version }: VersionQuery,
     @Param('roomId') roomId: string,
     @Param('sessionId') sessionId: string,
   ): Promise<object> {
-    return this.#delete(requester, request, { roomId: clean(roomId), sessionId: clean(sessionId) });
+    return this.#delete(requester, version, { roomId: clean(roomId), sessionId: clean(sessionId) });
   }
 
-  #delete(requester: Requester, request: InboundRequest, selector: SessionSelector): Promise<object> {
-    return this.backups.deleteSessions(requester.userId, versionOf(request), selector);
+  #delete(requester: Requester, version: string, selector: SessionSelector): Promise<object> {
+    return this.backups.deleteSessions(requester.userId, version, selector);
   }
 }
 

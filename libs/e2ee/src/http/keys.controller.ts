@@ -5,9 +5,12 @@ import {
   Inbound,
   type InboundRequest,
   type Infer,
+  type InferQuery,
   json,
   JsonBody,
-  requiredQueryString,
+  param,
+  Query,
+  queryOf,
   stable,
   Who,
 } from '@rookery/http';
@@ -34,6 +37,11 @@ const signaturesBytes = 2_097_152;
 const signatureValues = 50_000;
 /** Largest upload of cross-signing keys, bytes. */
 const crossSigningBytes = 65_536;
+
+const changesQuery = queryOf({
+  from: param.string('The position after which changes count.', { required: true }),
+  to: param.string('The position up to which changes count.', { required: true }),
+});
 
 @Controller()
 export class KeysController {
@@ -83,10 +91,13 @@ export class KeysController {
   /** GET /_matrix/client/v3/keys/changes */
   @Get(stable('/keys/changes'))
   @Access({ auth: 'required', anyProcess: true })
-  async changes(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<object> {
+  async changes(
+    @Who() requester: Requester,
+    @Query(changesQuery) query: InferQuery<typeof changesQuery>,
+  ): Promise<object> {
     const { userId } = requester;
-    const after = this.positions.parse(requiredQueryString(request, 'from'));
-    const upTo = this.positions.parse(requiredQueryString(request, 'to'));
+    const after = this.positions.parse(query.from);
+    const upTo = this.positions.parse(query.to);
     const joinedRooms = new Set(await this.memberships.joinedRoomIds(userId));
     return this.deviceLists.changes({ userId, joinedRooms, after, upTo });
   }

@@ -1,5 +1,5 @@
 import { Controller, Get, Param, Post } from '@nestjs/common';
-import { Access, Inbound, type InboundRequest, type Infer, json, JsonBody, queryInteger } from '@rookery/http';
+import { Access, type Infer, type InferQuery, json, JsonBody, param, Query, queryOf } from '@rookery/http';
 import { isJsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock } from '@rookery/platform';
 import { KeyPublisher } from './key-publisher.js';
@@ -12,6 +12,10 @@ const querySchema = json.object({
   server_keys: json.record(json.record(json.anyObject(), { maxProperties: maxKeysPerServer }), {
     maxProperties: maxServers,
   }),
+});
+
+const ofServerQuery = queryOf({
+  minimum_valid_until_ts: param.integer('Until when the keys have to be valid, milliseconds.'),
 });
 
 /** The keys of this server, and what it knows of others'. Open to everybody. */
@@ -35,9 +39,9 @@ export class KeyServerController {
   async query(
     @Param('serverName') serverName: string,
     @Param('keyId') keyId: string | undefined,
-    @Inbound() request: InboundRequest,
+    @Query(ofServerQuery) query: InferQuery<typeof ofServerQuery>,
   ): Promise<object> {
-    const untilTs = queryInteger(request, 'minimum_valid_until_ts') ?? this.clock.nowMs();
+    const untilTs = query.minimum_valid_until_ts ?? this.clock.nowMs();
     const ids = keyId === undefined ? new Map<string, number>() : new Map([[keyId, untilTs]]);
     return this.#answer(new Map([[serverName, ids]]));
   }

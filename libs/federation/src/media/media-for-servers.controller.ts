@@ -1,13 +1,5 @@
 import { Controller, Get, Param } from '@nestjs/common';
-import {
-  HttpReply,
-  Inbound,
-  type InboundRequest,
-  queryBoolean,
-  queryChoice,
-  queryInteger,
-  requiredQueryString,
-} from '@rookery/http';
+import { HttpReply, Inbound, type InboundRequest, type InferQuery, param, Query, queryOf } from '@rookery/http';
 import { Downloads, type DownloadRequest, type OpenFile, Thumbnails } from '@rookery/media';
 import { Config, Ids } from '@rookery/platform';
 import { Readable } from 'node:stream';
@@ -16,6 +8,23 @@ import { FederationAccess } from '../inbound/federation-access.js';
 const uploadWaitMs = 20_000;
 const longestUploadWaitMs = 60_000;
 const largestPx = 8_192;
+
+const downloadParams = {
+  timeout_ms: param.integer('How long to wait for a file that is still to come, milliseconds.', {
+    max: longestUploadWaitMs,
+    clamp: true,
+    otherwise: uploadWaitMs,
+  }),
+};
+const downloadQuery = queryOf(downloadParams);
+
+const thumbnailQuery = queryOf({
+  ...downloadParams,
+  width: param.integer('How wide it should be, pixels.', { min: 1, required: true }),
+  height: param.integer('How high it should be, pixels.', { min: 1, required: true }),
+  method: param.choice('Whether the picture may be cropped.', ['crop', 'scale'], { otherwise: 'scale' }),
+  animated: param.boolean('Whether it may move.', { otherwise: false }),
+});
 
 /** Media of this server for other servers: a description, then the content. */
 @Controller()
@@ -30,8 +39,12 @@ export class MediaForServersController {
   /** GET /_matrix/federation/v1/media/download/{mediaId} */
   @Get('/_matrix/federation/v1/media/download/:mediaId')
   @FederationAccess()
-  async download(@Inbound() request: InboundRequest, @Param('mediaId') mediaId: string): Promise<HttpReply> {
-    const download = this.#download(request, mediaId);
+  async download(
+    @Inbound() request: InboundRequest,
+    @Query(downloadQuery) query: InferQuery<typeof downloadQuery>,
+    @Param('mediaId') mediaId: string,
+  ): Promise<HttpReply> {
+    const download = this.#download(request, mediaId, query.timeout_ms);
     const media = await this.downloads.find(download);
     return this.#reply(await this.downloads.open(media, download), media.mediaType, media.uploadName);
   }
@@ -39,26 +52,25 @@ export class MediaForServersController {
   /** GET /_matrix/federation/v1/media/thumbnail/{mediaId} */
   @Get('/_matrix/federation/v1/media/thumbnail/:mediaId')
   @FederationAccess()
-  async thumbnail(@Inbound() request: InboundRequest, @Param('mediaId') mediaId: string): Promise<HttpReply> {
-    const pixels = (name: string): number => {
-      requiredQueryString(request, name);
-      return Math.min(queryInteger(request, name, { min: 1 }) ?? 1, largestPx);
-    };
+  async thumbnail(
+    @Inbound() request: InboundRequest,
+    @Query(thumbnailQuery) query: InferQuery<typeof thumbnailQuery>,
+    @Param('mediaId') mediaId: string,
+  ): Promise<HttpReply> {
     const wanted = {
-      ...{ widthPx: pixels('width'), heightPx: pixels('height') },
-      method: queryChoice(request, 'method', ['crop', 'scale']) ?? 'scale',
-      animated: queryBoolean(request, 'animated') ?? false,
+      ...{ widthPx: Math.min(query.width, largestPx), heightPx: Math.min(query.height, largestPx) },
+      method: query.method,
+      animated: query.animated,
     };
-    const media = await this.downloads.find(this.#download(request, mediaId));
+    const media = await this.downloads.find(this.#download(request, mediaId, query.timeout_ms));
     const { thumbnail, file } = await this.thumbnails.open(media, wanted);
     return this.#reply(file, thumbnail.type, undefined);
   }
 
-  #download(request: InboundRequest, mediaId: string): DownloadRequest {
-    const bounds = { max: longestUploadWaitMs, clamp: true };
+  #download(request: InboundRequest, mediaId: string, timeoutMs: number): DownloadRequest {
     return {
       ...{ server: this.config.serverName, mediaId, authenticated: true, ip: request.ip },
-      timeoutMs: queryInteger(request, 'timeout_ms', bounds) ?? uploadWaitMs,
+      timeoutMs,
       // Made only for those who have to wait.
       get signal() {
         return request.signal;

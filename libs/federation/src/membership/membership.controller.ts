@@ -1,5 +1,5 @@
 import { Controller, Get, Param, Put } from '@nestjs/common';
-import { type HttpReply, Inbound, type InboundRequest, queryBoolean, queryStrings } from '@rookery/http';
+import { type HttpReply, type InferQuery, param, Query, queryOf } from '@rookery/http';
 import type { JsonObject } from '@rookery/matrix-types';
 import { FederationAccess, Origin, SignedContent } from '../inbound/federation-access.js';
 import { JoinAnswers } from './join-answers.js';
@@ -8,6 +8,14 @@ import { MembershipRequests, type Template } from './membership-requests.js';
 const path = '/_matrix/federation';
 /** Versions that a server may say it knows. */
 const maxVersions = 100;
+
+const makeQuery = queryOf({
+  ver: param.strings('The room versions that the server knows; `1` where none is said.'),
+});
+
+const sendJoinQuery = queryOf({
+  omit_members: param.boolean('Whether members may be left out of the state (MSC3706).', { otherwise: false }),
+});
 
 /** Joining, leaving and knocking for users of other servers. */
 @Controller()
@@ -24,9 +32,9 @@ export class MembershipForServersController {
     @Origin() origin: string,
     @Param('roomId') roomId: string,
     @Param('userId') userId: string,
-    @Inbound() request: InboundRequest,
+    @Query(makeQuery) query: InferQuery<typeof makeQuery>,
   ): Promise<Template> {
-    return this.requests.make('join', origin, roomId, userId, versionsIn(request));
+    return this.requests.make('join', origin, roomId, userId, versionsIn(query.ver));
   }
 
   /** PUT /_matrix/federation/v2/send_join/{roomId}/{eventId} */
@@ -36,10 +44,10 @@ export class MembershipForServersController {
     @Origin() origin: string,
     @Param('roomId') roomId: string,
     @Param('eventId') eventId: string,
-    @Inbound() request: InboundRequest,
+    @Query(sendJoinQuery) query: InferQuery<typeof sendJoinQuery>,
     @SignedContent() content: JsonObject,
   ): Promise<HttpReply> {
-    const omitMembers = queryBoolean(request, 'omit_members') ?? false;
+    const omitMembers = query.omit_members;
     return this.joins.take(origin, roomId, eventId, content, { omitMembers });
   }
 
@@ -98,9 +106,9 @@ export class MembershipForServersController {
     @Origin() origin: string,
     @Param('roomId') roomId: string,
     @Param('userId') userId: string,
-    @Inbound() request: InboundRequest,
+    @Query(makeQuery) query: InferQuery<typeof makeQuery>,
   ): Promise<Template> {
-    return this.requests.make('knock', origin, roomId, userId, versionsIn(request));
+    return this.requests.make('knock', origin, roomId, userId, versionsIn(query.ver));
   }
 
   /** PUT /_matrix/federation/v1/send_knock/{roomId}/{eventId} */
@@ -118,7 +126,6 @@ export class MembershipForServersController {
 }
 
 /** A server that says nothing knows the first version. */
-function versionsIn(request: InboundRequest): readonly string[] {
-  const versions = queryStrings(request, 'ver').slice(0, maxVersions);
-  return versions.length === 0 ? ['1'] : versions;
+function versionsIn(known: readonly string[]): readonly string[] {
+  return known.length === 0 ? ['1'] : known.slice(0, maxVersions);
 }

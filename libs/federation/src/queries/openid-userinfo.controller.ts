@@ -1,7 +1,11 @@
 import { Controller, Get } from '@nestjs/common';
-import { Access, Inbound, type InboundRequest, requiredQueryString } from '@rookery/http';
+import { Access, type InferQuery, param, Query, queryOf } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { OpenIdService } from '@rookery/users';
+
+const userinfoQuery = queryOf({
+  access_token: param.string('The token that the third party was shown.', { required: true }),
+});
 
 /** Tells a third party whose token it was shown. */
 @Controller()
@@ -11,8 +15,8 @@ export class OpenIdUserinfoController {
   /** GET /_matrix/federation/v1/openid/userinfo */
   @Get('/_matrix/federation/v1/openid/userinfo')
   @Access({ auth: 'none' })
-  async userinfo(@Inbound() request: InboundRequest): Promise<object> {
-    const sub = await this.openId.userOf(requiredQueryString(request, 'access_token'));
+  async userinfo(@Query(userinfoQuery) query: InferQuery<typeof userinfoQuery>): Promise<object> {
+    const sub = await this.openId.userOf(query.access_token);
     if (sub === undefined) throw MatrixError.unknownToken('The token is not known or has expired');
     return { sub };
   }

@@ -1,11 +1,18 @@
 import { Controller, Get, Post } from '@nestjs/common';
-import { compileSchema, Inbound, type InboundRequest, queryBoolean, queryInteger, queryString } from '@rookery/http';
+import { compileSchema, type InferQuery, param, Query, queryOf } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { type PublicRoomsRequest, publicRoomsSchema, RoomDirectory } from '@rookery/rooms';
 import { FederationAccess, SignedContent } from '../inbound/federation-access.js';
 
 const checkSearch = compileSchema(publicRoomsSchema);
+
+const listQuery = queryOf({
+  limit: param.integer('How many entries at most.'),
+  since: param.string('Where the page begins: a token of an earlier answer.'),
+  include_all_networks: param.boolean('Whether rooms of all networks are listed.'),
+  third_party_instance_id: param.string('Only rooms of this network.'),
+});
 
 /** The directory of published rooms, for other servers. */
 @Controller()
@@ -18,12 +25,12 @@ export class PublicRoomsForServersController {
   /** GET /_matrix/federation/v1/publicRooms */
   @Get('/_matrix/federation/v1/publicRooms')
   @FederationAccess()
-  list(@Inbound() request: InboundRequest): Promise<JsonObject> {
+  list(@Query(listQuery) query: InferQuery<typeof listQuery>): Promise<JsonObject> {
     return this.#answer({
-      limit: queryInteger(request, 'limit'),
-      since: queryString(request, 'since'),
-      include_all_networks: queryBoolean(request, 'include_all_networks'),
-      third_party_instance_id: queryString(request, 'third_party_instance_id'),
+      limit: query.limit,
+      since: query.since,
+      include_all_networks: query.include_all_networks,
+      third_party_instance_id: query.third_party_instance_id,
     });
   }
 

@@ -1,10 +1,19 @@
 import { Controller, Get } from '@nestjs/common';
-import { Inbound, type InboundRequest, queryString, requiredQueryString } from '@rookery/http';
+import { type InferQuery, param, Query, queryOf } from '@rookery/http';
 import { isValidUserId, MatrixError, parseRoomAlias } from '@rookery/matrix-types';
 import { Config, Metrics } from '@rookery/platform';
 import { AliasService } from '@rookery/rooms';
 import { isLocalUser, ProfileService } from '@rookery/users';
 import { FederationAccess } from '../inbound/federation-access.js';
+
+const profileQuery = queryOf({
+  user_id: param.string('The user.', { required: true }),
+  field: param.string('Only this field of the profile.'),
+});
+
+const directoryQuery = queryOf({
+  room_alias: param.string('The alias.', { required: true }),
+});
 
 /** What other servers ask about users and aliases of this one. */
 @Controller()
@@ -23,12 +32,12 @@ export class FederationQueryController {
   /** GET /_matrix/federation/v1/query/profile */
   @Get('/_matrix/federation/v1/query/profile')
   @FederationAccess()
-  async profile(@Inbound() request: InboundRequest): Promise<object> {
+  async profile(@Query(profileQuery) query: InferQuery<typeof profileQuery>): Promise<object> {
     this.#count.inc({ type: 'profile' });
     if (!this.config.get('allow_profile_lookup_over_federation'))
       throw MatrixError.forbidden('Profiles are not shown to other servers');
-    const userId = requiredQueryString(request, 'user_id');
-    const field = queryString(request, 'field');
+    const userId = query.user_id;
+    const { field } = query;
     if (!isValidUserId(userId) || !isLocalUser(userId, this.config.serverName))
       throw MatrixError.invalidParam('user_id is not a user of this server');
     const profile = await this.profiles.get(userId);
@@ -42,9 +51,9 @@ export class FederationQueryController {
   /** GET /_matrix/federation/v1/query/directory */
   @Get('/_matrix/federation/v1/query/directory')
   @FederationAccess()
-  async directory(@Inbound() request: InboundRequest): Promise<object> {
+  async directory(@Query(directoryQuery) query: InferQuery<typeof directoryQuery>): Promise<object> {
     this.#count.inc({ type: 'directory' });
-    const alias = requiredQueryString(request, 'room_alias');
+    const alias = query.room_alias;
     if (parseRoomAlias(alias)?.serverName !== this.config.serverName)
       throw MatrixError.invalidParam('room_alias is not an alias of this server');
     const resolved = await this.aliases.resolve(alias);

@@ -1,16 +1,5 @@
 import { Controller, Get, Param, Post } from '@nestjs/common';
-import {
-  compileSchema,
-  type HttpReply,
-  Inbound,
-  type InboundRequest,
-  json,
-  queryBoolean,
-  queryChoice,
-  queryInteger,
-  queryStrings,
-  requiredQueryString,
-} from '@rookery/http';
+import { compileSchema, type HttpReply, type InferQuery, json, param, Query, queryOf } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { SpaceHierarchy } from '@rookery/rooms';
 import { FederationAccess, Origin, SignedContent } from '../inbound/federation-access.js';
@@ -32,6 +21,34 @@ const checkRange = compileSchema(
     min_depth: json.optional(json.integer()),
   }),
 );
+
+const stateQuery = queryOf({
+  event_id: param.string('The event before which the state is asked for.', { required: true }),
+});
+
+const stateIdsQuery = queryOf({
+  event_id: param.string('The event before which the state is asked for.', { required: true }),
+});
+
+const backfillQuery = queryOf({
+  v: param.strings('The events to go back from.'),
+  limit: param.integer('How many entries at most.', {
+    min: 1,
+    max: maxEvents,
+    clamp: true,
+    required: true,
+    otherwise: 1,
+  }),
+});
+
+const atTimeQuery = queryOf({
+  ts: param.integer('The time that is asked about, milliseconds.', { required: true }),
+  dir: param.choice('Forwards (`f`) or backwards (`b`) in time.', ['f', 'b'], { required: true }),
+});
+
+const spaceQuery = queryOf({
+  suggested_only: param.boolean('Only children that the space suggests.', { otherwise: false }),
+});
 
 /** What a server may read of the rooms it is in. */
 @Controller()
@@ -55,9 +72,9 @@ export class RoomHistoryForServersController {
   async state(
     @Origin() origin: string,
     @Param('roomId') roomId: string,
-    @Inbound() request: InboundRequest,
+    @Query(stateQuery) query: InferQuery<typeof stateQuery>,
   ): Promise<HttpReply> {
-    const { state, authChain } = await this.history.stateAt(origin, roomId, requiredQueryString(request, 'event_id'));
+    const { state, authChain } = await this.history.stateAt(origin, roomId, query.event_id);
     return this.replies.lists({ origin, method: '/state' }, { pdus: state, auth_chain: authChain });
   }
 
@@ -67,9 +84,9 @@ export class RoomHistoryForServersController {
   async stateIds(
     @Origin() origin: string,
     @Param('roomId') roomId: string,
-    @Inbound() request: InboundRequest,
+    @Query(stateIdsQuery) query: InferQuery<typeof stateIdsQuery>,
   ): Promise<object> {
-    const { state, authChain } = await this.history.stateAt(origin, roomId, requiredQueryString(request, 'event_id'));
+    const { state, authChain } = await this.history.stateAt(origin, roomId, query.event_id);
     return { pdu_ids: state, auth_chain_ids: [...authChain] };
   }
 
@@ -91,12 +108,11 @@ export class RoomHistoryForServersController {
   async backfill(
     @Origin() origin: string,
     @Param('roomId') roomId: string,
-    @Inbound() request: InboundRequest,
+    @Query(backfillQuery) query: InferQuery<typeof backfillQuery>,
   ): Promise<object> {
-    const from = queryStrings(request, 'v').slice(0, maxEvents);
+    const from = query.v.slice(0, maxEvents);
     if (from.length === 0) throw MatrixError.missingParam("Missing query parameter 'v'");
-    requiredQueryString(request, 'limit');
-    const limit = queryInteger(request, 'limit', { min: 1, max: maxEvents, clamp: true }) ?? 1;
+    const { limit } = query;
     const events = await this.history.backfill(origin, roomId, from, limit);
     return this.replies.transaction({ origin, method: '/backfill' }, events);
   }
@@ -126,12 +142,10 @@ export class RoomHistoryForServersController {
   async atTime(
     @Origin() origin: string,
     @Param('roomId') roomId: string,
-    @Inbound() request: InboundRequest,
+    @Query(atTimeQuery) query: InferQuery<typeof atTimeQuery>,
   ): Promise<object> {
-    requiredQueryString(request, 'ts');
-    requiredQueryString(request, 'dir');
-    const ts = queryInteger(request, 'ts') ?? 0;
-    const event = await this.history.atTime(origin, roomId, ts, queryChoice(request, 'dir', ['f', 'b']) ?? 'f');
+    const { ts } = query;
+    const event = await this.history.atTime(origin, roomId, ts, query.dir);
     return { event_id: event.eventId, origin_server_ts: event.originServerTs };
   }
 
@@ -141,8 +155,8 @@ export class RoomHistoryForServersController {
   space(
     @Origin() origin: string,
     @Param('roomId') roomId: string,
-    @Inbound() request: InboundRequest,
+    @Query(spaceQuery) query: InferQuery<typeof spaceQuery>,
   ): Promise<object> {
-    return this.hierarchy.forServer(origin, roomId, queryBoolean(request, 'suggested_only') ?? false);
+    return this.hierarchy.forServer(origin, roomId, query.suggested_only);
   }
 }

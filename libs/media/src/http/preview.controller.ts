@@ -1,8 +1,13 @@
 import { Controller, Get } from '@nestjs/common';
-import { Access, Inbound, type InboundRequest, queryInteger, requiredQueryString, Who } from '@rookery/http';
+import { Access, type InferQuery, param, Query, queryOf, Who } from '@rookery/http';
 import type { Requester } from '@rookery/platform';
 import { clientMediaPath, mediaPaths } from './media-paths.js';
 import { Previews } from '../previews/preview.service.js';
+
+const previewQuery = queryOf({
+  url: param.string('The link to preview.', { required: true }),
+  ts: param.integer('The time of which a preview is preferred, milliseconds.'),
+});
 
 /** Previews of links. */
 @Controller()
@@ -12,8 +17,8 @@ export class PreviewController {
   /** GET /_matrix/client/v1/media/preview_url */
   @Get([clientMediaPath('/preview_url'), ...mediaPaths('/preview_url')])
   @Access({ auth: 'required' })
-  preview(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<object> {
-    const url = requiredQueryString(request, 'url');
-    return this.previews.preview(requester, url, queryInteger(request, 'ts'));
+  preview(@Who() requester: Requester, @Query(previewQuery) query: InferQuery<typeof previewQuery>): Promise<object> {
+    const { url } = query;
+    return this.previews.preview(requester, url, query.ts);
   }
 }

@@ -4,22 +4,31 @@ import {
   type HttpReply,
   Inbound,
   type InboundRequest,
-  queryBoolean,
-  queryChoice,
-  queryInteger,
-  requiredQueryString,
+  type InferQuery,
+  param,
+  Query,
+  queryOf,
   Who,
 } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
-import { downloadRequest } from './download-request.js';
+import { downloadParams, downloadRequest, openDownloadParams } from './download-request.js';
 import { Downloads } from '../downloads/downloads.service.js';
 import { fileReply } from './file-reply.js';
 import { clientMediaPath, mediaPaths } from './media-paths.js';
-import { Thumbnails, type ThumbnailRequest } from '../thumbnails/thumbnails.service.js';
+import { Thumbnails } from '../thumbnails/thumbnails.service.js';
 
 const largestPx = 8_192;
 const extensions: Readonly<Record<string, string>> = { 'image/png': 'png', 'image/webp': 'webp', 'image/gif': 'gif' };
+
+const thumbnailParams = {
+  width: param.integer('How wide it should be, pixels.', { min: 1, required: true }),
+  height: param.integer('How high it should be, pixels.', { min: 1, required: true }),
+  method: param.choice('Whether the picture may be cropped.', ['crop', 'scale'], { otherwise: 'scale' }),
+  animated: param.boolean('Whether it may move.', { otherwise: false }),
+};
+const thumbnailQuery = queryOf({ ...thumbnailParams, ...downloadParams });
+const openThumbnailQuery = queryOf({ ...thumbnailParams, ...openDownloadParams });
 
 /** Thumbnails, with a token and without. */
 @Controller()
@@ -35,10 +44,11 @@ export class ThumbnailController {
   thumbnail(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
+    @Query(thumbnailQuery) query: InferQuery<typeof thumbnailQuery>,
     @Param('serverName') server: string,
     @Param('mediaId') mediaId: string,
   ): Promise<HttpReply> {
-    return this.#answer(request, server, mediaId, requester);
+    return this.#answer(request, query, server, mediaId, requester);
   }
 
   /** GET /_matrix/media/v3/thumbnail/{serverName}/{mediaId}: only of what was stored before media needed a token */
@@ -46,20 +56,26 @@ export class ThumbnailController {
   @Access({ auth: 'none' })
   thumbnailWithoutToken(
     @Inbound() request: InboundRequest,
+    @Query(openThumbnailQuery) query: InferQuery<typeof openThumbnailQuery>,
     @Param('serverName') server: string,
     @Param('mediaId') mediaId: string,
   ): Promise<HttpReply> {
-    return this.#answer(request, server, mediaId, undefined);
+    return this.#answer(request, query, server, mediaId, undefined);
   }
 
   async #answer(
     request: InboundRequest,
+    query: InferQuery<typeof thumbnailQuery> | InferQuery<typeof openThumbnailQuery>,
     server: string,
     mediaId: string,
     requester: Requester | undefined,
   ): Promise<HttpReply> {
-    const wanted = thumbnailRequest(request);
-    const download = downloadRequest(request, server, mediaId, requester);
+    const { method: cut, animated } = query;
+    const wanted = {
+      ...{ widthPx: Math.min(query.width, largestPx), heightPx: Math.min(query.height, largestPx) },
+      ...{ method: cut, animated },
+    };
+    const download = downloadRequest(request, query, server, mediaId, requester);
     const media = await this.downloads.find(download);
     const { thumbnail, file } = await this.thumbnails.open(media, wanted).catch(async (error: unknown) => {
       if (media.origin === undefined || !MatrixError.is(error) || error.status !== 404) throw error;
@@ -73,18 +89,4 @@ export class ThumbnailController {
       authenticated: requester !== undefined,
     });
   }
-}
-
-/** @throws MatrixError 400 `M_MISSING_PARAM`, `M_INVALID_PARAM` */
-function thumbnailRequest(request: InboundRequest): ThumbnailRequest {
-  const pixels = (name: string): number => {
-    requiredQueryString(request, name);
-    return Math.min(queryInteger(request, name, { min: 1 }) ?? 1, largestPx);
-  };
-  return {
-    widthPx: pixels('width'),
-    heightPx: pixels('height'),
-    method: queryChoice(request, 'method', ['crop', 'scale']) ?? 'scale',
-    animated: queryBoolean(request, 'animated') ?? false,
-  };
 }

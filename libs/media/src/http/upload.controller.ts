@@ -1,8 +1,8 @@
 import { Controller, Param, Post, Put } from '@nestjs/common';
-import { Access, Inbound, type InboundRequest, Who } from '@rookery/http';
+import { Access, Inbound, type InboundRequest, Who, Query } from '@rookery/http';
 import type { Requester } from '@rookery/platform';
 import { mediaPaths } from './media-paths.js';
-import { incomingFile } from './upload-request.js';
+import { incomingFile, type UploadQuery, uploadQuery } from './upload-request.js';
 import { UploadService } from '../uploads/upload.service.js';
 
 /** Uploads. */
@@ -13,8 +13,12 @@ export class UploadController {
   /** POST /_matrix/media/v3/upload */
   @Post(mediaPaths('/upload'))
   @Access({ auth: 'required', suspended: false, streamBody: true })
-  async upload(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<object> {
-    return { content_uri: await this.uploads.upload(requester, incomingFile(request)) };
+  async upload(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Query(uploadQuery) query: UploadQuery,
+  ): Promise<object> {
+    return { content_uri: await this.uploads.upload(requester, incomingFile(request, query)) };
   }
 
   /** POST /_matrix/media/v1/create */
@@ -33,8 +37,9 @@ export class UploadController {
     @Param('serverName') server: string,
     @Param('mediaId') mediaId: string,
     @Inbound() request: InboundRequest,
+    @Query(uploadQuery) query: UploadQuery,
   ): Promise<object> {
-    await this.uploads.fill(requester, server, mediaId, incomingFile(request));
+    await this.uploads.fill(requester, server, mediaId, incomingFile(request, query));
     return {};
   }
 }

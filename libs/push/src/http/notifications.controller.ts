@@ -1,10 +1,16 @@
 import { Controller, Get } from '@nestjs/common';
-import { Access, Inbound, type InboundRequest, queryInteger, queryString, stable, Who } from '@rookery/http';
+import { Access, type InferQuery, param, Query, queryOf, stable, Who } from '@rookery/http';
 import type { Requester } from '@rookery/platform';
 import { NotificationHistory, type NotificationsPage } from '../actions/notification-history.js';
 
 const defaultLimit = 50;
 const maxLimit = 500;
+
+const listQuery = queryOf({
+  from: param.string('Where the page begins: a token of an earlier answer.'),
+  limit: param.integer('How many entries at most.', { min: 1, max: maxLimit, clamp: true, otherwise: defaultLimit }),
+  only: param.string('`highlight`: only what is highlighted.'),
+});
 
 /** The list of what somebody was notified of. */
 @Controller()
@@ -14,11 +20,11 @@ export class NotificationsController {
   /** GET /_matrix/client/v3/notifications */
   @Get(stable('/notifications'))
   @Access({ auth: 'required', largeAnswer: true })
-  list(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<NotificationsPage> {
+  list(@Who() requester: Requester, @Query(listQuery) query: InferQuery<typeof listQuery>): Promise<NotificationsPage> {
     return this.history.page(requester, {
-      from: queryString(request, 'from'),
-      limit: queryInteger(request, 'limit', { min: 1, max: maxLimit, clamp: true }) ?? defaultLimit,
-      onlyHighlights: queryString(request, 'only') === 'highlight',
+      from: query.from,
+      limit: query.limit,
+      onlyHighlights: query.only === 'highlight',
     });
   }
 }

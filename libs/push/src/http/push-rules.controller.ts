@@ -1,15 +1,5 @@
 import { Controller, Delete, Get, Param, Put } from '@nestjs/common';
-import {
-  Access,
-  Inbound,
-  type InboundRequest,
-  type Infer,
-  json,
-  JsonBody,
-  queryString,
-  stable,
-  Who,
-} from '@rookery/http';
+import { Access, type Infer, type InferQuery, json, JsonBody, param, Query, queryOf, stable, Who } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { isRuleKind, type PushAction, type PushRule, type RuleKind, type Ruleset } from '@rookery/push-rules';
 import type { Requester } from '@rookery/platform';
@@ -23,6 +13,11 @@ function kindOf(scope: string, kind: string): RuleKind {
   if (scope !== 'global' || !isRuleKind(kind)) throw MatrixError.unrecognizedKind('Unknown kind of push rules');
   return kind;
 }
+
+const putQuery = queryOf({
+  before: param.string('The rule that it comes right before.'),
+  after: param.string('The rule that it comes right after.'),
+});
 
 /** Reading and changing push rules. */
 @Controller()
@@ -71,14 +66,13 @@ export class PushRulesController {
   @Access({ auth: 'required' })
   async put(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(putQuery) query: InferQuery<typeof putQuery>,
     @Param('scope') scope: string,
     @Param('kind') kind: string,
     @Param('ruleId') ruleId: string,
     @JsonBody() body: unknown,
   ): Promise<object> {
-    const place = { before: queryString(request, 'before'), after: queryString(request, 'after') };
-    await this.rules.put(requester.userId, kindOf(scope, kind), ruleId, body, place);
+    await this.rules.put(requester.userId, kindOf(scope, kind), ruleId, body, query);
     return {};
   }
 

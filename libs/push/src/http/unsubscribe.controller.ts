@@ -1,11 +1,28 @@
 import { Controller, Get, Post } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Access, HttpReply, Inbound, type InboundRequest, requiredQueryString, wantsPage } from '@rookery/http';
+import {
+  Access,
+  HttpReply,
+  Inbound,
+  type InboundRequest,
+  type InferQuery,
+  param,
+  Query,
+  queryOf,
+  wantsPage,
+} from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Pages } from '@rookery/templates';
 import { UnsubscribeLinks, unsubscribePath } from '../email/unsubscribe-links.js';
 import { emailAppId } from '../pushers/pusher.js';
 import { forgetPusher } from '../pushers/pusher-keys.js';
+
+// A person whose link is not whole sees a page: no parameter is required here.
+const linkQuery = queryOf({
+  pushkey: param.string('The address that mails went to.'),
+  access_token: param.string('The token of the link.'),
+});
+type LinkQuery = InferQuery<typeof linkQuery>;
 
 /** Whose mails about missed messages a link ends. */
 interface Link {
@@ -25,15 +42,15 @@ export class UnsubscribeController {
   /** GET /_synapse/client/unsubscribe: changes nothing, since mail scanners follow links, too */
   @Get(unsubscribePath)
   @Access({ auth: 'none' })
-  ask(@Inbound() request: InboundRequest): Promise<HttpReply> {
-    return this.#withLink(request, async () => HttpReply.page(200, this.pages.page('unsubscribe.html')));
+  ask(@Inbound() request: InboundRequest, @Query(linkQuery) query: LinkQuery): Promise<HttpReply> {
+    return this.#withLink(request, query, async () => HttpReply.page(200, this.pages.page('unsubscribe.html')));
   }
 
   /** POST /_synapse/client/unsubscribe: the form of that page, or a mail program's button (RFC 8058) */
   @Post(unsubscribePath)
   @Access({ auth: 'none' })
-  unsubscribe(@Inbound() request: InboundRequest): Promise<HttpReply> {
-    return this.#withLink(request, async ({ userId, address }) => {
+  unsubscribe(@Inbound() request: InboundRequest, @Query(linkQuery) query: LinkQuery): Promise<HttpReply> {
+    return this.#withLink(request, query, async ({ userId, address }) => {
       await this.database.write((tx) => forgetPusher(tx, userId, { appId: emailAppId, pushkey: address }), {
         name: 'unsubscribe',
       });
@@ -42,10 +59,14 @@ export class UnsubscribeController {
   }
 
   /** A person whose link is wrong sees a page; programs are told as everywhere. */
-  async #withLink(request: InboundRequest, answer: (link: Link) => Promise<HttpReply>): Promise<HttpReply> {
+  async #withLink(
+    request: InboundRequest,
+    query: LinkQuery,
+    answer: (link: Link) => Promise<HttpReply>,
+  ): Promise<HttpReply> {
     let link: Link;
     try {
-      link = this.#check(request);
+      link = this.#check(query);
     } catch (error) {
       if (!MatrixError.is(error) || !wantsPage(request.headers)) throw error;
       return HttpReply.page(error.status, this.pages.page('invalid_token.html'));
@@ -54,9 +75,9 @@ export class UnsubscribeController {
   }
 
   /** @throws MatrixError 400 `M_MISSING_PARAM`, 403 `M_FORBIDDEN` */
-  #check(request: InboundRequest): Link {
-    const address = requiredQueryString(request, 'pushkey');
-    const userId = this.links.check(requiredQueryString(request, 'access_token'), address);
+  #check({ pushkey: address, access_token: token }: LinkQuery): Link {
+    if (address === undefined || token === undefined) throw MatrixError.missingParam('The link is not whole');
+    const userId = this.links.check(token, address);
     if (userId === undefined) throw MatrixError.forbidden('This link is not one of ours');
     return { userId, address };
   }

@@ -1,16 +1,5 @@
 import { Controller, Get, Param, Post, Put } from '@nestjs/common';
-import {
-  Access,
-  Inbound,
-  type InboundRequest,
-  type Infer,
-  json,
-  JsonBody,
-  queryInteger,
-  queryString,
-  stable,
-  Who,
-} from '@rookery/http';
+import { Access, type Infer, type InferQuery, json, JsonBody, param, Query, queryOf, stable, Who } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
 import { publicRoomsSchema, RoomDirectory } from '../directory/directory.service.js';
@@ -18,6 +7,16 @@ import { publicRoomsSchema, RoomDirectory } from '../directory/directory.service
 const visibility = json.enum('public', 'private');
 const visibilitySchema = json.object({ visibility: json.optional(visibility) });
 const networkListingSchema = json.object({ visibility });
+
+const listQuery = queryOf({
+  limit: param.integer('How many entries at most.'),
+  since: param.string('Where the page begins: a token of an earlier answer.'),
+  server: param.string('The server whose directory it is.'),
+});
+
+const searchQuery = queryOf({
+  server: param.string('The server whose directory it is.'),
+});
 
 /** The directory of published rooms. */
 @Controller()
@@ -30,24 +29,24 @@ export class DirectoryController {
   /** GET /_matrix/client/v3/publicRooms */
   @Get(stable('/publicRooms'))
   @Access({ auth: 'optional', guests: true })
-  list(@Who() requester: Requester | undefined, @Inbound() request: InboundRequest): Promise<object> {
+  list(
+    @Who() requester: Requester | undefined,
+    @Query(listQuery) query: InferQuery<typeof listQuery>,
+  ): Promise<object> {
     if (!requester && !this.config.get('allow_public_rooms_without_auth')) {
       throw MatrixError.missingToken();
     }
-    return this.directory.search(
-      { limit: queryInteger(request, 'limit'), since: queryString(request, 'since') },
-      queryString(request, 'server'),
-    );
+    return this.directory.search({ limit: query.limit, since: query.since }, query.server);
   }
 
   /** POST /_matrix/client/v3/publicRooms */
   @Post(stable('/publicRooms'))
   @Access({ auth: 'required', guests: true })
   search(
-    @Inbound() request: InboundRequest,
+    @Query(searchQuery) query: InferQuery<typeof searchQuery>,
     @JsonBody(publicRoomsSchema, { optional: true }) body: Infer<typeof publicRoomsSchema>,
   ): Promise<object> {
-    return this.directory.search(body, queryString(request, 'server'));
+    return this.directory.search(body, query.server);
   }
 
   /** GET /_matrix/client/v3/directory/list/room/{roomId} */

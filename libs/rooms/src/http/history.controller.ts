@@ -1,16 +1,5 @@
 import { Controller, Get, Param } from '@nestjs/common';
-import {
-  Access,
-  client,
-  Inbound,
-  type InboundRequest,
-  queryBoolean,
-  queryChoice,
-  queryInteger,
-  queryString,
-  stable,
-  Who,
-} from '@rookery/http';
+import { Access, client, type InferQuery, param, Query, queryOf, stable, Who } from '@rookery/http';
 import {
   type EventFilter,
   isValidRoomId,
@@ -29,6 +18,63 @@ import { RoomReadingService } from '../history/room-reading.service.js';
 const maxLimit = 1000;
 const maxFilterLength = 65_536;
 
+/** Reads the `filter` parameter. @throws MatrixError 400 `M_NOT_JSON` or `M_BAD_JSON` */
+function parseFilter(text: string | undefined): EventFilter {
+  if (text === undefined) return parseEventFilter({});
+  if (text.length > maxFilterLength) throw MatrixError.invalidParam('The filter is too long');
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw MatrixError.notJson('The filter is not JSON');
+  }
+  return parseEventFilter(value);
+}
+
+/** The `filter` of endpoints that give events, as JSON. */
+export const eventFilter = param.parsed('Which events are wanted.', 'filter as JSON', parseFilter);
+
+const messagesQuery = queryOf({
+  from: param.string('Where the page begins: a token of an earlier answer.'),
+  to: param.string('Where to stop: a token of an earlier answer.'),
+  dir: param.choice('Forwards (`f`) or backwards (`b`) in time.', ['f', 'b'], { otherwise: 'b' }),
+  limit: param.integer(`How many events at most; never more than ${maxLimit}.`),
+  filter: eventFilter,
+});
+
+const eventQuery = queryOf({
+  'fi.mau.msc2815.include_unredacted_content': param.boolean('Whether to show what was redacted (MSC2815).', {
+    otherwise: false,
+  }),
+});
+
+const contextQuery = queryOf({
+  limit: param.integer('How many entries at most.', { min: 0, max: maxLimit, clamp: true, otherwise: 10 }),
+  filter: eventFilter,
+});
+
+const timestampToEventQuery = queryOf({
+  ts: param.integer('The time that is asked about, milliseconds.', { required: true }),
+  dir: param.choice('Forwards (`f`) or backwards (`b`) in time.', ['f', 'b'], { otherwise: 'f' }),
+});
+
+const membersQuery = queryOf({
+  at: param.string('The position of which the members are: a token of an earlier answer.'),
+  membership: param.string('Only members with this membership.'),
+  not_membership: param.string('Only members without this membership.'),
+});
+
+const mutualRoomsQuery = queryOf({
+  user_id: param.string('The other user.', { required: true }),
+  from: param.string('Where the page begins: a token of an earlier answer.'),
+});
+
+const formerMutualRoomsQuery = queryOf({
+  user_id: param.string('The other user; it has to be said.'),
+  from: param.string('The same as `batch_token`, which counts for more.'),
+  batch_token: param.string('Where the page begins: `next_batch_token` of an earlier answer.'),
+});
+
 /** Events, pages of history, members. */
 @Controller()
 export class HistoryController {
@@ -46,15 +92,15 @@ export class HistoryController {
   @Access({ auth: 'required', guests: true, largeAnswer: true, anyProcess: true })
   messages(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(messagesQuery) query: InferQuery<typeof messagesQuery>,
     @Param('roomId') roomId: string,
   ): Promise<object> {
-    const filter = filterIn(request);
+    const { filter } = query;
     return this.reading.messages(requester, roomId, {
-      from: queryString(request, 'from'),
-      to: queryString(request, 'to'),
-      direction: queryChoice(request, 'dir', ['f', 'b']) ?? 'b',
-      limit: Math.min(queryInteger(request, 'limit') ?? filter.limit ?? 10, maxLimit),
+      from: query.from,
+      to: query.to,
+      direction: query.dir,
+      limit: Math.min(query.limit ?? filter.limit ?? 10, maxLimit),
       filter,
     });
   }
@@ -64,12 +110,11 @@ export class HistoryController {
   @Access({ auth: 'required', guests: true, anyProcess: true })
   event(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(eventQuery) query: InferQuery<typeof eventQuery>,
     @Param('roomId') roomId: string,
     @Param('eventId') eventId: string,
   ): Promise<object> {
-    const isUnredacted =
-      this.redacted.isEnabled && queryBoolean(request, 'fi.mau.msc2815.include_unredacted_content') === true;
+    const isUnredacted = this.redacted.isEnabled && query['fi.mau.msc2815.include_unredacted_content'];
     return (isUnredacted ? this.redacted : this.reading).event(requester, roomId, eventId);
   }
 
@@ -78,12 +123,11 @@ export class HistoryController {
   @Access({ auth: 'required', guests: true, largeAnswer: true, anyProcess: true })
   context(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(contextQuery) query: InferQuery<typeof contextQuery>,
     @Param('roomId') roomId: string,
     @Param('eventId') eventId: string,
   ): Promise<object> {
-    const limit = queryInteger(request, 'limit', { min: 0, max: maxLimit, clamp: true }) ?? 10;
-    return this.reading.context(requester, roomId, eventId, limit, filterIn(request));
+    return this.reading.context(requester, roomId, eventId, query.limit, query.filter);
   }
 
   /** GET /_matrix/client/v1/rooms/{roomId}/timestamp_to_event */
@@ -91,12 +135,10 @@ export class HistoryController {
   @Access({ auth: 'required', anyProcess: true })
   async timestampToEvent(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(timestampToEventQuery) query: InferQuery<typeof timestampToEventQuery>,
     @Param('roomId') roomId: string,
   ): Promise<object> {
-    const ts = queryInteger(request, 'ts');
-    if (ts === undefined) throw MatrixError.missingParam("Missing query parameter 'ts'");
-    const found = await this.byTime.find(requester, roomId, ts, queryChoice(request, 'dir', ['f', 'b']) ?? 'f');
+    const found = await this.byTime.find(requester, roomId, query.ts, query.dir);
     return { event_id: found.eventId, origin_server_ts: found.ts };
   }
 
@@ -105,13 +147,13 @@ export class HistoryController {
   @Access({ auth: 'required', guests: true, largeAnswer: true, anyProcess: true })
   async members(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(membersQuery) query: InferQuery<typeof membersQuery>,
     @Param('roomId') roomId: string,
   ): Promise<object> {
     const chunk = await this.reading.members(requester, roomId, {
-      at: queryString(request, 'at'),
-      membership: queryString(request, 'membership'),
-      notMembership: queryString(request, 'not_membership'),
+      at: query.at,
+      membership: query.membership,
+      notMembership: query.not_membership,
     });
     return { chunk };
   }
@@ -143,43 +185,39 @@ export class HistoryController {
   /** GET /_matrix/client/v1/mutual_rooms */
   @Get(client(['v1'], '/mutual_rooms'))
   @Access({ auth: 'required', anyProcess: true })
-  async mutualRooms(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<object> {
-    const other = queryString(request, 'user_id');
+  mutualRooms(
+    @Who() requester: Requester,
+    @Query(mutualRoomsQuery) query: InferQuery<typeof mutualRoomsQuery>,
+  ): Promise<object> {
+    return this.#mutualRooms(requester, query.user_id, query.from);
+  }
+
+  /** GET /_matrix/client/unstable/uk.half-shot.msc2666/user/mutual_rooms (MSC2666), for clients of before it was specified */
+  @Get(client(['unstable'], '/uk.half-shot.msc2666/user/mutual_rooms'))
+  @Access({ auth: 'required', anyProcess: true })
+  async formerMutualRooms(
+    @Who() requester: Requester,
+    @Query(formerMutualRoomsQuery) query: InferQuery<typeof formerMutualRoomsQuery>,
+  ): Promise<object> {
+    if (!this.config.get('experimental_features.msc2666_enabled')) throw MatrixError.unrecognized();
+    const { next_batch: next, ...page } = await this.#mutualRooms(
+      requester,
+      query.user_id,
+      query.batch_token ?? query.from,
+    );
+    return { ...page, ...(next !== undefined && { next_batch_token: next }) };
+  }
+
+  async #mutualRooms(requester: Requester, other: string | undefined, from = ''): Promise<JsonObject> {
     if (other === undefined) throw MatrixError.missingParam("Missing query parameter 'user_id'");
     if (other === requester.userId) throw MatrixError.invalidParam('This is your own user id');
     if (!isValidUserId(other)) throw MatrixError.notUserId();
     const pageSize = 100;
     const rooms = await this.memberships.mutualRooms(requester.userId, other);
-    const from = queryString(request, 'from') ?? '';
     if (from !== '' && !isValidRoomId(from)) throw MatrixError.invalidParam("'from' is not a token of this endpoint");
     const page = rooms.filter((roomId) => roomId > from).slice(0, pageSize);
     const last = page.at(-1);
     const more = last !== undefined && last !== rooms.at(-1);
     return { joined: page, count: rooms.length, ...(more && { next_batch: last }) };
   }
-
-  /** GET /_matrix/client/unstable/uk.half-shot.msc2666/user/mutual_rooms (MSC2666), for clients of before it was specified */
-  @Get(client(['unstable'], '/uk.half-shot.msc2666/user/mutual_rooms'))
-  @Access({ auth: 'required', anyProcess: true })
-  async formerMutualRooms(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<object> {
-    if (!this.config.get('experimental_features.msc2666_enabled')) throw MatrixError.unrecognized();
-    const from = queryString(request, 'batch_token');
-    const query = { ...request.query, ...(from !== undefined && { from }) };
-    const { next_batch: next, ...page } = (await this.mutualRooms(requester, { ...request, query })) as JsonObject;
-    return { ...page, ...(next !== undefined && { next_batch_token: next }) };
-  }
-}
-
-/** Reads the `filter` parameter. @throws MatrixError 400 `M_NOT_JSON` or `M_BAD_JSON` */
-export function filterIn(request: InboundRequest): EventFilter {
-  const text = queryString(request, 'filter');
-  if (text === undefined) return parseEventFilter({});
-  if (text.length > maxFilterLength) throw MatrixError.invalidParam('The filter is too long');
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    throw MatrixError.notJson('The filter is not JSON');
-  }
-  return parseEventFilter(value);
 }

@@ -1,15 +1,5 @@
 import { Controller, Param, Post, Put } from '@nestjs/common';
-import {
-  Access,
-  Inbound,
-  type InboundRequest,
-  type Infer,
-  json,
-  JsonBody,
-  queryStrings,
-  stable,
-  Who,
-} from '@rookery/http';
+import { Access, type Infer, type InferQuery, json, JsonBody, param, Query, queryOf, stable, Who } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { AliasService } from '../directory/alias.service.js';
@@ -45,6 +35,10 @@ type TargetBody = Infer<typeof targetSchema>;
 type InviteBody = Infer<typeof inviteSchema>;
 
 const maxVia = 50;
+const viaQuery = queryOf({
+  via: param.strings(`Servers to go through; the first ${maxVia} count.`, { also: ['server_name'] }),
+});
+type ViaQuery = InferQuery<typeof viaQuery>;
 
 /** Largest request that changes a membership, bytes. */
 const bodyLimitBytes = 65_536;
@@ -65,11 +59,11 @@ export class MembershipController {
   @Access({ auth: 'required', guests: true, suspended: false, bodyLimitBytes })
   joinById(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(viaQuery) query: ViaQuery,
     @Param('roomId') roomId: string,
     @JsonBody(joinSchema, { optional: true }) body: JoinBody,
   ): Promise<object> {
-    return this.#join(requester, request, roomId, { reason: body.reason, third_party_signed: body.third_party_signed });
+    return this.#join(requester, query, roomId, { reason: body.reason, third_party_signed: body.third_party_signed });
   }
 
   /** PUT /_matrix/client/v3/rooms/{roomId}/join/{txnId}, of clients from before the specification */
@@ -77,13 +71,13 @@ export class MembershipController {
   @Access({ auth: 'required', guests: true, suspended: false, bodyLimitBytes })
   joinByIdOnce(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(viaQuery) query: ViaQuery,
     @Param('roomId') roomId: string,
     @Param('txnId') txnId: string,
     @JsonBody(joinSchema, { optional: true }) body: JoinBody,
   ): Promise<object> {
     return this.transactions.once(requester, ['rooms/join', roomId, txnId], () =>
-      this.joinById(requester, request, roomId, body),
+      this.joinById(requester, query, roomId, body),
     );
   }
 
@@ -92,11 +86,11 @@ export class MembershipController {
   @Access({ auth: 'required', guests: true, suspended: false, bodyLimitBytes })
   join(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(viaQuery) query: ViaQuery,
     @Param('roomIdOrAlias') roomIdOrAlias: string,
     @JsonBody(joinSchema, { optional: true }) body: JoinBody,
   ): Promise<object> {
-    return this.#join(requester, request, roomIdOrAlias, body);
+    return this.#join(requester, query, roomIdOrAlias, body);
   }
 
   /** PUT /_matrix/client/v3/join/{roomIdOrAlias}/{txnId}, of clients from before the specification */
@@ -104,13 +98,13 @@ export class MembershipController {
   @Access({ auth: 'required', guests: true, suspended: false, bodyLimitBytes })
   joinOnce(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(viaQuery) query: ViaQuery,
     @Param('roomIdOrAlias') roomIdOrAlias: string,
     @Param('txnId') txnId: string,
     @JsonBody(joinSchema, { optional: true }) body: JoinBody,
   ): Promise<object> {
     return this.transactions.once(requester, ['join', roomIdOrAlias, txnId], () =>
-      this.join(requester, request, roomIdOrAlias, body),
+      this.join(requester, query, roomIdOrAlias, body),
     );
   }
 
@@ -119,11 +113,11 @@ export class MembershipController {
   @Access({ auth: 'required', suspended: false, bodyLimitBytes })
   async knock(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(viaQuery) query: ViaQuery,
     @Param('roomIdOrAlias') roomIdOrAlias: string,
     @JsonBody(reasonSchema, { optional: true }) body: ReasonBody,
   ): Promise<object> {
-    const { roomId, servers } = await this.aliases.resolveRoom(checkedId(roomIdOrAlias), viaIn(request));
+    const { roomId, servers } = await this.aliases.resolveRoom(checkedId(roomIdOrAlias), viaOf(query));
     await this.joins.knock(requester, roomId, { reason: body.reason, via: servers });
     return { room_id: roomId };
   }
@@ -218,8 +212,8 @@ export class MembershipController {
     return {};
   }
 
-  async #join(requester: Requester, request: InboundRequest, idOrAlias: string, body: JoinBody): Promise<object> {
-    const { roomId, servers } = await this.aliases.resolveRoom(checkedId(idOrAlias), viaIn(request));
+  async #join(requester: Requester, query: ViaQuery, idOrAlias: string, body: JoinBody): Promise<object> {
+    const { roomId, servers } = await this.aliases.resolveRoom(checkedId(idOrAlias), viaOf(query));
     const { reason, third_party_signed: claim, ...more } = body;
     if (claim) await this.threepidInvites.claim(requester, roomId, claim);
     // NOTSPEC: clients put keys of their own into their member event this way.
@@ -229,10 +223,7 @@ export class MembershipController {
   }
 }
 
-function viaIn(request: InboundRequest): string[] {
-  const servers = [...queryStrings(request, 'via'), ...queryStrings(request, 'server_name')];
-  return [...new Set(servers)].slice(0, maxVia);
-}
+const viaOf = ({ via }: ViaQuery): string[] => [...new Set(via)].slice(0, maxVia);
 
 function checkedId(idOrAlias: string): string {
   if (!/^[!#]/.test(idOrAlias)) throw MatrixError.invalidParam('This is neither a room id nor an alias');

@@ -1,19 +1,26 @@
 import { Controller, Get, Param } from '@nestjs/common';
-import {
-  Access,
-  client,
-  Inbound,
-  type InboundRequest,
-  queryBoolean,
-  queryChoice,
-  queryInteger,
-  queryString,
-  Who,
-} from '@rookery/http';
+import { Access, client, type InferQuery, param, Query, queryOf, Who } from '@rookery/http';
 import type { Requester } from '@rookery/platform';
 import { RelationsService } from '../relations/relations.service.js';
 
 const base = '/rooms/:roomId/relations/:eventId';
+
+const listQuery = queryOf({
+  from: param.string('Where the page begins: a token of an earlier answer.'),
+  to: param.string('Where to stop: a token of an earlier answer.'),
+  dir: param.choice('Forwards (`f`) or backwards (`b`) in time.', ['f', 'b'], { otherwise: 'b' }),
+  limit: param.integer('How many entries at most.', { min: 1, max: 100, clamp: true, otherwise: 5 }),
+  recurse: param.boolean('Whether what relates to related events counts, too.', {
+    otherwise: false,
+    also: ['org.matrix.msc3981.recurse'],
+  }),
+});
+
+const threadsQuery = queryOf({
+  include: param.choice('Whether only threads count that the user takes part in.', ['all', 'participated']),
+  from: param.string('Where the page begins: a token of an earlier answer.'),
+  limit: param.integer('How many entries at most.', { min: 1, max: 100, clamp: true, otherwise: 20 }),
+});
 
 @Controller()
 export class RelationsController {
@@ -28,7 +35,7 @@ export class RelationsController {
   @Access({ auth: 'required', guests: true, largeAnswer: true, anyProcess: true })
   async list(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(listQuery) query: InferQuery<typeof listQuery>,
     @Param('roomId') roomId: string,
     @Param('eventId') eventId: string,
     @Param('relType') relType: string | undefined,
@@ -39,11 +46,11 @@ export class RelationsController {
       eventId,
       relType,
       eventType,
-      from: queryString(request, 'from'),
-      to: queryString(request, 'to'),
-      direction: queryChoice(request, 'dir', ['f', 'b']) ?? 'b',
-      limit: queryInteger(request, 'limit', { min: 1, max: 100, clamp: true }) ?? 5,
-      recurse: queryBoolean(request, 'recurse') ?? queryBoolean(request, 'org.matrix.msc3981.recurse') ?? false,
+      from: query.from,
+      to: query.to,
+      direction: query.dir,
+      limit: query.limit,
+      recurse: query.recurse,
     });
   }
 
@@ -52,13 +59,13 @@ export class RelationsController {
   @Access({ auth: 'required', guests: true, largeAnswer: true, anyProcess: true })
   async threads(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(threadsQuery) query: InferQuery<typeof threadsQuery>,
     @Param('roomId') roomId: string,
   ): Promise<object> {
     return this.relations.threads(requester, roomId, {
-      participated: queryChoice(request, 'include', ['all', 'participated']) === 'participated',
-      from: queryString(request, 'from'),
-      limit: queryInteger(request, 'limit', { min: 1, max: 100, clamp: true }) ?? 20,
+      participated: query.include === 'participated',
+      from: query.from,
+      limit: query.limit,
     });
   }
 }

@@ -1,16 +1,14 @@
 import { longestStickyMs } from '@rookery/events';
-import { type InboundRequest, queryInteger } from '@rookery/http';
+import { type InferQuery, param, queryOf } from '@rookery/http';
 
-const delayParameter = 'org.matrix.msc4140.delay';
-const stickyParameter = 'org.matrix.msc4354.sticky_duration_ms';
+/** How events are sent other than at once, once and for good. */
+export const sendQuery = queryOf({
+  ts: param.integer('The time that the event is to have, milliseconds; for application services.'),
+  'org.matrix.msc4140.delay': param.integer('How long to wait before sending, milliseconds (MSC4140).', { min: 1 }),
+  'org.matrix.msc4354.sticky_duration_ms': param.integer('How long the event is sticky, milliseconds (MSC4354).', {
+    max: longestStickyMs,
+  }),
+});
 
-/** How long to wait before sending, milliseconds (MSC4140). @throws MatrixError 400 `M_INVALID_PARAM` */
-export const delayIn = (request: InboundRequest): number | undefined =>
-  queryInteger(request, delayParameter, { min: 1 });
-
-/** Whether the event is to be sent later. @throws MatrixError 400 `M_INVALID_PARAM` */
-export const isDelayed = (request: InboundRequest): boolean => queryInteger(request, delayParameter) !== undefined;
-
-/** How long the event is to be sticky, milliseconds (MSC4354). @throws MatrixError 400 `M_INVALID_PARAM` */
-export const stickyIn = (request: InboundRequest): number | undefined =>
-  queryInteger(request, stickyParameter, { min: 0, max: longestStickyMs });
+/** What {@link sendQuery} reads. */
+export type SendQuery = InferQuery<typeof sendQuery>;

@@ -1,21 +1,11 @@
 import { Controller, Param, Post, Put } from '@nestjs/common';
-import {
-  Access,
-  Inbound,
-  type InboundRequest,
-  type Infer,
-  json,
-  JsonBody,
-  queryInteger,
-  stable,
-  Who,
-} from '@rookery/http';
+import { Access, Inbound, type InboundRequest, type Infer, json, JsonBody, Query, stable, Who } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { DelayedEvents } from '../delayed/delayed-events.service.js';
 import { EventCreation } from '../sending/event-creation.service.js';
 import { RelatedRedactions } from '../sending/related-redactions.service.js';
-import { delayIn, isDelayed, stickyIn } from './send-options.js';
+import { type SendQuery, sendQuery } from './send-options.js';
 
 /** Largest request to redact, bytes. */
 const redactionBytes = 65_536;
@@ -36,13 +26,14 @@ export class SendController {
   async send(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
+    @Query(sendQuery) query: SendQuery,
     @Param('roomId') roomId: string,
     @Param('eventType') type: string,
     @Param('txnId') txnId: string,
     @JsonBody(undefined, { optional: true }) content: JsonObject,
   ): Promise<object> {
-    if (request.rawBody !== undefined) return this.#send(requester, request, roomId, type, content, txnId);
-    return this.#repeated(requester, roomId, txnId, isDelayed(request));
+    if (request.rawBody !== undefined) return this.#send(requester, query, roomId, type, content, txnId);
+    return this.#repeated(requester, roomId, txnId, query['org.matrix.msc4140.delay'] !== undefined);
   }
 
   /** POST /_matrix/client/v3/rooms/{roomId}/send/{eventType}, of clients from before the specification: never the same twice */
@@ -50,12 +41,12 @@ export class SendController {
   @Access({ auth: 'required', guests: true, suspended: false })
   sendAnew(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(sendQuery) query: SendQuery,
     @Param('roomId') roomId: string,
     @Param('eventType') type: string,
     @JsonBody() content: JsonObject,
   ): Promise<object> {
-    return this.#send(requester, request, roomId, type, content, undefined);
+    return this.#send(requester, query, roomId, type, content, undefined);
   }
 
   /** PUT /_matrix/client/v3/rooms/{roomId}/redact/{eventId}/{txnId} */
@@ -88,15 +79,15 @@ export class SendController {
 
   async #send(
     requester: Requester,
-    request: InboundRequest,
+    query: SendQuery,
     roomId: string,
     type: string,
     content: JsonObject,
     txnId: string | undefined,
   ): Promise<object> {
-    const originServerTs = queryInteger(request, 'ts');
-    const event = { roomId, type, content, originServerTs, stickyDurationMs: stickyIn(request) };
-    const delayMs = delayIn(request);
+    const { ts: originServerTs, 'org.matrix.msc4140.delay': delayMs } = query;
+    const stickyDurationMs = query['org.matrix.msc4354.sticky_duration_ms'];
+    const event = { roomId, type, content, originServerTs, stickyDurationMs };
     if (delayMs !== undefined) return { delay_id: await this.delayed.schedule(requester, event, delayMs, txnId) };
     const sent = await this.creation.send(requester, event, txnId);
     return { event_id: sent.eventId };

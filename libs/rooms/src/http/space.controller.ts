@@ -1,19 +1,21 @@
 import { Controller, Get, Param } from '@nestjs/common';
-import {
-  Access,
-  client,
-  Inbound,
-  type InboundRequest,
-  queryBoolean,
-  queryInteger,
-  queryStrings,
-  queryString,
-  Who,
-} from '@rookery/http';
+import { Access, client, type InferQuery, param, Query, queryOf, Who } from '@rookery/http';
 import { Config, type Requester } from '@rookery/platform';
 import { AliasService } from '../directory/alias.service.js';
 import { RoomSummaries } from '../directory/room-summaries.service.js';
 import { SpaceHierarchy } from '../directory/space-hierarchy.service.js';
+
+const walkQuery = queryOf({
+  via: param.strings('Servers that may know the space (MSC4235).', { also: ['org.matrix.msc4235.via'] }),
+  suggested_only: param.boolean('Only children that the space suggests.', { otherwise: false }),
+  limit: param.integer('How many entries at most.', { min: 1, max: 50, clamp: true, otherwise: 50 }),
+  max_depth: param.integer('How many levels deep to go.', { min: 0 }),
+  from: param.string('Where the page begins: a token of an earlier answer.'),
+});
+
+const summaryQuery = queryOf({
+  via: param.strings('Servers that may know the room.'),
+});
 
 /** Rooms seen from outside: summaries and spaces. */
 @Controller()
@@ -33,16 +35,16 @@ export class SpaceController {
   @Access({ auth: 'required', largeAnswer: true })
   walk(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(walkQuery) query: InferQuery<typeof walkQuery>,
     @Param('roomId') roomId: string,
   ): Promise<object> {
     return this.hierarchy.walk(requester.userId, {
       roomId,
-      suggestedOnly: queryBoolean(request, 'suggested_only') ?? false,
-      limit: queryInteger(request, 'limit', { min: 1, max: 50, clamp: true }) ?? 50,
-      maxDepth: queryInteger(request, 'max_depth', { min: 0 }),
-      from: queryString(request, 'from'),
-      via: this.#via(request),
+      suggestedOnly: query.suggested_only,
+      limit: query.limit,
+      maxDepth: query.max_depth,
+      from: query.from,
+      via: this.#via(query.via),
     });
   }
 
@@ -55,16 +57,15 @@ export class SpaceController {
   @Access({ auth: 'optional', guests: true })
   async summary(
     @Who() requester: Requester | undefined,
-    @Inbound() request: InboundRequest,
+    @Query(summaryQuery) query: InferQuery<typeof summaryQuery>,
     @Param('roomIdOrAlias') roomIdOrAlias: string,
   ): Promise<object> {
-    const { roomId, servers } = await this.aliases.resolveRoom(roomIdOrAlias, queryStrings(request, 'via'));
+    const { roomId, servers } = await this.aliases.resolveRoom(roomIdOrAlias, query.via);
     return this.summaries.one(requester?.userId, roomId, servers);
   }
 
   /** Servers that may know a space of which this one knows nothing (MSC4235): behind a switch. */
-  #via(request: InboundRequest): readonly string[] {
-    if (!this.config.get('experimental_features.msc4235_enabled')) return [];
-    return [...queryStrings(request, 'via'), ...queryStrings(request, 'org.matrix.msc4235.via')];
+  #via(servers: readonly string[]): readonly string[] {
+    return this.config.get('experimental_features.msc4235_enabled') ? servers : [];
   }
 }

@@ -1,5 +1,5 @@
 import { Controller, Get, Param, Put } from '@nestjs/common';
-import { Access, Inbound, type InboundRequest, JsonBody, queryChoice, queryInteger, stable, Who } from '@rookery/http';
+import { Access, type InferQuery, JsonBody, param, Query, queryOf, stable, Who } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { DelayedEvents } from '../delayed/delayed-events.service.js';
@@ -8,7 +8,11 @@ import { RoomReadingService } from '../history/room-reading.service.js';
 import { MembershipService } from '../membership/membership.service.js';
 import { EventCreation } from '../sending/event-creation.service.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
-import { delayIn, stickyIn } from './send-options.js';
+import { type SendQuery, sendQuery } from './send-options.js';
+
+const oneStateQuery = queryOf({
+  format: param.choice('Whether the content alone or the whole event is wanted.', ['content', 'event']),
+});
 
 /** Setting and reading a room's state. */
 @Controller()
@@ -27,16 +31,15 @@ export class StateController {
   @Access({ auth: 'required', guests: true, suspended: false })
   async setState(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(sendQuery) query: SendQuery,
     @Param('roomId') roomId: string,
     @Param('eventType') type: string,
     @Param('stateKey') stateKey: string | undefined,
     @JsonBody() content: JsonObject,
   ): Promise<object> {
-    const originServerTs = queryInteger(request, 'ts');
-    const stickyDurationMs = stickyIn(request);
+    const { ts: originServerTs, 'org.matrix.msc4140.delay': delayMs } = query;
+    const stickyDurationMs = query['org.matrix.msc4354.sticky_duration_ms'];
     const event = { roomId, type, stateKey: stateKey ?? '', content, originServerTs, stickyDurationMs };
-    const delayMs = delayIn(request);
     if (delayMs !== undefined) return { delay_id: await this.delayed.schedule(requester, event, delayMs) };
     if (type === 'm.room.member') {
       const target = stateKey ?? '';
@@ -61,13 +64,13 @@ export class StateController {
   @Access({ auth: 'required', guests: true, anyProcess: true })
   async oneState(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(oneStateQuery) query: InferQuery<typeof oneStateQuery>,
     @Param('roomId') roomId: string,
     @Param('eventType') type: string,
     @Param('stateKey') stateKey: string | undefined,
   ): Promise<object> {
     if (type.length > 255 || (stateKey ?? '').length > 255) throw MatrixError.notFound('There is no such state');
-    const format = queryChoice(request, 'format', ['content', 'event']);
+    const { format } = query;
     const stored = await this.reading.stateEvent(requester, roomId, type, stateKey ?? '');
     return format === 'event' ? this.reading.write(requester, stored) : stored.event.content;
   }

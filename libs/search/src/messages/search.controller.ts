@@ -1,19 +1,13 @@
 import { Controller, Post } from '@nestjs/common';
-import {
-  Access,
-  Inbound,
-  type InboundRequest,
-  type Infer,
-  json,
-  JsonBody,
-  queryString,
-  stable,
-  Who,
-} from '@rookery/http';
+import { Access, type Infer, type InferQuery, json, JsonBody, param, Query, queryOf, stable, Who } from '@rookery/http';
 import type { Requester } from '@rookery/platform';
 import { MessageSearch } from './message-search.service.js';
 
 const schema = json.object({ search_categories: json.object({ room_events: json.optional(json.anyObject()) }) });
+
+const searchQuery = queryOf({
+  next_batch: param.string('Where the page begins: `next_batch` of an earlier answer.'),
+});
 
 @Controller()
 export class SearchController {
@@ -24,12 +18,12 @@ export class SearchController {
   @Access({ auth: 'required', largeAnswer: true })
   async search(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(searchQuery) query: InferQuery<typeof searchQuery>,
     @JsonBody(schema) body: Infer<typeof schema>,
   ): Promise<object> {
     const { room_events: criteria } = body.search_categories;
     if (criteria === undefined) return { search_categories: {} };
-    const found = await this.messages.search(requester, criteria, queryString(request, 'next_batch'));
+    const found = await this.messages.search(requester, criteria, query.next_batch);
     return { search_categories: { room_events: found } };
   }
 }

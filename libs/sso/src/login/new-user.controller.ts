@@ -1,5 +1,15 @@
 import { Controller, Get, Post } from '@nestjs/common';
-import { Access, FormBody, HttpReply, Inbound, type InboundRequest, requiredQueryString } from '@rookery/http';
+import {
+  Access,
+  FormBody,
+  HttpReply,
+  Inbound,
+  type InboundRequest,
+  type InferQuery,
+  param,
+  Query,
+  queryOf,
+} from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { ConsentService } from '@rookery/users';
@@ -12,6 +22,10 @@ import { idpValues, SsoPages } from './sso-pages.js';
 
 const bodyLimitBytes = 65_536;
 const maxNameLength = 255;
+
+const checkQuery = queryOf({
+  username: param.string('The local part that somebody would like to have.', { required: true }),
+});
 
 /** What people see who sign on for the first time: the choice of a name, the terms. */
 @Controller()
@@ -29,8 +43,11 @@ export class NewUserController {
   /** GET /_synapse/client/pick_username/check */
   @Get('/_synapse/client/pick_username/check')
   @Access({ auth: 'none' })
-  async check(@Inbound() request: InboundRequest): Promise<object> {
-    const username = requiredQueryString(request, 'username');
+  async check(
+    @Inbound() request: InboundRequest,
+    @Query(checkQuery) query: InferQuery<typeof checkQuery>,
+  ): Promise<object> {
+    const { username } = query;
     try {
       await this.newUsers.sessionOf(request);
     } catch (error) {

@@ -4,8 +4,10 @@ import {
   HttpReply,
   Inbound,
   type InboundRequest,
-  queryString,
-  requiredQueryString,
+  type InferQuery,
+  param,
+  Query,
+  queryOf,
   stable,
 } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
@@ -15,6 +17,14 @@ import { SsoError } from '../common/sso-error.js';
 import type { IdentityProvider } from '../providers/identity-provider.js';
 import { IdentityProviders } from '../providers/identity-providers.js';
 import { idpValues, redirectWith, SsoPages } from './sso-pages.js';
+
+const redirectUrl = param.string('Where the client is to be told; it has to be there.');
+const redirectQuery = queryOf({ redirectUrl });
+type RedirectQuery = InferQuery<typeof redirectQuery>;
+const pickQuery = queryOf({
+  redirectUrl,
+  idp: param.string('The provider that was chosen.'),
+});
 
 /** Where clients send browsers to sign on. */
 @Controller()
@@ -28,11 +38,11 @@ export class SsoRedirectController {
   /** GET /_matrix/client/v3/login/sso/redirect */
   @Get(stable('/login/sso/redirect'))
   @Access({ auth: 'none' })
-  async redirect(@Inbound() request: InboundRequest): Promise<HttpReply> {
+  async redirect(@Inbound() request: InboundRequest, @Query(redirectQuery) query: RedirectQuery): Promise<HttpReply> {
     const [first, ...others] = this.providers.all;
     if (!first) throw MatrixError.unrecognized('This server has no single sign-on');
-    if (others.length === 0) return this.#begin(request, first);
-    const redirectUrl = clientAddress(request);
+    if (others.length === 0) return this.#begin(request, query, first);
+    const redirectUrl = clientAddress(query);
     return (
       this.#elsewhere(request) ?? HttpReply.redirect(this.addresses.urlOf('_synapse/client/pick_idp', { redirectUrl }))
     );
@@ -41,30 +51,36 @@ export class SsoRedirectController {
   /** GET /_matrix/client/v3/login/sso/redirect/{idpId} */
   @Get(stable('/login/sso/redirect/:idpId'))
   @Access({ auth: 'none' })
-  async redirectTo(@Inbound() request: InboundRequest, @Param('idpId') id: string): Promise<HttpReply> {
+  async redirectTo(
+    @Inbound() request: InboundRequest,
+    @Query(redirectQuery) query: RedirectQuery,
+    @Param('idpId') id: string,
+  ): Promise<HttpReply> {
     const provider = this.providers.find(id);
     if (!provider) return this.pages.error(new SsoError('unknown_idp', 'There is no such sign-in provider here.', 404));
-    return this.#begin(request, provider);
+    return this.#begin(request, query, provider);
   }
 
   /** GET /_matrix/client/v3/login/cas/redirect */
   @Get(stable('/login/cas/redirect'))
   @Access({ auth: 'none' })
-  async redirectToCas(@Inbound() request: InboundRequest): Promise<HttpReply> {
+  async redirectToCas(
+    @Inbound() request: InboundRequest,
+    @Query(redirectQuery) query: RedirectQuery,
+  ): Promise<HttpReply> {
     const provider = this.providers.find('cas');
     if (!provider) throw MatrixError.unrecognized('This server has no sign-in through CAS');
-    return this.#begin(request, provider);
+    return this.#begin(request, query, provider);
   }
 
   /** GET /_synapse/client/pick_idp: the choice of a provider, and what was chosen */
   @Get('/_synapse/client/pick_idp')
   @Access({ auth: 'none' })
-  async pick(@Inbound() request: InboundRequest): Promise<HttpReply> {
+  async pick(@Query(pickQuery) query: InferQuery<typeof pickQuery>): Promise<HttpReply> {
     if (this.providers.all.length === 0) throw MatrixError.unrecognized('This server has no single sign-on');
-    const redirectUrl = clientAddress(request);
-    const chosen = queryString(request, 'idp');
-    if (chosen !== undefined && chosen !== '') {
-      const provider = this.providers.find(chosen);
+    const redirectUrl = clientAddress(query);
+    if (query.idp !== undefined) {
+      const provider = this.providers.find(query.idp);
       if (!provider) return this.pages.error(new SsoError('unknown_idp', 'There is no such sign-in provider here.'));
       const path = `_matrix/client/v3/login/sso/redirect/${encodeURIComponent(provider.id)}`;
       return HttpReply.redirect(this.addresses.urlOf(path, { redirectUrl }));
@@ -79,8 +95,8 @@ export class SsoRedirectController {
     );
   }
 
-  async #begin(request: InboundRequest, provider: IdentityProvider): Promise<HttpReply> {
-    const redirectUrl = clientAddress(request);
+  async #begin(request: InboundRequest, query: RedirectQuery, provider: IdentityProvider): Promise<HttpReply> {
+    const redirectUrl = clientAddress(query);
     const elsewhere = this.#elsewhere(request);
     if (elsewhere) return elsewhere;
     return this.pages.guard(async () => {
@@ -96,8 +112,8 @@ export class SsoRedirectController {
 }
 
 /** @throws MatrixError 400 `M_MISSING_PARAM`, `M_INVALID_PARAM` */
-function clientAddress(request: InboundRequest): string {
-  const url = requiredQueryString(request, 'redirectUrl');
+function clientAddress({ redirectUrl: url }: RedirectQuery): string {
+  if (url === undefined) throw MatrixError.missingParam("Missing query parameter 'redirectUrl'");
   checkClientAddress(url);
   return url;
 }

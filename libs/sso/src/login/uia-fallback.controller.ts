@@ -4,8 +4,10 @@ import {
   HttpReply,
   Inbound,
   type InboundRequest,
-  queryString,
-  requiredQueryString,
+  type InferQuery,
+  param,
+  Query,
+  queryOf,
   stable,
 } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
@@ -15,6 +17,11 @@ import { SsoAddresses } from '../common/sso-addresses.js';
 import { SsoError } from '../common/sso-error.js';
 import { IdentityProviders } from '../providers/identity-providers.js';
 import { idpValues, SsoPages } from './sso-pages.js';
+
+const showQuery = queryOf({
+  session: param.string('The session of interactive auth.', { required: true }),
+  'io.element.idp_id': param.string('The provider to use, of several (MSC4450).'),
+});
 
 /** Confirming an operation of interactive auth by single sign-on. @spec client-server-api#single-sign-on */
 @Controller()
@@ -30,12 +37,13 @@ export class SsoFallbackController {
   /** GET /_matrix/client/v3/auth/m.login.sso/fallback/web */
   @Get(stable('/auth/m.login.sso/fallback/web'))
   @Access({ auth: 'none' })
-  async show(@Inbound() request: InboundRequest): Promise<HttpReply> {
-    const session = requiredQueryString(request, 'session');
+  async show(
+    @Inbound() request: InboundRequest,
+    @Query(showQuery) query: InferQuery<typeof showQuery>,
+  ): Promise<HttpReply> {
+    const { session } = query;
     // MSC4450: somebody who has several providers may say which.
-    const wanted = this.config.get('experimental_features.msc4450_enabled')
-      ? queryString(request, 'io.element.idp_id')
-      : undefined;
+    const wanted = this.config.get('experimental_features.msc4450_enabled') ? query['io.element.idp_id'] : undefined;
     const begun = await this.uia.describe(session);
     if (!begun) throw MatrixError.noSuchSession();
     const elsewhere = this.addresses.redirectFor(request);

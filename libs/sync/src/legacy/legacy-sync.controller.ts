@@ -4,15 +4,16 @@ import {
   client,
   Inbound,
   type InboundRequest,
-  queryBoolean,
-  queryInteger,
-  queryString,
+  type InferQuery,
+  param,
+  Query,
+  queryOf,
   stable,
   Who,
 } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
-import { EventStore, filterIn, RoomReadingService } from '@rookery/rooms';
+import { eventFilter, EventStore, RoomReadingService } from '@rookery/rooms';
 import { SessionWatch } from '@rookery/users';
 import { LegacySyncService } from './legacy-sync.service.js';
 
@@ -20,6 +21,27 @@ const old = (path: string): string[] => client(['api/v1', 'v3'], path);
 const maxLimit = 100;
 /** Longest wait that a client gets, whatever it asks for. */
 const maxTimeoutMs = 10 * 60 * 1000;
+
+const initialSyncQuery = queryOf({
+  limit: param.integer('How many entries at most.', { min: 0, max: maxLimit, clamp: true, otherwise: 10 }),
+  archived: param.boolean('Whether rooms that were left come, too.', { otherwise: false }),
+});
+
+const initialSyncOfRoomQuery = queryOf({
+  filter: eventFilter,
+  limit: param.integer('How many entries at most.', { min: 0, max: maxLimit, clamp: true, otherwise: 10 }),
+});
+
+const eventsQuery = queryOf({
+  room_id: param.string('Only this room.'),
+  from: param.string('Where the page begins: a token of an earlier answer.'),
+  timeout: param.integer('How long to wait for news, milliseconds.', {
+    min: 0,
+    max: maxTimeoutMs,
+    clamp: true,
+    otherwise: 0,
+  }),
+});
 
 /** Endpoints that `/sync` has taken the place of. */
 @Controller()
@@ -34,10 +56,12 @@ export class LegacySyncController {
   /** GET /_matrix/client/v3/initialSync */
   @Get(old('/initialSync'))
   @Access({ auth: 'required', active: true, largeAnswer: true })
-  initialSync(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<JsonObject> {
-    const limit = queryInteger(request, 'limit', { min: 0, max: maxLimit, clamp: true }) ?? 10;
-    const archived = queryBoolean(request, 'archived') ?? false;
-    return this.service.initialSync(requester, { limit, archived }, request.signal);
+  initialSync(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Query(initialSyncQuery) query: InferQuery<typeof initialSyncQuery>,
+  ): Promise<JsonObject> {
+    return this.service.initialSync(requester, query, request.signal);
   }
 
   /** GET /_matrix/client/v3/rooms/{roomId}/initialSync */
@@ -45,20 +69,21 @@ export class LegacySyncController {
   @Access({ auth: 'required', guests: true, largeAnswer: true })
   initialSyncOfRoom(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(initialSyncOfRoomQuery) query: InferQuery<typeof initialSyncOfRoomQuery>,
     @Param('roomId') roomId: string,
   ): Promise<JsonObject> {
-    const limit = queryInteger(request, 'limit', { min: 0, max: maxLimit, clamp: true }) ?? 10;
-    return this.service.initialSyncOfRoom(requester, roomId, { limit, filter: filterIn(request) });
+    return this.service.initialSyncOfRoom(requester, roomId, query);
   }
 
   /** GET /_matrix/client/v3/events */
   @Get(old('/events'))
   @Access({ auth: 'required', guests: true, active: true })
-  async events(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<JsonObject> {
-    const roomId = queryString(request, 'room_id');
-    const from = queryString(request, 'from');
-    const timeoutMs = queryInteger(request, 'timeout', { min: 0, max: maxTimeoutMs, clamp: true }) ?? 0;
+  async events(
+    @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
+    @Query(eventsQuery) query: InferQuery<typeof eventsQuery>,
+  ): Promise<JsonObject> {
+    const { room_id: roomId, from, timeout: timeoutMs } = query;
     if (roomId === undefined && requester.isGuest)
       throw MatrixError.missingParam("Guests must name a room with 'room_id'");
     return this.sessions.during(request, requester.userId, (signal) =>

@@ -5,10 +5,11 @@ import {
   Inbound,
   type InboundRequest,
   type Infer,
+  type InferQuery,
   JsonBody,
-  queryChoice,
-  queryInteger,
-  queryString,
+  param,
+  Query,
+  queryOf,
   Who,
 } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
@@ -19,6 +20,21 @@ import { SlidingSyncService } from './sliding-sync.service.js';
 
 /** Longest wait that a client gets, whatever it asks for. */
 const maxTimeoutMs = 10 * 60 * 1000;
+
+const syncQuery = queryOf({
+  pos: param.string('`pos` of the answer before; nothing to begin anew.'),
+  set_presence: param.choice(
+    'What the user is shown as while this device syncs.',
+    ['offline', 'online', 'unavailable'],
+    { otherwise: 'online' },
+  ),
+  timeout: param.integer('How long to wait for news, milliseconds.', {
+    min: 0,
+    max: maxTimeoutMs,
+    clamp: true,
+    otherwise: 0,
+  }),
+});
 
 /** Simplified sliding sync (MSC4186). */
 @Controller()
@@ -35,6 +51,7 @@ export class SlidingSyncController {
   async sync(
     @Who() requester: Requester,
     @Inbound() inbound: InboundRequest,
+    @Query(syncQuery) asked: InferQuery<typeof syncQuery>,
     @JsonBody(slidingRequestSchema, { optional: true }) body: Infer<typeof slidingRequestSchema>,
   ): Promise<JsonObject> {
     if (!(await this.features.isEnabled(requester.userId, 'msc3575'))) throw MatrixError.unrecognized();
@@ -43,9 +60,9 @@ export class SlidingSyncController {
       deviceId: requester.deviceId,
       isGuest: requester.isGuest,
       request: parseSlidingRequest(body),
-      pos: queryString(inbound, 'pos'),
-      setPresence: queryChoice(inbound, 'set_presence', ['offline', 'online', 'unavailable']) ?? 'online',
-      timeoutMs: queryInteger(inbound, 'timeout', { min: 0, max: maxTimeoutMs, clamp: true }) ?? 0,
+      pos: asked.pos,
+      setPresence: asked.set_presence,
+      timeoutMs: asked.timeout,
     };
     if (query.timeoutMs === 0) return this.service.answer(query, inbound.signal);
     return this.sessions.during(inbound, requester.userId, (signal) => this.service.answer(query, signal));

@@ -1,19 +1,17 @@
 import { Controller, Get } from '@nestjs/common';
-import {
-  Access,
-  client,
-  Inbound,
-  type InboundRequest,
-  queryChoice,
-  queryInteger,
-  queryString,
-  Who,
-} from '@rookery/http';
+import { Access, client, type InferQuery, param, Query, queryOf, Who } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { parsePosition } from './position.js';
 import { limits } from './request.js';
 import { parseThreadToken, ThreadUpdatesReader } from './thread-updates.js';
+
+const pageQuery = queryOf({
+  dir: param.choice('Forwards (`f`) or backwards (`b`) in time.', ['b']),
+  limit: param.integer('How many entries at most.', { min: 1, max: limits.threads, clamp: true, otherwise: 100 }),
+  to: param.string('Where to stop: a token of an earlier answer.'),
+  from: param.string('Where the page begins: a token of an earlier answer.'),
+});
 
 /** Paging back through changes of thread subscriptions (MSC4308). */
 @Controller()
@@ -23,17 +21,11 @@ export class ThreadUpdatesController {
   /** GET /_matrix/client/unstable/io.element.msc4308/thread_subscriptions */
   @Get(client(['unstable'], '/io.element.msc4308/thread_subscriptions'))
   @Access({ auth: 'required' })
-  page(@Who() requester: Requester, @Inbound() request: InboundRequest): Promise<object> {
+  page(@Who() requester: Requester, @Query(pageQuery) query: InferQuery<typeof pageQuery>): Promise<object> {
     if (!this.updates.isEnabled) throw MatrixError.unrecognized();
-    if (queryChoice(request, 'dir', ['b']) === undefined) throw MatrixError.missingParam("Missing parameter 'dir'");
-    const limit = queryInteger(request, 'limit', { min: 1, max: limits.threads, clamp: true }) ?? 100;
-    const to = queryString(request, 'to');
-    return this.updates.page(
-      requester.userId,
-      queryString(request, 'from'),
-      to === undefined ? to : positionOf(to),
-      limit,
-    );
+    if (query.dir === undefined) throw MatrixError.missingParam("Missing parameter 'dir'");
+    const { limit, to } = query;
+    return this.updates.page(requester.userId, query.from, to === undefined ? to : positionOf(to), limit);
   }
 }
 

@@ -1,5 +1,5 @@
 import { databaseMigrations } from '@rookery/database';
-import { RequestAuthenticator } from '@rookery/http';
+import { querySchemaOf, RequestAuthenticator } from '@rookery/http';
 import type { MailRequest } from '@rookery/templates';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { usersMigrations } from '../migrations/users-01.migration.js';
@@ -27,8 +27,11 @@ eachDatabase('account validity', (open) => {
     users
       .get(RequestAuthenticator)
       .authenticate(users.request('GET', '/x', undefined, { token }), { auth: 'required', expired });
-  const open1 = (token: string) =>
-    users.get(AccountRenewalController).renew(users.request('GET', `/renew?token=${encodeURIComponent(token)}`));
+  const open1 = async (token: string) => {
+    const request = users.request('GET', `/renew?token=${encodeURIComponent(token)}`);
+    const query = querySchemaOf(AccountRenewalController.prototype, 'renew')!.read(request) as { token: string };
+    return users.get(AccountRenewalController).renew(request, query);
+  };
   const linkToken = (): string => new URL(mails.at(-1)!.values['url'] as string).searchParams.get('token')!;
 
   beforeAll(async () => {

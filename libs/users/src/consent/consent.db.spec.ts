@@ -15,7 +15,11 @@ eachDatabase('consent', (open) => {
   let folder: string;
   let test: TestDatabase;
   let users: UsersFixture;
-  const show = (query: string) => users.get(ConsentController).show(users.request('GET', `/_matrix/consent?${query}`));
+  const show = (query: string) => {
+    const given = Object.fromEntries(new URLSearchParams(query)) as { v?: string; u?: string; h?: string };
+    return users.get(ConsentController).show({ v: given.v, u: given.u, h: given.h });
+  };
+  const noLink = { v: undefined, u: undefined, h: undefined };
   const query = (userId = alice): URLSearchParams => new URL(users.get(ConsentService).uriFor(userId)).searchParams;
 
   beforeAll(async () => {
@@ -48,9 +52,7 @@ eachDatabase('consent', (open) => {
     expect((await show(query().toString())).body).toBe('alice 1.0 False False');
     expect(await users.get(ConsentService).isMissing(alice)).toBe(true);
     const form = Object.fromEntries([...query(), ['v', '1.0']].map(([name, value]) => [name, [value!]]));
-    expect((await users.get(ConsentController).agree(users.request('POST', '/_matrix/consent'), form)).body).toBe(
-      'thanks',
-    );
+    expect((await users.get(ConsentController).agree(noLink, form)).body).toBe('thanks');
     expect((await show(query().toString())).body).toBe('alice 1.0 True False');
     expect(await users.get(ConsentService).isMissing(alice)).toBe(false);
   });
@@ -80,8 +82,6 @@ eachDatabase('consent', (open) => {
     await expect(show(query('@ghost:example.org').toString())).rejects.toMatchObject({ status: 404 });
     for (const v of ['2.0', '../../1.0', 'nul%00']) await expect(show(`v=${v}`)).rejects.toMatchObject({ status: 404 });
     const form = { v: ['success'], u: ['alice'], h: [signature] };
-    await expect(
-      users.get(ConsentController).agree(users.request('POST', '/_matrix/consent'), form),
-    ).rejects.toMatchObject({ status: 404 });
+    await expect(users.get(ConsentController).agree(noLink, form)).rejects.toMatchObject({ status: 404 });
   });
 });

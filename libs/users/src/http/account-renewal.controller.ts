@@ -1,10 +1,25 @@
 import { Controller, Get, Post } from '@nestjs/common';
-import { Access, client, HttpReply, Inbound, type InboundRequest, requiredQueryString, Who } from '@rookery/http';
+import {
+  Access,
+  client,
+  HttpReply,
+  Inbound,
+  type InboundRequest,
+  type InferQuery,
+  param,
+  Query,
+  queryOf,
+  Who,
+} from '@rookery/http';
 import { Config, type Requester } from '@rookery/platform';
 import { Pages } from '@rookery/templates';
 import { AccountRenewal } from '../accounts/account-renewal.service.js';
 
 const paths = (path: string): string[] => client(['v3', 'unstable'], `/account_validity/${path}`);
+
+const renewQuery = queryOf({
+  token: param.string('The token of the mail.', { required: true }),
+});
 
 @Controller()
 export class AccountRenewalController {
@@ -17,8 +32,11 @@ export class AccountRenewalController {
   /** GET /_matrix/client/unstable/account_validity/renew: the link of a mail */
   @Get(paths('renew'))
   @Access({ auth: 'none' })
-  async renew(@Inbound() request: InboundRequest): Promise<HttpReply> {
-    const { valid, stale, expirationTs } = await this.renewal.renew(requiredQueryString(request, 'token'), { request });
+  async renew(
+    @Inbound() request: InboundRequest,
+    @Query(renewQuery) query: InferQuery<typeof renewQuery>,
+  ): Promise<HttpReply> {
+    const { valid, stale, expirationTs } = await this.renewal.renew(query.token, { request });
     const values = { expiration_ts: expirationTs };
     if (valid)
       return HttpReply.page(
@@ -32,8 +50,11 @@ export class AccountRenewalController {
   /** POST /_matrix/client/unstable/account_validity/renew */
   @Post(paths('renew'))
   @Access({ auth: 'none' })
-  renewByPost(@Inbound() request: InboundRequest): Promise<HttpReply> {
-    return this.renew(request);
+  renewByPost(
+    @Inbound() request: InboundRequest,
+    @Query(renewQuery) query: InferQuery<typeof renewQuery>,
+  ): Promise<HttpReply> {
+    return this.renew(request, query);
   }
 
   /** POST /_matrix/client/unstable/account_validity/send_mail */

@@ -1,8 +1,14 @@
 import { Controller, Get, Post } from '@nestjs/common';
-import { Access, FormBody, HttpReply, Inbound, type InboundRequest, queryString } from '@rookery/http';
+import { Access, FormBody, HttpReply, type InferQuery, param, Query, queryOf } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Pages } from '@rookery/templates';
 import { ConsentService } from '../consent/consent.service.js';
+
+const linkQuery = queryOf({
+  v: param.string('The version of the policy.'),
+  u: param.string('The local part of who reads it.'),
+  h: param.string('The signature of the link for that user.'),
+});
 
 /** The pages of the server's policy: `user_consent.template_dir`. */
 @Controller()
@@ -15,16 +21,16 @@ export class ConsentController {
   /** GET /_matrix/consent */
   @Get('/_matrix/consent')
   @Access({ auth: 'none' })
-  async show(@Inbound() request: InboundRequest): Promise<HttpReply> {
-    const version = queryString(request, 'v') ?? this.consent.version;
+  async show(@Query(linkQuery) query: InferQuery<typeof linkQuery>): Promise<HttpReply> {
+    const version = query.v ?? this.consent.version;
     const page = this.#template(version);
-    const name = queryString(request, 'u') ?? '';
+    const name = query.u ?? '';
     if (name === '')
       return HttpReply.page(
         200,
         this.pages.page(page, { user: '', userhmac: '', version, has_consented: false, public_version: true }),
       );
-    const signature = queryString(request, 'h') ?? '';
+    const signature = query.h ?? '';
     const user = await this.consent.userOf(name, signature);
     return HttpReply.page(
       200,
@@ -41,9 +47,12 @@ export class ConsentController {
   /** POST /_matrix/consent: the form of the page */
   @Post('/_matrix/consent')
   @Access({ auth: 'none' })
-  async agree(@Inbound() request: InboundRequest, @FormBody() form: Record<string, string[]>): Promise<HttpReply> {
-    const [version, name, signature] = ['v', 'u', 'h'].map((field) => {
-      const value = form[field]?.[0] ?? queryString(request, field);
+  async agree(
+    @Query(linkQuery) query: InferQuery<typeof linkQuery>,
+    @FormBody() form: Record<string, string[]>,
+  ): Promise<HttpReply> {
+    const [version, name, signature] = (['v', 'u', 'h'] as const).map((field) => {
+      const value = form[field]?.[0] ?? query[field];
       if (value === undefined) throw MatrixError.missingParam(`Missing parameter '${field}'`);
       return value;
     });

@@ -5,8 +5,11 @@ import {
   HttpReply,
   Inbound,
   type InboundRequest,
+  type InferQuery,
   ownPath,
-  requiredQueryString,
+  param,
+  Query,
+  queryOf,
   stable,
 } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
@@ -27,6 +30,14 @@ const fallbacks: ReadonlyMap<string, FallbackPage> = new Map([
   ['m.login.registration_token', { template: 'registration_token.html', field: ['token', 'token'] }],
 ]);
 
+const showQuery = queryOf({
+  session: param.string('The session of interactive auth.', { required: true }),
+});
+
+const submitQuery = queryOf({
+  session: param.string('The session of interactive auth, where the form does not say it.'),
+});
+
 /** Pages for clients that cannot show a stage themselves. @spec client-server-api#fallback */
 @Controller()
 export class FallbackController {
@@ -40,9 +51,9 @@ export class FallbackController {
   /** GET /_matrix/client/v3/auth/{stage}/fallback/web */
   @Get(stable('/auth/:stage/fallback/web'))
   @Access({ auth: 'none' })
-  async show(@Inbound() request: InboundRequest, @Param('stage') stage: string): Promise<HttpReply> {
+  async show(@Query(showQuery) query: InferQuery<typeof showQuery>, @Param('stage') stage: string): Promise<HttpReply> {
     if (stage === 'm.oauth' && this.service.isEnabled) return HttpReply.redirect(await this.service.keyResetUrl());
-    const session = requiredQueryString(request, 'session');
+    const { session } = query;
     const page = this.#pageOf(stage);
     if (!(await this.uia.describe(session))) throw MatrixError.noSuchSession();
     return this.#page(200, page, stage, session, undefined);
@@ -53,11 +64,13 @@ export class FallbackController {
   @Access({ auth: 'none' })
   async submit(
     @Inbound() request: InboundRequest,
+    @Query(submitQuery) query: InferQuery<typeof submitQuery>,
     @Param('stage') stage: string,
     @FormBody() form: Record<string, string[]>,
   ): Promise<HttpReply> {
     const page = this.#pageOf(stage);
-    const session = form['session']?.[0] ?? requiredQueryString(request, 'session');
+    const session = form['session']?.[0] ?? query.session;
+    if (session === undefined) throw MatrixError.missingParam("Missing parameter 'session'");
     const fields = page.field ? { [page.field[1]]: form[page.field[0]]?.[0] } : {};
     try {
       await this.uia.attemptFromPage(session, stage, fields, request);

@@ -5,7 +5,10 @@ import {
   Inbound,
   type InboundRequest,
   JsonBody,
-  queryBoolean,
+  type InferQuery,
+  param,
+  Query,
+  queryOf,
   RateLimiter,
   stable,
   Who,
@@ -19,6 +22,13 @@ const fieldPaths = [
   ...stable('/profile/:userId/:field'),
   ...client(['unstable'], '/uk.tcpip.msc4133/profile/:userId/:field'),
 ];
+
+const changeQuery = queryOf({
+  'org.matrix.msc4069.propagate': param.boolean('Whether the change reaches the rooms of the user (MSC4069).', {
+    otherwise: true,
+  }),
+});
+type ChangeQuery = InferQuery<typeof changeQuery>;
 
 @Controller()
 export class ProfileController {
@@ -58,7 +68,7 @@ export class ProfileController {
   @Access({ auth: 'required', guests: true, suspended: false })
   async setField(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(changeQuery) query: ChangeQuery,
     @Param('userId') userId: string,
     @Param('field') field: string,
     @JsonBody() body: JsonObject,
@@ -67,7 +77,7 @@ export class ProfileController {
     if (requester.isGuest && field !== 'displayname') throw MatrixError.guestAccessForbidden();
     if (!Object.hasOwn(body, field)) throw MatrixError.missingParam(`Missing parameter '${field.slice(0, 255)}'`);
     await this.limiter.take('rc_message', requester.userId, requester);
-    await this.profiles.setField(requester, userId, field, body[field], this.#propagates(request));
+    await this.profiles.setField(requester, userId, field, body[field], this.#propagates(query));
     return {};
   }
 
@@ -76,14 +86,14 @@ export class ProfileController {
   @Access({ auth: 'required', guests: true, suspended: false })
   async deleteField(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
+    @Query(changeQuery) query: ChangeQuery,
     @Param('userId') userId: string,
     @Param('field') field: string,
   ): Promise<object> {
     checkUserId(userId);
     if (requester.isGuest && field !== 'displayname') throw MatrixError.guestAccessForbidden();
     await this.limiter.take('rc_message', requester.userId, requester);
-    await this.profiles.setField(requester, userId, field, undefined, this.#propagates(request));
+    await this.profiles.setField(requester, userId, field, undefined, this.#propagates(query));
     return {};
   }
 
@@ -92,9 +102,9 @@ export class ProfileController {
   }
 
   /** MSC4069: a client may keep a change out of its rooms. */
-  #propagates(request: InboundRequest): boolean {
+  #propagates(query: ChangeQuery): boolean {
     if (!this.config.get('experimental_features.msc4069_profile_inhibit_propagation')) return true;
-    return queryBoolean(request, 'org.matrix.msc4069.propagate') ?? true;
+    return query['org.matrix.msc4069.propagate'];
   }
 }
 

@@ -4,9 +4,11 @@ import {
   client,
   Inbound,
   type InboundRequest,
+  type InferQuery,
   JsonBody,
-  queryChoice,
-  requiredQueryString,
+  param,
+  Query,
+  queryOf,
   stable,
 } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
@@ -16,6 +18,18 @@ import {
   registrationSchema,
   RegistrationService,
 } from '../registration/registration.service.js';
+
+const registerQuery = queryOf({
+  kind: param.choice('What sort of account to make.', ['guest', 'user']),
+});
+
+const availableQuery = queryOf({
+  username: param.string('The local part that somebody would like to have.', { required: true }),
+});
+
+const tokenValidityQuery = queryOf({
+  token: param.string('The registration token.', { required: true }),
+});
 
 @Controller()
 export class RegistrationController {
@@ -37,10 +51,10 @@ export class RegistrationController {
   @Access({ auth: 'none', limiter: 'rc_registration' })
   register(
     @Inbound() request: InboundRequest,
+    @Query(registerQuery) query: InferQuery<typeof registerQuery>,
     @JsonBody(registrationSchema, { optional: true }) body: RegistrationBody,
   ): Promise<object> {
-    if (queryChoice(request, 'kind', ['guest', 'user']) === 'guest')
-      return this.registrations.registerGuest(request, body);
+    if (query.kind === 'guest') return this.registrations.registerGuest(request, body);
     // The old property is refused rather than ignored: ignored, it would make an account with another name.
     if (body['user'] !== undefined) throw MatrixError.invalidParam("Send 'username' instead of 'user'");
     if (body.type === 'm.login.application_service') return this.registrations.registerByAppservice(request, body);
@@ -50,8 +64,11 @@ export class RegistrationController {
   /** GET /_matrix/client/v3/register/available */
   @Get(stable('/register/available'))
   @Access({ auth: 'none' })
-  async available(@Inbound() request: InboundRequest): Promise<object> {
-    await this.registrations.checkAvailable(requiredQueryString(request, 'username'), request);
+  async available(
+    @Inbound() request: InboundRequest,
+    @Query(availableQuery) query: InferQuery<typeof availableQuery>,
+  ): Promise<object> {
+    await this.registrations.checkAvailable(query.username, request);
     return { available: true };
   }
 
@@ -61,7 +78,10 @@ export class RegistrationController {
     ...client(['unstable'], '/org.matrix.msc3231/register/org.matrix.msc3231.login.registration_token/validity'),
   ])
   @Access({ auth: 'none' })
-  async tokenValidity(@Inbound() request: InboundRequest): Promise<object> {
-    return { valid: await this.registrationFlows.tokenIsValid(requiredQueryString(request, 'token'), request) };
+  async tokenValidity(
+    @Inbound() request: InboundRequest,
+    @Query(tokenValidityQuery) query: InferQuery<typeof tokenValidityQuery>,
+  ): Promise<object> {
+    return { valid: await this.registrationFlows.tokenIsValid(query.token, request) };
   }
 }

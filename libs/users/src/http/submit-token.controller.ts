@@ -1,11 +1,18 @@
 import { Controller, Get, Post } from '@nestjs/common';
-import { Access, client, FormBody, HttpReply, Inbound, type InboundRequest, queryString } from '@rookery/http';
+import { Access, client, FormBody, HttpReply, type InferQuery, param, Query, queryOf } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Pages } from '@rookery/templates';
 import { Config } from '@rookery/platform';
 import { type EmailPurpose, EmailVerification } from '../threepids/email-verification.service.js';
 
 const resetPath = '/_synapse/client/password_reset/email/submit_token';
+
+const linkQuery = queryOf({
+  sid: param.string('The session of the validation.'),
+  client_secret: param.string('What the client made up for it.'),
+  token: param.string('The token of the mail.'),
+});
+type LinkQuery = InferQuery<typeof linkQuery>;
 
 /** What a link in a mail carries. */
 interface Link {
@@ -26,28 +33,22 @@ export class SubmitTokenController {
   /** GET /_matrix/client/unstable/registration/email/submit_token */
   @Get(client(['unstable'], '/registration/email/submit_token'))
   @Access({ auth: 'none' })
-  registration(@Inbound() request: InboundRequest): Promise<HttpReply> {
-    return this.#submit(
-      linkOf((name) => queryString(request, name)),
-      'registration',
-    );
+  registration(@Query(linkQuery) query: LinkQuery): Promise<HttpReply> {
+    return this.#submit(linkOf(query), 'registration');
   }
 
   /** GET /_matrix/client/unstable/add_threepid/email/submit_token */
   @Get(client(['unstable'], '/add_threepid/email/submit_token'))
   @Access({ auth: 'none' })
-  addition(@Inbound() request: InboundRequest): Promise<HttpReply> {
-    return this.#submit(
-      linkOf((name) => queryString(request, name)),
-      'add_threepid',
-    );
+  addition(@Query(linkQuery) query: LinkQuery): Promise<HttpReply> {
+    return this.#submit(linkOf(query), 'add_threepid');
   }
 
   /** GET /_synapse/client/password_reset/email/submit_token: changes nothing, since mail scanners follow links, too */
   @Get(resetPath)
   @Access({ auth: 'none' })
-  async confirmReset(@Inbound() request: InboundRequest): Promise<HttpReply> {
-    const { sid, clientSecret, token } = linkOf((name) => queryString(request, name));
+  async confirmReset(@Query(linkQuery) query: LinkQuery): Promise<HttpReply> {
+    const { sid, clientSecret, token } = linkOf(query);
     try {
       await this.emails.check(sid, clientSecret, token);
     } catch (error) {
@@ -63,11 +64,8 @@ export class SubmitTokenController {
   /** POST /_synapse/client/password_reset/email/submit_token: the form of the confirmation page */
   @Post(resetPath)
   @Access({ auth: 'none' })
-  reset(@Inbound() request: InboundRequest, @FormBody() form: Record<string, string[]>): Promise<HttpReply> {
-    return this.#submit(
-      linkOf((name) => form[name]?.[0] ?? queryString(request, name)),
-      'password_reset',
-    );
+  reset(@Query(linkQuery) query: LinkQuery, @FormBody() form: Record<string, string[]>): Promise<HttpReply> {
+    return this.#submit(linkOf(query, form), 'password_reset');
   }
 
   async #submit({ sid, clientSecret, token }: Link, kind: EmailPurpose): Promise<HttpReply> {
@@ -89,9 +87,9 @@ export class SubmitTokenController {
 }
 
 /** @throws MatrixError 400 `M_MISSING_PARAM` */
-function linkOf(read: (name: string) => string | undefined): Link {
-  const [sid, clientSecret, token] = ['sid', 'client_secret', 'token'].map((name) => {
-    const value = read(name);
+function linkOf(query: LinkQuery, form: Record<string, string[]> = {}): Link {
+  const [sid, clientSecret, token] = (['sid', 'client_secret', 'token'] as const).map((name) => {
+    const value = form[name]?.[0] ?? query[name];
     if (value === undefined || value.length > 1024) throw MatrixError.missingParam(`Missing parameter '${name}'`);
     return value;
   });
