@@ -31,9 +31,14 @@ function environment(): NodeJS.ProcessEnv {
 }
 
 /** Starts the program; once it says that it runs, calls `whileRunning` and sends SIGTERM. */
-async function run(folder: string, args: readonly string[], whileRunning?: () => Promise<void>): Promise<Run> {
+async function run(
+  folder: string,
+  args: readonly string[],
+  whileRunning?: () => Promise<void>,
+  nodeArgs: readonly string[] = [],
+): Promise<Run> {
   const startedAt = performance.now();
-  const child = spawn(process.execPath, [main, ...args], { cwd: folder, env: environment() });
+  const child = spawn(process.execPath, [...nodeArgs, main, ...args], { cwd: folder, env: environment() });
   let output = '';
   let readyAfterMs: number | undefined;
   let running: Promise<void> | undefined;
@@ -117,6 +122,35 @@ describe('starting', () => {
     const text = await run(at, ['--config', 'homeserver.yaml', 'text.yaml']);
     expect(text.output).toMatch(/^Rookery \S+ is running as lines\.test$/m);
     expect(text.output).toContain('Make the first administrator');
+  });
+
+  it('loads no library for what the settings do not ask for', async () => {
+    const at = folder();
+    const list = join(at, 'loaded.json');
+    const hook = join(at, 'hook.mjs');
+    writeFileSync(
+      hook,
+      `import { registerHooks } from 'node:module';
+import { writeFileSync } from 'node:fs';
+const loaded = new Set();
+registerHooks({
+  load(url, context, next) {
+    const name = /.*\\/node_modules\\/((?:@[^/]+\\/)?[^/]+)\\//.exec(url)?.[1];
+    if (name) loaded.add(name);
+    return next(url, context);
+  },
+});
+process.on('exit', () => writeFileSync(${JSON.stringify(list)}, JSON.stringify([...loaded])));
+`,
+    );
+    const args = ['--server-name', 'few.test', '--port', String(await freePort())];
+    const { code } = await run(at, args, undefined, ['--import', hook]);
+    expect(code).toBe(0);
+    const loaded = JSON.parse(readFileSync(list, 'utf8')) as string[];
+    expect(loaded).toEqual(expect.arrayContaining(['better-sqlite3', 'fastify']));
+    const optional = ['@redis/client', 'pg', 'nodemailer', 'sharp', 'htmlparser2', 'minijinja-js', 'openid-client'];
+    const libraries = [...optional, '@node-saml/node-saml', 'fast-xml-parser', 'typeorm', 'class-validator', 're2js'];
+    expect(libraries.filter((name) => loaded.includes(name))).toEqual([]);
   });
 
   describe('refuses with one clear line', () => {

@@ -1,4 +1,4 @@
-import { createClient } from '@redis/client';
+import type * as RedisLibrary from '@redis/client';
 import { type Logger, SilentLogger } from '@rookery/platform';
 import { Bus, type BusMessage } from './bus.js';
 
@@ -76,14 +76,14 @@ export class RedisBus extends Bus {
   #closed = false;
   #timer: NodeJS.Timeout | undefined;
 
-  private constructor(options: RedisBusOptions) {
+  private constructor(library: typeof RedisLibrary, options: RedisBusOptions) {
     super();
     this.#options = options;
     this.#logger = options.logger ?? new SilentLogger();
     this.#channel = `rookery:${options.server}`;
     this.#marks = `${this.#channel}:${options.id}`;
-    this.#publisher = client(options);
-    this.#subscriber = client(options);
+    this.#publisher = client(library, options);
+    this.#subscriber = client(library, options);
     this.#catchUp = new Together(options.catchUp);
     this.#makeOthersCatchUp = new Together(async () => {
       this.#hasLost = false;
@@ -94,7 +94,8 @@ export class RedisBus extends Bus {
 
   /** Connects, or goes on trying: a server starts without Redis as well. */
   static async connect(options: RedisBusOptions): Promise<RedisBus> {
-    const bus = new RedisBus(options);
+    // Its hundreds of files are loaded by servers that have Redis, and by no other.
+    const bus = new RedisBus(await import('@redis/client'), options);
     await bus.#connect();
     return bus;
   }
@@ -248,14 +249,14 @@ export class RedisBus extends Bus {
   }
 }
 
-function client({ host, port, path, username, password, database, tls }: RedisOptions) {
+function client(library: typeof RedisLibrary, { host, port, path, username, password, database, tls }: RedisOptions) {
   const retry = { reconnectStrategy: () => reconnectMs, connectTimeout: 5_000 };
   const certificates = {
     ...(tls?.ca && { ca: tls.ca }),
     ...(tls?.cert !== undefined && { cert: tls.cert }),
     ...(tls?.key !== undefined && { key: tls.key }),
   };
-  return createClient({
+  return library.createClient({
     socket:
       path !== undefined
         ? { path, ...retry }
