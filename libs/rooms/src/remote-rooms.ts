@@ -32,7 +32,7 @@ export interface RemoteRoomGateway {
    * @throws MatrixError 403 `M_FORBIDDEN`, 429 `M_LIMIT_EXCEEDED`, 502, 504
    */
   askPolicyServer(server: string, event: RoomEvent, keyId: string, timeoutMs: number): Promise<string>;
-  /** A join that another server's user must allow (restricted rooms). */
+  /** A join of a room in which this server is, which another server must allow: by a user of its own, or because it knows all members. */
   joinAuthorised(
     userId: string,
     roomId: string,

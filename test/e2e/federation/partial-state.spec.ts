@@ -1,7 +1,7 @@
 import type { JsonObject } from '@rookery/matrix-types';
 import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { databases, ok, say } from '../rooms/rooms-client.js';
-import { ElsewhereRoom } from './elsewhere-room.js';
+import { ElsewhereRoom, Refusal } from './elsewhere-room.js';
 import { FederationWorld, type PlayedServer } from './federation-world.js';
 
 type Rooms = { rooms?: { join?: Record<string, { state: { events: JsonObject[] } }> } };
@@ -109,6 +109,27 @@ describe.each(databases)('rooms of which not all members are known (%s)', (datab
     expect(await membership(room.roomId, bob)).toBe('leave');
     expect(await membership(room.roomId, dave)).toBe('ban');
     expect((await alice.request('GET', `/rooms/${replacement}/state/m.room.create/`)).status).toBe(200);
+  });
+
+  it('are joined by others of the server through one that knows who is banned', async () => {
+    const { room, asked, release } = crowded();
+    const [second, banned] = await Promise.all(
+      ['second', 'banned'].map((name) => home.registerUser(`${name}${database}`)),
+    );
+    room.lies.set('make_join', (honest, { url }) =>
+      url.includes(encodeURIComponent(banned!.userId))
+        ? new Refusal(403, { errcode: 'M_FORBIDDEN', error: 'banned' })
+        : honest,
+    );
+    await join(room);
+    await eventually(() => asked() > 0);
+    const tries = [second!, banned!].map((user) => user.request('POST', `/join/${room.roomId}?via=${far.name}`, {}));
+    expect((await Promise.all(tries)).map(({ status }) => status)).toEqual([200, 403]);
+    await say(second!, room.roomId, 'in before all are known');
+    release();
+    const { joined } = await ok<{ joined: object }>(alice, 'GET', `/rooms/${room.roomId}/joined_members`);
+    expect(Object.keys(joined)).toContain(second!.userId);
+    expect(Object.keys(joined)).not.toContain(banned!.userId);
   });
 
   it('come to clients of sliding sync that want all members when all are known, to others at once', async () => {

@@ -13,6 +13,9 @@ import { RemoteInvites } from './remote-invites.js';
 import { RemoteJoins } from './remote-joins.js';
 import { RoomHosts } from './room-hosts.js';
 
+/** Servers of a room that are asked to let somebody in, beside those whose users may invite. */
+const maxOthers = 5;
+
 /** Connects rooms with other servers, unless the settings allow to speak with none. */
 @Injectable()
 export class FederationGateway implements RemoteRoomGateway {
@@ -45,7 +48,8 @@ export class FederationGateway implements RemoteRoomGateway {
     content: Readonly<JsonObject>,
   ): Promise<void> {
     const inviting = await this.hosts.inviting(roomId);
-    await this.joins.joinAuthorised(userId, roomId, [...inviting, ...servers], content);
+    const others = await this.hosts.likely(roomId, maxOthers);
+    await this.joins.joinAuthorised(userId, roomId, [...inviting, ...servers, ...others], content);
   }
 
   knock(userId: string, roomId: string, servers: readonly string[], content: Readonly<JsonObject>): Promise<void> {

@@ -107,7 +107,8 @@ export class RemoteJoins {
   }
 
   /**
-   * Joins a room in which this server is, but in which only users of other servers may let somebody in.
+   * Joins a room in which this server is, but in which only users of other servers may let somebody in, or tell whether they are
+   * banned.
    * @throws MatrixError as {@link join}
    * @spec server-server-api#restricted-rooms
    */
@@ -121,7 +122,9 @@ export class RemoteJoins {
       () =>
         this.candidates.first(servers, async (server, attempt) => {
           const create = (await this.state.currentEvent(roomId, 'm.room.create'))?.event;
-          await this.#handOver(server, attempt, { userId, roomId, content, create }, async (event) => {
+          // Of the room only the event is wanted.
+          const request = { userId, roomId, content, create, mayOmit: true };
+          await this.#handOver(server, attempt, request, async (event) => {
             const store = (): Promise<ReceiveVerdict> =>
               this.inbound.receive(server, roomId, { event, origin: server });
             const verdict = await this.handedOver.while(event.eventId, store);

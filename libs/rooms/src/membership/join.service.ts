@@ -64,7 +64,9 @@ export class JoinService {
     }
     if (!isInvited) {
       const authorizer = await this.restricted.authorizer(roomId, userId);
-      if (authorizer === 'elsewhere') {
+      // While not all members are known nobody here can tell who is banned.
+      const isUnknown = facts.membership === null && !this.change.isWhole(roomId);
+      if (authorizer === 'elsewhere' || isUnknown) {
         const { gateway } = this.remote;
         if (!gateway) {
           throw MatrixError.unableToAuthoriseJoin();

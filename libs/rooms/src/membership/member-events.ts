@@ -78,6 +78,11 @@ export class MemberEvents {
     return (await this.#knownOf(roomId, userId)) ?? 'leave';
   }
 
+  /** Whether all members of a room are known. */
+  isWhole(roomId: string): boolean {
+    return this.state.isWhole(roomId);
+  }
+
   async #knownOf(roomId: string, userId: string): Promise<Membership | undefined> {
     if (domainOf(userId) === this.config.serverName) return (await this.localMembership(roomId, userId))?.membership;
     return this.memberships.currentOf(roomId, userId);
