@@ -8,7 +8,9 @@ type Rooms = { rooms?: { join?: Record<string, { state: { events: JsonObject[] }
 
 const lazy = encodeURIComponent(JSON.stringify({ room: { state: { lazy_load_members: true } } }));
 const isOther = (room: ElsewhereRoom, pdu: JsonObject): boolean =>
-  pdu['type'] === 'm.room.member' && pdu['state_key'] !== room.creator;
+  pdu['type'] === 'm.room.member' &&
+  pdu['state_key'] !== room.creator &&
+  !String(pdu['state_key']).endsWith(':home.test');
 
 describe.each(databases)('rooms of which not all members are known (%s)', (database) => {
   let world: FederationWorld;
@@ -238,5 +240,104 @@ describe.each(databases)('rooms of which not all members are known (%s)', (datab
     release();
     await ok(alice, 'GET', `/rooms/${room.roomId}/members`);
     expect([await statusOf(wrong), await statusOf(right)]).toEqual([404, 200]);
+  });
+
+  const transact = (pdus: readonly JsonObject[]): Promise<unknown> =>
+    far.request(home, 'PUT', `/_matrix/federation/v1/send/${Date.now()}`, {
+      origin: far.name,
+      origin_server_ts: Date.now(),
+      pdus,
+    });
+  const statusOf = async (room: ElsewhereRoom, eventId: string): Promise<number> =>
+    (await alice.request('GET', `/rooms/${room.roomId}/event/${encodeURIComponent(eventId)}`)).status;
+  /** The auth events of what somebody says, as they were when this is asked for. */
+  const authOf = (room: ElsewhereRoom, ...users: string[]): string[] =>
+    [...room.state.values()]
+      .filter(({ type, stateKey = '' }) => /create|power_levels/.test(type) || users.includes(stateKey))
+      .map(({ eventId }) => eventId);
+
+  it('are judged once more also when they were left and joined again meanwhile', async () => {
+    const { room, members, release, asked } = crowded();
+    const [bob = '', dave = ''] = members;
+    const authOfBob = authOf(room, bob);
+    room.add({ type: 'm.room.member', stateKey: bob, sender: bob, content: { membership: 'leave' } });
+    await join(room);
+    const content = { msgtype: 'm.text', body: 'still here' };
+    const wrong = room.make({ type: 'm.room.message', sender: bob, content, auth: authOfBob });
+    const right = room.make({ type: 'm.room.message', sender: dave, content, auth: authOf(room, dave) });
+    await transact([wrong.pdu, right.pdu]);
+    await eventually(async () => (await statusOf(room, right.eventId)) === 200);
+    expect(await statusOf(room, wrong.eventId)).toBe(200);
+    await eventually(() => asked() > 0);
+    await ok(alice, 'POST', `/rooms/${room.roomId}/leave`, {});
+    await join(room);
+    await eventually(() => asked() > 1);
+    await say(alice, room.roomId, 'again');
+    release();
+    await ok(alice, 'GET', `/rooms/${room.roomId}/members`);
+    expect([await statusOf(room, wrong.eventId), await statusOf(room, right.eventId)]).toEqual([404, 200]);
+    await say(alice, room.roomId, 'and whole');
+  });
+
+  it('show what events relate to and redact as it counts once all is known', async () => {
+    const { room, members, release } = crowded();
+    const [, dave = '', erin = ''] = members;
+    const users = { [room.creator]: 100, [erin]: 50 };
+    room.add({ type: 'm.room.power_levels', stateKey: '', content: { users } });
+    const authOfErin = authOf(room, erin);
+    const kicking = authOf(room, erin, dave);
+    const authOfDave = authOf(room, dave);
+    room.add({ type: 'm.room.member', stateKey: erin, sender: erin, content: { membership: 'leave' } });
+    await join(room);
+    const text = (body: string): JsonObject => ({ msgtype: 'm.text', body });
+    let prev = room.head;
+    const next = (draft: Parameters<ElsewhereRoom['make']>[0]): JsonObject & { event_id: string } => {
+      prev = room.make({ ...draft, prev: [prev] });
+      return { ...prev.pdu, event_id: prev.eventId };
+    };
+    const reply = (to: string): JsonObject => ({
+      ...text('in the thread'),
+      'm.relates_to': { rel_type: 'm.thread', event_id: to },
+    });
+    const type = 'm.room.message';
+    const root = next({ type, content: text('root') });
+    const kept = next({ type, content: text('kept') });
+    // Somebody who has left goes on as if they had not, and sends away who had every right to be there.
+    const wrongReply = next({ type, sender: erin, content: reply(root.event_id), auth: authOfErin });
+    const redaction = next({
+      type: 'm.room.redaction',
+      sender: erin,
+      content: { redacts: kept.event_id },
+      auth: authOfErin,
+    });
+    const leave = { membership: 'leave' };
+    const kick = next({ type: 'm.room.member', stateKey: dave, sender: erin, content: leave, auth: kicking });
+    const rightReply = next({ type, sender: dave, content: reply(root.event_id), auth: authOfDave });
+    const last = next({ type, content: text('last') });
+    const pdus = [root, kept, wrongReply, redaction, kick, rightReply, last];
+    await transact(pdus.map(({ event_id: _, ...pdu }) => pdu));
+    await eventually(async () => (await statusOf(room, last.event_id)) === 200);
+    const seen = async (): Promise<unknown> => {
+      const path = `/rooms/${room.roomId}`;
+      const replies = await ok<{ chunk: JsonObject[] }>(
+        alice,
+        'GET',
+        `/_matrix/client/v1${path}/relations/${encodeURIComponent(root.event_id)}/m.thread`,
+      );
+      const { chunk } = await ok<{ chunk: JsonObject[] }>(alice, 'GET', `/_matrix/client/v1${path}/threads`);
+      const { content } = await ok(alice, 'GET', `${path}/event/${encodeURIComponent(kept.event_id)}`);
+      const [{ unsigned } = {}] = chunk as {
+        unsigned?: { 'm.relations': Record<string, { latest_event: JsonObject }> };
+      }[];
+      return {
+        replies: replies.chunk.map(({ event_id: id }) => id),
+        latest: unsigned?.['m.relations']['m.thread']?.latest_event['event_id'],
+        kept: content,
+      };
+    };
+    expect(await seen()).toEqual({ replies: [wrongReply.event_id], latest: wrongReply.event_id, kept: {} });
+    release();
+    await ok(alice, 'GET', `/rooms/${room.roomId}/members`);
+    expect(await seen()).toEqual({ replies: [rightReply.event_id], latest: rightReply.event_id, kept: text('kept') });
   });
 });

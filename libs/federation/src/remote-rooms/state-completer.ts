@@ -1,7 +1,7 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { FederationRequestError } from '@rookery/federation-client';
 import { Clock, Lifecycle, Logger, Semaphore } from '@rookery/platform';
-import { EventPersister, type PartialRoom, PartialRooms } from '@rookery/rooms';
+import { EventPersister, type PartialRoom, PartialRooms, type StateAtEvent } from '@rookery/rooms';
 import { byAuth } from '@rookery/state-res';
 import { Candidates } from './candidates.js';
 import { MissingEvents } from './missing-events.js';
@@ -77,13 +77,12 @@ export class StateCompleter implements OnModuleInit {
     }
   }
 
-  async #completeBy(server: string, { roomId, joinEventId }: PartialRoom): Promise<boolean> {
+  async #completeBy(server: string, room: PartialRoom): Promise<boolean> {
+    const { roomId, joinEventId } = room;
     try {
-      const { version, given } = await this.source.stateBeforeKnown(server, joinEventId);
-      const inOrder = byAuth([...given.authChain, ...given.state]);
-      for (let start = 0; start < inOrder.length && !this.#stopping.signal.aborted; start += eventsAtOnce)
-        await this.persister.receiveOutliers(roomId, version, inOrder.slice(start, start + eventsAtOnce));
-      if (await this.persister.completeState(roomId, joinEventId, given)) return true;
+      const given = await this.#fetch(server, roomId, joinEventId);
+      const earlier = await this.#fetchEarlier(server, room);
+      if (await this.persister.completeState(roomId, joinEventId, given, earlier)) return true;
       this.#logger.warn('The join does not stand in the state that another server tells', {
         destination: server,
         roomId,
@@ -97,5 +96,32 @@ export class StateCompleter implements OnModuleInit {
       });
     }
     return false;
+  }
+
+  /** The state before joins that another one has followed since. What the server does not give is left as it was judged. */
+  async #fetchEarlier(server: string, room: PartialRoom): Promise<Map<string, StateAtEvent>> {
+    const earlier = new Map<string, StateAtEvent>();
+    for (const eventId of await this.partial.earlierJoins(room)) {
+      try {
+        earlier.set(eventId, await this.#fetch(server, room.roomId, eventId));
+      } catch (error) {
+        if (!(error instanceof FederationRequestError)) throw error;
+        this.#logger.info('Another server did not give the state of a room before an earlier join', {
+          destination: server,
+          roomId: room.roomId,
+          reason: error.message,
+        });
+      }
+    }
+    return earlier;
+  }
+
+  /** Fetches the state before an event, and stores the events of which it consists. */
+  async #fetch(server: string, roomId: string, eventId: string): Promise<StateAtEvent> {
+    const { version, given } = await this.source.stateBeforeKnown(server, eventId);
+    const inOrder = byAuth([...given.authChain, ...given.state]);
+    for (let start = 0; start < inOrder.length && !this.#stopping.signal.aborted; start += eventsAtOnce)
+      await this.persister.receiveOutliers(roomId, version, inOrder.slice(start, start + eventsAtOnce));
+    return given;
   }
 }

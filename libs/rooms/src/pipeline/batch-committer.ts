@@ -145,7 +145,8 @@ export class BatchCommitter {
     if (partialJoin) this.partial.begin(roomId, partialJoin.joinEventId, partialJoin);
     else if (room.becomesWhole) this.partial.end(roomId, position);
     if (!rejudged) return;
-    this.events.forget(rejudged.keys());
+    const redacted = [...rejudged.values()].flatMap(({ event }) => event.redacts ?? []);
+    this.events.forget([...rejudged.keys(), ...redacted]);
     this.recent.forget(roomId, rejudged.keys());
   }
 

@@ -42,9 +42,15 @@ export abstract class EventPersister {
    * Puts all of the state before a join in place of the part that came with it (MSC3902): what was stored since is judged by it,
    * and current state follows. Does nothing where the room is not known in part any more, or another join counts.
    * @param joinEventId with which this server came in
+   * @param earlier the state before other joins that came with a part of it, by event
    * @returns whether the join stands in that state; otherwise nothing was changed
    */
-  abstract completeState(roomId: string, joinEventId: string, state: StateAtEvent): Promise<boolean>;
+  abstract completeState(
+    roomId: string,
+    joinEventId: string,
+    state: StateAtEvent,
+    earlier?: ReadonlyMap<string, StateAtEvent>,
+  ): Promise<boolean>;
   /**
    * Gives up to learn the rest of a room's state, where nobody of this server is in it any more.
    * @returns whether there is nothing left to be learned

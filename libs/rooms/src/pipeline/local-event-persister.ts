@@ -278,7 +278,12 @@ export class LocalEventPersister extends EventPersister {
     });
   }
 
-  completeState(roomId: string, joinEventId: string, given: StateAtEvent): Promise<boolean> {
+  completeState(
+    roomId: string,
+    joinEventId: string,
+    given: StateAtEvent,
+    earlier: ReadonlyMap<string, StateAtEvent> = new Map(),
+  ): Promise<boolean> {
     return new Promise((resolve, reject) => {
       this.#queue.push(roomId, {
         options: { alone: true },
@@ -288,7 +293,11 @@ export class LocalEventPersister extends EventPersister {
           if (!accepted.has(createKey)) return () => resolve(false);
           room.becomesWhole = true;
           room.missedServers = missedIn(room, given.state);
-          const before = await this.contexts.given(room, accepted);
+          const before = new Map([[joinEventId, await this.contexts.given(room, accepted)]]);
+          for (const [eventId, { state }] of earlier) {
+            const acceptedThen = await this.remote.acceptedState(room, state);
+            if (acceptedThen.has(createKey)) before.set(eventId, await this.contexts.given(room, acceptedThen));
+          }
           if (await this.remote.completion.restage(room, joinEventId, before)) return () => resolve(true);
           // Nothing of it is written.
           room.rejudged = undefined;

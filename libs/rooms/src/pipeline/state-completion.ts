@@ -2,7 +2,15 @@ import { Injectable } from '@nestjs/common';
 import type { RoomEvent } from '@rookery/events';
 import { Database } from '@rookery/database';
 import { domainOf } from '@rookery/matrix-types';
-import { type AuthState, authTypesFor, byPrev, checkAuth, restsUpon, stateKeyOf } from '@rookery/state-res';
+import {
+  type AuthState,
+  authTypesFor,
+  byPrev,
+  checkAuth,
+  powerLevelsOf,
+  restsUpon,
+  stateKeyOf,
+} from '@rookery/state-res';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { StoredEvent } from '../model/stored-event.js';
 import type { WorkingRoom } from '../room/working-room.js';
@@ -31,10 +39,10 @@ export class StateCompletion {
   /**
    * Stages what becomes of a room's events and of its current state.
    * @param joinEventId the event with which this server came in
-   * @param before all of the state before that event
+   * @param before all of the state before that event, and before others with which this server had come in
    * @returns whether that event stands in this state; otherwise nothing may be written
    */
-  async restage(room: WorkingRoom, joinEventId: string, before: StateBefore): Promise<boolean> {
+  async restage(room: WorkingRoom, joinEventId: string, before: ReadonlyMap<string, StateBefore>): Promise<boolean> {
     const groups = await selectPartialEvents(this.database, room.roomId);
     const stored = await this.events.many([...groups.keys()]);
     const join = stored.get(joinEventId);
@@ -43,7 +51,7 @@ export class StateCompletion {
     room.rejudge(groups);
     room.missedServers = [...new Set([...(room.missedServers ?? []), ...unknownServers(room, inOrder)])];
     if (!(await this.#rejudge(room, inOrder, stored, { joinEventId, before }))) return false;
-    this.#placeExtremities(room, inOrder, stored);
+    this.#placeExtremities(room, inOrder, stored, join.streamOrdering);
     const group = room.groupOf(joinEventId);
     if (room.extremities.size === 0 && group !== undefined)
       room.extremities.set(joinEventId, { depth: join.event.depth, group });
@@ -56,13 +64,13 @@ export class StateCompletion {
     room: WorkingRoom,
     inOrder: readonly RoomEvent[],
     stored: ReadonlyMap<string, StoredEvent>,
-    { joinEventId, before }: { readonly joinEventId: string; readonly before: StateBefore },
+    { joinEventId, before }: { readonly joinEventId: string; readonly before: ReadonlyMap<string, StateBefore> },
   ): Promise<boolean> {
     let last: { readonly group: number; readonly state: StateBefore } | undefined;
     for (const [index, event] of inOrder.entries()) {
       if (index % eventsPerTurn === eventsPerTurn - 1) await nextTurn();
       const isJoin = event.eventId === joinEventId;
-      const at = isJoin ? before : await this.contexts.beforeAnew(room, event.prevEventIds, last);
+      const at = before.get(event.eventId) ?? (await this.contexts.beforeAnew(room, event.prevEventIds, last));
       // It was placed by a state that another server told: that one was whole.
       if (!at) continue;
       const entry = stored.get(event.eventId)!;
@@ -78,6 +86,9 @@ export class StateCompletion {
         rejectedReason,
         wasRejected: entry.rejectedReason !== undefined,
         replacesState: key === undefined ? undefined : at.idAt(key),
+        softFailed: entry.softFailed,
+        streamOrdering: entry.streamOrdering,
+        redactionRecheck: await this.#redactionRecheck(room, event, at),
       });
       last = group === groupOf(at.chain) ? { group, state: at } : undefined;
     }
@@ -97,8 +108,26 @@ export class StateCompletion {
     return byState.allowed ? undefined : byState.reason;
   }
 
-  /** The forward extremities are those accepted events that no accepted one follows upon, be it by way of others. */
-  #placeExtremities(room: WorkingRoom, inOrder: readonly RoomEvent[], stored: ReadonlyMap<string, StoredEvent>): void {
+  /** Whether a redaction counts only for events of its sender's own server; `undefined` for what is none. */
+  async #redactionRecheck(room: WorkingRoom, event: RoomEvent, before: StateBefore): Promise<boolean | undefined> {
+    if (event.type !== 'm.room.redaction' || event.redacts === undefined) return undefined;
+    const levels = powerLevelsOf(
+      await this.builder.authState(room, before, authTypesFor(event, room.rules)),
+      room.rules,
+    );
+    return levels.user(event.sender) < levels.scalar('redact');
+  }
+
+  /**
+   * The forward extremities are those accepted events that no accepted one follows upon, be it by way of others.
+   * @param since where the room began anew: what was said before an earlier leave is none
+   */
+  #placeExtremities(
+    room: WorkingRoom,
+    inOrder: readonly RoomEvent[],
+    stored: ReadonlyMap<string, StoredEvent>,
+    since: number,
+  ): void {
     room.extremities.clear();
     // Behind an event that does not count: what it follows upon.
     const through = new Map<string, readonly string[]>();
@@ -114,7 +143,7 @@ export class StateCompletion {
       }
       for (const id of prevs) room.extremities.delete(id);
       // What lies in the past is no end of the room.
-      if (entry.streamOrdering > 0) room.extremities.set(event.eventId, { depth: event.depth, group });
+      if (entry.streamOrdering >= since) room.extremities.set(event.eventId, { depth: event.depth, group });
     }
   }
 }

@@ -1,5 +1,5 @@
 import type { SqlValue, Tx } from '@rookery/database';
-import { relationOf } from '@rookery/events';
+import { relationOf, type RoomEvent } from '@rookery/events';
 import { splitStateKey } from '@rookery/state-res';
 import { type ChainPlan, insertAuthChains, planAuthChains, selectChainPositions } from '../state/auth-chains.query.js';
 import type { PushNote } from '../hooks.js';
@@ -34,7 +34,7 @@ export async function writeBatches(tx: Tx, batches: readonly WritableBatch[]): P
   for (const { room } of batches) await deleteReplaced(tx, room);
   await writeEventRows(tx, batches);
   await writeStateGroups(tx, batches);
-  for (const { room, stored } of batches) await writeReferences(tx, room, stored);
+  for (const { room, stored } of batches) await writeReferences(tx, room.roomId, referencesOf(room, stored));
   await writeStateEvents(tx, batches);
   await writeExtremities(tx, batches);
   for (const { room, stored } of batches) await writeBackwardExtremities(tx, room, stored);
@@ -99,6 +99,7 @@ async function writeRejudged(
   );
   const accepted = entries.filter(([, { wasRejected, rejectedReason }]) => rejectedReason === undefined && wasRejected);
   const acceptedIds = accepted.map(([eventId]) => eventId);
+  const rejectedIds = rejected.map(([eventId]) => eventId);
   await each(`UPDATE events SET rejection_reason = NULL`, acceptedIds);
   await each('DELETE FROM rejections', acceptedIds);
   // A rejected event has no place among the auth chains.
@@ -116,6 +117,21 @@ async function writeRejudged(
     rejected.map(([eventId, { rejectedReason }]) => [eventId, rejectedReason ?? '', String(position)]),
     'ON CONFLICT (event_id) DO NOTHING',
   );
+  await forgetReferences(tx, roomId, rejectedIds);
+  await writeReferences(
+    tx,
+    roomId,
+    accepted.flatMap(([, entry]) => (entry.softFailed ? [] : [entry])),
+  );
+}
+
+/** Takes back what events relate to and redact. */
+async function forgetReferences(tx: Tx, roomId: string, eventIds: readonly string[]): Promise<void> {
+  if (eventIds.length === 0) return;
+  const threadIds = await threadsWith(tx, eventIds);
+  for (const table of ['event_relations', 'redactions'])
+    await tx.exec(`DELETE FROM ${table} WHERE ${tx.dialect.anyOf('event_id')}`, [eventIds]);
+  await shortenThreads(tx, roomId, threadIds);
 }
 
 /** Deletes the texts of events whose rows in `events` are still there. */
@@ -259,10 +275,21 @@ async function writeStateGroups(tx: Tx, batches: readonly WritableBatch[]): Prom
   );
 }
 
-async function writeReferences(tx: Tx, room: WorkingRoom, stored: readonly StoredEvent[]): Promise<void> {
-  const accepted = room.staged.filter(
-    (staged) => !staged.outlier && !staged.softFailed && staged.rejectedReason === undefined,
+/** An accepted event, as far as it is about others. */
+interface Reference {
+  readonly event: RoomEvent;
+  readonly streamOrdering: number;
+  readonly redactionRecheck: boolean | undefined;
+}
+
+const referencesOf = (room: WorkingRoom, stored: readonly StoredEvent[]): Reference[] =>
+  room.staged.flatMap(({ event, outlier, softFailed, rejectedReason, redactionRecheck }, index) =>
+    outlier || softFailed || rejectedReason !== undefined
+      ? []
+      : [{ event, streamOrdering: stored[index]!.streamOrdering, redactionRecheck }],
   );
+
+async function writeReferences(tx: Tx, roomId: string, accepted: readonly Reference[]): Promise<void> {
   const relations = accepted.flatMap(({ event }) => {
     const relation = event.stateKey === undefined ? relationOf(event.content) : undefined;
     return relation ? [[event.eventId, relation.eventId, relation.type, relation.key ?? null]] : [];
@@ -273,7 +300,7 @@ async function writeReferences(tx: Tx, room: WorkingRoom, stored: readonly Store
       ['event_id', 'relates_to_id', 'relation_type', 'aggregation_key'],
       relations,
     );
-    await writeThreads(tx, accepted, room.roomId, stored);
+    await writeThreads(tx, accepted, roomId);
   }
   const redactions = accepted.filter(({ event, redactionRecheck }) => redactionRecheck !== undefined && event.redacts);
   if (redactions.length > 0) {
@@ -287,12 +314,12 @@ async function writeReferences(tx: Tx, room: WorkingRoom, stored: readonly Store
         redactionRecheck!,
       ]),
     );
-    await dropRelations(tx, room.roomId, redactions);
+    await dropRelations(tx, roomId, redactions);
   }
 }
 
 /** A redacted event relates to nothing any more. What a redaction names in another room is none of its business. */
-async function dropRelations(tx: Tx, roomId: string, redactions: readonly StagedEvent[]): Promise<void> {
+async function dropRelations(tx: Tx, roomId: string, redactions: readonly Reference[]): Promise<void> {
   const targets = await tx.query<{ event_id: string; sender: string }>(
     `SELECT event_id, sender FROM events WHERE ${tx.dialect.anyOf('event_id')} AND room_id = ?`,
     [redactions.map(({ event }) => event.redacts!), roomId],
@@ -333,18 +360,12 @@ export async function shortenThreads(tx: Tx, roomId: string, threadIds: readonly
   );
 }
 
-async function writeThreads(
-  tx: Tx,
-  accepted: readonly StagedEvent[],
-  roomId: string,
-  stored: readonly StoredEvent[],
-): Promise<void> {
-  const orderings = new Map(stored.map((entry) => [entry.event.eventId, entry.streamOrdering]));
+async function writeThreads(tx: Tx, accepted: readonly Reference[], roomId: string): Promise<void> {
   const latest = new Map<string, readonly [string, string, string, number, number]>();
-  for (const { event } of accepted) {
+  for (const { event, streamOrdering } of accepted) {
     const relation = event.stateKey === undefined ? relationOf(event.content) : undefined;
     if (relation?.type !== 'm.thread') continue;
-    latest.set(relation.eventId, [roomId, relation.eventId, event.eventId, event.depth, orderings.get(event.eventId)!]);
+    latest.set(relation.eventId, [roomId, relation.eventId, event.eventId, event.depth, streamOrdering]);
   }
   if (latest.size === 0) return;
   await tx.insertMany(

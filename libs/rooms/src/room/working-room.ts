@@ -25,6 +25,10 @@ export interface RejudgedEvent {
   readonly rejectedReason: string | undefined;
   readonly wasRejected: boolean;
   readonly replacesState: string | undefined;
+  readonly softFailed: boolean;
+  readonly streamOrdering: number;
+  /** For redactions: whether it counts only for events of the sender's own server. */
+  readonly redactionRecheck: boolean | undefined;
 }
 
 /**

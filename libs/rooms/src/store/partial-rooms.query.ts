@@ -32,14 +32,31 @@ export async function selectPartialEvents(db: Db, roomId: string): Promise<Map<s
   return new Map(rows.map((row) => [row.event_id, row.state_group ?? undefined]));
 }
 
-/** A room begins to be known in part, be it once more. */
+/**
+ * Earlier joins of a room by users of this server that came without all of the state, and before which it is still not known.
+ * @param joinEventId the one that counts
+ */
+export function selectEarlierJoins(
+  db: Db,
+  roomId: string,
+  joinEventId: string,
+): Promise<{ event_id: string; user_id: string }[]> {
+  return db.query(
+    `SELECT DISTINCT p.event_id, m.user_id FROM partial_state_events p
+     JOIN room_memberships m ON m.event_id = p.event_id JOIN event_edges d ON d.event_id = p.event_id
+     WHERE p.room_id = ? AND p.event_id <> ? AND m.membership = 'join' AND m.sender = m.user_id`,
+    [roomId, joinEventId],
+  );
+}
+
+/** A room begins to be known in part, be it once more: what was judged by an earlier part is still to be judged by all. */
 export async function insertPartialRoom(
   tx: Tx,
   roomId: string,
   joinEventId: string,
   { via, servers }: PartialJoin,
 ): Promise<void> {
-  await deletePartialRoom(tx, roomId);
+  await deleteFrom(tx, ['partial_state_rooms', 'partial_state_rooms_servers'], roomId);
   await tx.exec('INSERT INTO partial_state_rooms (room_id, join_event_id, joined_via) VALUES (?, ?, ?)', [
     roomId,
     joinEventId,
@@ -53,9 +70,12 @@ export async function insertPartialRoom(
 }
 
 /** Everything is known of a room from now on, or nothing is wanted to be. */
-export async function deletePartialRoom(tx: Tx, roomId: string): Promise<void> {
-  for (const table of ['partial_state_rooms', 'partial_state_rooms_servers', 'partial_state_events'])
-    await tx.exec(`DELETE FROM ${table} WHERE room_id = ?`, [roomId]);
+export function deletePartialRoom(tx: Tx, roomId: string): Promise<void> {
+  return deleteFrom(tx, ['partial_state_rooms', 'partial_state_rooms_servers', 'partial_state_events'], roomId);
+}
+
+async function deleteFrom(tx: Tx, tables: readonly string[], roomId: string): Promise<void> {
+  for (const table of tables) await tx.exec(`DELETE FROM ${table} WHERE room_id = ?`, [roomId]);
 }
 
 /** Positions after `after` and up to `upTo` at which the state of rooms became whole, by room; the last of each. */

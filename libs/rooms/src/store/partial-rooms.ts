@@ -1,11 +1,12 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { MatrixError } from '@rookery/matrix-types';
+import { domainOf, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config } from '@rookery/platform';
 import { RoomHooks } from '../hooks.js';
 import {
   type PartialJoin,
   selectCompletions,
+  selectEarlierJoins,
   selectLastCompletion,
   selectPartialRooms,
   selectPartialServers,
@@ -121,6 +122,12 @@ export class PartialRooms implements OnModuleInit {
   async completed(roomIds: readonly string[], after: number, upTo: number): Promise<ReadonlyMap<string, number>> {
     if (roomIds.length === 0 || this.#lastCompletion <= after) return new Map();
     return selectCompletions(this.database, roomIds, after, upTo);
+  }
+
+  /** Events with which this server came into a room before, and before which the state is missing as well. */
+  async earlierJoins({ roomId, joinEventId }: PartialRoom): Promise<string[]> {
+    const joins = await selectEarlierJoins(this.database, roomId, joinEventId);
+    return joins.filter((join) => domainOf(join.user_id) === this.config.serverName).map((join) => join.event_id);
   }
 
   /** Told by the persister once a join is durable. */
