@@ -22,15 +22,18 @@ const names = (count: number): string => Array.from({ length: count }, (_, i) =>
 const parameters = (count: number): string => Array.from({ length: count }, (_, i) => `a${i}: string`).join(', ');
 const moduleOf = (count: number): string =>
   `const rest = [${names(count - 1)}];\n@Module({ providers: [...rest, B], exports: rest })\nexport class M {}\n`;
-const serviceOf = (count: number): string => `export class Service {\n  constructor(${parameters(count)}) {}\n}\n`;
+const serviceOf = (count: number, above = ''): string =>
+  `export class Service {\n${above}  constructor(${parameters(count)}) {}\n}\n`;
 
 describe('the check of Nest modules and constructors', () => {
-  it('lets modules of fifteen providers, constructors of seven parameters and listed ones pass', () => {
+  it('lets modules of fifteen providers, constructors of seven parameters, and longer ones with a reason pass', () => {
     const files = {
       'libs/one/src/one.module.ts': moduleOf(15),
       'libs/one/src/a.service.ts': serviceOf(7),
-      'libs/one/src/b.service.ts': serviceOf(9).replace('Service', 'Large'),
-      'tools/constructors.json': '{"Large": 9}',
+      'libs/one/src/b.service.ts': serviceOf(
+        9,
+        '  // Nine parameters: one for each of the planets,\n  // as was once taught.\n',
+      ),
     };
     expect(check(files)).toEqual({ status: 0, output: '' });
   });
@@ -44,6 +47,21 @@ describe('the check of Nest modules and constructors', () => {
   it.each<[string, string, Readonly<Record<string, string>>]>([
     ['a module of sixteen providers', 'a Nest module of 16 providers', { 'libs/one/src/m.ts': moduleOf(16) }],
     ['a constructor of eight parameters', 'has 8 parameters, 7 at most', { 'libs/one/src/s.ts': serviceOf(8) }],
+    [
+      'one whose reason tells another number',
+      'has 9 parameters, 7 at most without a reason above it: // Nine parameters: ...',
+      { 'libs/one/src/s.ts': serviceOf(9, '  // Eight parameters: one for each of the planets.\n') },
+    ],
+    [
+      'one whose reason is none',
+      'without a reason above it: // Nine parameters: ...',
+      { 'libs/one/src/s.ts': serviceOf(9, '  // Nine parameters: all needed.\n') },
+    ],
+    [
+      'a reason that does not lie above it',
+      'without a reason above it',
+      { 'libs/one/src/s.ts': `// Nine parameters: one for each of the planets.\n${serviceOf(9)}` },
+    ],
     [
       'a listed one that has grown',
       'has 10 parameters, 9 at most',

@@ -4,6 +4,7 @@ import { CasController } from './cas/cas.controller.js';
 import { NewUserController } from './login/new-user.controller.js';
 import { SsoRedirectController } from './login/sso-redirect.controller.js';
 import { SsoFallbackController } from './login/uia-fallback.controller.js';
+import { ModuleLogoutController } from './modules/module-logout.controller.js';
 import { ModuleProviderController } from './modules/module-provider.controller.js';
 import { OidcController } from './oidc/oidc.controller.js';
 import { SamlController } from './saml/saml.controller.js';
@@ -20,6 +21,7 @@ import { SsoModule } from './sso.module.js';
     SamlController,
     CasController,
     ModuleProviderController,
+    ModuleLogoutController,
   ],
 })
 export class SsoHttpModule {}

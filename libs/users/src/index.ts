@@ -29,13 +29,7 @@ export { AccountRenewal } from './accounts/account-renewal.service.js';
 export { RenewalMails } from './accounts/renewal-mails.js';
 export { AccountStatusService } from './accounts/account-status.service.js';
 export { AccountValidity } from './accounts/account-validity.js';
-export {
-  type ExternalId,
-  externalIdsOf,
-  recordExternalId,
-  replaceExternalIds,
-  userOfExternalId,
-} from './store/external-id.query.js';
+export { ExternalIds } from './accounts/external-ids.js';
 export { DeactivationService } from './accounts/deactivation.service.js';
 export { PasswordService } from './accounts/password.service.js';
 export {
@@ -71,6 +65,7 @@ export {
   countActiveUsers,
   type UserAddress,
 } from './sessions/client-activity.query.js';
+export { LoginTokens } from './login/login-tokens.js';
 export { type LoginFlow, LoginService } from './login/login.service.js';
 export { isSessionHeld } from './sessions/token.query.js';
 export { SessionService } from './sessions/session.service.js';

@@ -2,7 +2,7 @@ import { Controller, Get, Inject, Param } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type InferQuery, param, Query, queryOf } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
-import { AccountService, searchAccounts, ThreepidService, userOfExternalId } from '@rookery/users';
+import { AccountService, ExternalIds, searchAccounts, ThreepidService } from '@rookery/users';
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
 import { AdminTargets } from '../http/admin-targets.js';
 import { maxPageSize } from '../http/paging.js';
@@ -23,6 +23,7 @@ export class LookupsController {
     private readonly targets: AdminTargets,
     private readonly accounts: AccountService,
     private readonly threepids: ThreepidService,
+    private readonly externalIds: ExternalIds,
     @Inject(Database) private readonly database: Database,
   ) {}
 
@@ -39,7 +40,7 @@ export class LookupsController {
   @Get(admin('v1', '/auth_providers/:provider/users/:externalId'))
   async byExternalId(@Param('provider') provider: string, @Param('externalId') externalId: string): Promise<object> {
     const isStorable = !provider.includes('\0') && !externalId.includes('\0');
-    return found(isStorable ? await userOfExternalId(this.database, provider, externalId) : undefined);
+    return found(isStorable ? await this.externalIds.userOf(provider, externalId) : undefined);
   }
 
   /** GET /_synapse/admin/v1/threepid/{medium}/users/{address} */

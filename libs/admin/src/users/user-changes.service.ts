@@ -1,5 +1,4 @@
 import { Injectable } from '@nestjs/common';
-import { Database } from '@rookery/database';
 import { type Infer, json } from '@rookery/http';
 import { localpartOf, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, type Requester, type RequestOrigin } from '@rookery/platform';
@@ -9,13 +8,11 @@ import {
   canonicalAddress,
   checkProfileField,
   DeactivationService,
-  type ExternalId,
+  ExternalIds,
   type Origin,
   PasswordService,
   ProfileService,
-  replaceExternalIds,
   ThreepidService,
-  userOfExternalId,
 } from '@rookery/users';
 
 const text = json.nullable(json.string());
@@ -62,7 +59,6 @@ interface Address {
 @Injectable()
 export class UserChanges {
   constructor(
-    private readonly database: Database,
     private readonly clock: Clock,
     private readonly config: Config,
     private readonly accounts: AccountService,
@@ -70,6 +66,7 @@ export class UserChanges {
     private readonly profiles: ProfileService,
     private readonly threepids: ThreepidService,
     private readonly deactivation: DeactivationService,
+    private readonly externalIds: ExternalIds,
   ) {}
 
   /**
@@ -84,7 +81,8 @@ export class UserChanges {
     const wanted = await this.#check(requester, userId, change);
     if (account === undefined) await this.#create(userId, change, wanted, origin);
     else await this.#change(account, change, wanted, origin);
-    await this.#replaceExternalIds(userId, listed(change.external_ids));
+    const externalIds = listed(change.external_ids);
+    if (externalIds) await this.externalIds.replace(userId, externalIds);
     await this.#setSwitches(userId, account?.deactivated ?? false, change, origin);
     return account === undefined;
   }
@@ -118,8 +116,8 @@ export class UserChanges {
       throw MatrixError.badRequest('An account cannot be both deactivated and locked');
     for (const field of ['displayname', 'avatar_url'] as const) checkProfileField(field, change[field]);
     for (const { auth_provider, external_id } of listed(change.external_ids) ?? []) {
-      const owner = await userOfExternalId(this.database, auth_provider, external_id);
-      if (owner !== undefined && owner !== userId) throw externalIdInUse();
+      const owner = await this.externalIds.userOf(auth_provider, external_id);
+      if (owner !== undefined && owner !== userId) throw MatrixError.externalIdInUse();
     }
     const wanted = listed(change.threepids);
     if (!wanted) return {};
@@ -202,21 +200,9 @@ export class UserChanges {
     }
   }
 
-  async #replaceExternalIds(userId: string, ids: readonly ExternalId[] | null | undefined): Promise<void> {
-    if (!ids) return;
-    await this.database.write(
-      async (tx) => {
-        if (!(await replaceExternalIds(tx, userId, ids))) throw externalIdInUse();
-      },
-      { name: 'external_ids' },
-    );
-  }
-
   async #setSwitches(userId: string, isDeactivated: boolean, change: UserChange, origin: Origin): Promise<void> {
     if (change.deactivated === true && !isDeactivated) await this.deactivation.deactivate(userId, false, true, origin);
     if (change.deactivated === false && isDeactivated) await this.deactivation.reactivate(userId, origin);
     if (change.locked !== undefined) await this.accounts.setFlags(userId, { locked: change.locked });
   }
 }
-
-const externalIdInUse = (): MatrixError => MatrixError.externalIdInUse();

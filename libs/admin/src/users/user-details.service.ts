@@ -4,7 +4,7 @@ import { Config } from '@rookery/platform';
 import {
   type Account,
   ClientActivity,
-  externalIdsOf,
+  ExternalIds,
   isErased,
   lastSeenOf,
   ProfileService,
@@ -20,6 +20,7 @@ export class UserDetails {
     private readonly profiles: ProfileService,
     private readonly threepids: ThreepidService,
     private readonly activity: ClientActivity,
+    private readonly externalIds: ExternalIds,
   ) {}
 
   /** The object on the wire. Its creation is in seconds, all other times are in milliseconds. */
@@ -29,7 +30,7 @@ export class UserDetails {
     const [profile, threepids, externalIds, erased, seen] = await Promise.all([
       this.profiles.get(userId),
       this.threepids.list(userId),
-      externalIdsOf(this.database, userId),
+      this.externalIds.of(userId),
       isErased(this.database, userId),
       lastSeenOf(this.database, [userId]),
     ]);

@@ -1,9 +1,8 @@
 import { Injectable } from '@nestjs/common';
-import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import type { AccountApi } from '@rookery/module-api';
 import { Clock } from '@rookery/platform';
-import { AccountService, DeactivationService, ProfileService, recordExternalId, ThreepidService } from '@rookery/users';
+import { AccountService, DeactivationService, ExternalIds, ProfileService, ThreepidService } from '@rookery/users';
 import { checkText } from './check-text.js';
 import { LocalAccounts } from './local-accounts.js';
 
@@ -17,13 +16,13 @@ const origin = { byAdmin: true };
 @Injectable()
 export class ModuleAccountChanges {
   constructor(
-    private readonly database: Database,
     private readonly clock: Clock,
     private readonly local: LocalAccounts,
     private readonly accounts: AccountService,
     private readonly profiles: ProfileService,
     private readonly threepids: ThreepidService,
     private readonly deactivation: DeactivationService,
+    private readonly externalIds: ExternalIds,
   ) {}
 
   async setUserAdmin(userId: string, admin: boolean): Promise<void> {
@@ -61,11 +60,8 @@ export class ModuleAccountChanges {
     checkText(authProviderId, 'The provider');
     checkText(remoteUserId, 'The id at the provider');
     await this.local.get(registeredUserId);
-    const free = await this.database.write(
-      (tx) => recordExternalId(tx, authProviderId, remoteUserId, registeredUserId),
-      { name: 'user_external_id' },
-    );
-    if (!free) throw MatrixError.externalIdInUse();
+    if (!(await this.externalIds.record(authProviderId, remoteUserId, registeredUserId)))
+      throw MatrixError.externalIdInUse();
   }
 
   async storeRemote3pidAssociation(userId: string, medium: string, address: string, idServer: string): Promise<void> {

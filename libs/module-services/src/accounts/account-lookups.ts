@@ -8,11 +8,11 @@ import {
   type Account,
   accountsAfter,
   AccountService,
+  ExternalIds,
   isLocalUser,
   ProfileService,
   qualifyUserId,
   ThreepidService,
-  userOfExternalId,
 } from '@rookery/users';
 import { inboundOf } from '../web/inbound.js';
 import { checkText } from './check-text.js';
@@ -28,6 +28,7 @@ export class ModuleAccountLookups {
     private readonly accounts: AccountService,
     private readonly profiles: ProfileService,
     private readonly threepids: ThreepidService,
+    private readonly externalIds: ExternalIds,
     private readonly authenticator: RequestAuthenticator,
   ) {}
 
@@ -39,7 +40,7 @@ export class ModuleAccountLookups {
   async getUserByExternalId(authProviderId: string, remoteUserId: string): Promise<string | undefined> {
     checkText(authProviderId, 'The provider');
     checkText(remoteUserId, 'The id at the provider');
-    return userOfExternalId(this.database, authProviderId, remoteUserId);
+    return this.externalIds.userOf(authProviderId, remoteUserId);
   }
 
   async getUserByThreepid(medium: string, address: string): Promise<string | undefined> {

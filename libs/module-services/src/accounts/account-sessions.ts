@@ -4,7 +4,7 @@ import { MatrixError } from '@rookery/matrix-types';
 import type { AccountApi, RegisteredDevice } from '@rookery/module-api';
 import { Clock } from '@rookery/platform';
 import { SsoHandover } from '@rookery/sso';
-import { LoginService, SessionService } from '@rookery/users';
+import { LoginTokens, SessionService } from '@rookery/users';
 import { LocalAccounts } from './local-accounts.js';
 
 const defaultLoginTokenMs = 120_000;
@@ -17,7 +17,7 @@ export class ModuleAccountSessions {
     private readonly clock: Clock,
     private readonly local: LocalAccounts,
     private readonly sessions: SessionService,
-    private readonly logins: LoginService,
+    private readonly tokens: LoginTokens,
     private readonly handover: SsoHandover,
   ) {}
 
@@ -48,7 +48,7 @@ export class ModuleAccountSessions {
     }
     const provider =
       authProviderId === undefined ? undefined : { id: authProviderId, sessionId: authProviderSessionId ?? '' };
-    return this.logins.createToken(userId, Math.floor(durationInMs), provider);
+    return this.tokens.create(userId, Math.floor(durationInMs), provider);
   }
 
   /**

@@ -2,7 +2,7 @@ import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { HttpReply } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
-import { AccountService, LoginService, ProfileService } from '@rookery/users';
+import { AccountService, LoginTokens, ProfileService } from '@rookery/users';
 import { checkClientAddress, displayedAddress, isTrustedClient } from '../common/client-addresses.js';
 import { SsoAddresses } from '../common/sso-addresses.js';
 import { SsoSessions } from '../common/sso-sessions.js';
@@ -32,7 +32,7 @@ export class SsoHandover implements OnModuleInit {
     private readonly config: Config,
     private readonly addresses: SsoAddresses,
     private readonly accounts: AccountService,
-    private readonly logins: LoginService,
+    private readonly tokens: LoginTokens,
     private readonly profiles: ProfileService,
     private readonly sessions: SsoSessions,
     private readonly pages: SsoPages,
@@ -40,7 +40,7 @@ export class SsoHandover implements OnModuleInit {
 
   onModuleInit(): void {
     // Most logins have none: looked for without a transaction.
-    this.logins.tokenFields.give(async (token) =>
+    this.tokens.fields.give(async (token) =>
       (await this.sessions.find('login_fields', token)) ? this.sessions.take('login_fields', token) : undefined,
     );
   }
@@ -55,7 +55,7 @@ export class SsoHandover implements OnModuleInit {
     if (!account) throw MatrixError.noSuchUser();
     if (account.deactivated) return this.pages.page(403, 'sso_account_deactivated.html', {}, { cookies });
     const authProvider = provider && { id: provider.id, sessionId: provider.sessionId ?? '' };
-    const token = await this.logins.createToken(userId, tokenMs, authProvider);
+    const token = await this.tokens.create(userId, tokenMs, authProvider);
     if (extraFields && Object.keys(extraFields).length > 0)
       await this.sessions.put('login_fields', token, extraFields, tokenMs);
     target.searchParams.set('loginToken', token);

@@ -17,7 +17,8 @@ import { SsoAddresses } from '../common/sso-addresses.js';
 import { SsoError } from '../common/sso-error.js';
 import { IdentityProviders } from '../providers/identity-providers.js';
 import { Avatars } from './avatars.service.js';
-import { NewUsers, type NewUserSession } from './new-users.service.js';
+import type { NewUserSession } from './new-user-sessions.js';
+import { NewUsers } from './new-users.service.js';
 import { idpValues, SsoPages } from './sso-pages.js';
 
 const bodyLimitBytes = 65_536;

@@ -1,21 +1,16 @@
 import { Injectable } from '@nestjs/common';
-import { Database } from '@rookery/database';
 import { HttpReply } from '@rookery/http';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Config, Ids } from '@rookery/platform';
-import { AccountService, ConsentService, SsoRegistration, userOfExternalId } from '@rookery/users';
-import { cookieOf, SealedCookies } from '../common/sealed-cookies.js';
+import { ConsentService, ExternalIds, SsoRegistration } from '@rookery/users';
 import { SsoAddresses } from '../common/sso-addresses.js';
 import { SsoError } from '../common/sso-error.js';
-import { SsoSessions } from '../common/sso-sessions.js';
 import type { NewUser, SignOn } from '../providers/identity-provider.js';
 import { Avatars } from './avatars.service.js';
 import { SsoHandover } from './handover.service.js';
+import { type ChosenUser, type NewUserSession, NewUserSessions } from './new-user-sessions.js';
 import { redirectWith } from './sso-pages.js';
 import type { BrowserRequest } from '../common/browser-request.js';
 
-const cookieName = 'username_mapping_session';
-const sessionMs = 15 * 60_000;
 /** Names that are tried for one person. */
 const maxFailures = 1_000;
 const maxEmails = 20;
@@ -23,41 +18,14 @@ const maxTextLength = 256;
 const maxUrlLength = 2_000;
 const maxExtraLength = 16_384;
 
-/** Somebody who signed on for the first time and has to choose a name or agree to the terms. */
-export interface NewUserSession {
-  readonly providerId: string;
-  readonly remoteId: string;
-  readonly providerSessionId?: string | undefined;
-  readonly redirectUrl: string;
-  /** What the provider suggests. */
-  readonly suggested: NewUser;
-  readonly extraFields?: JsonObject | undefined;
-  /** What the person chose, or what needs no choice. */
-  readonly chosen?: ChosenUser | undefined;
-  /** Version of the policy that the person agreed to. */
-  readonly consentVersion?: string | undefined;
-}
-
-/** What an account is going to be made of. */
-export interface ChosenUser {
-  readonly localpart: string;
-  readonly displayName?: string | undefined;
-  readonly picture?: string | undefined;
-  readonly emails: readonly string[];
-}
-
 /** Accounts of people who sign on for the first time: a name, the terms, the account. */
 @Injectable()
 export class NewUsers {
   constructor(
-    private readonly database: Database,
-    private readonly config: Config,
-    private readonly ids: Ids,
-    private readonly accounts: AccountService,
     private readonly registration: SsoRegistration,
+    private readonly externalIds: ExternalIds,
     private readonly consent: ConsentService,
-    private readonly sessions: SsoSessions,
-    private readonly cookies: SealedCookies,
+    private readonly sessions: NewUserSessions,
     private readonly addresses: SsoAddresses,
     private readonly avatars: Avatars,
     private readonly handover: SsoHandover,
@@ -78,25 +46,19 @@ export class NewUsers {
         : undefined,
     };
     if (isFinal && !this.#needsConsent(session)) return this.#register(session, signOn.request, signOn.cookies);
-    const id = this.ids.bytes(24).toString('base64url');
-    await this.sessions.put('new_user', id, session as unknown as JsonObject, sessionMs);
-    const cookie = this.cookies.header(cookieName, id, { path: '_synapse/client', lifetimeMs: sessionMs, site: 'lax' });
+    const cookie = await this.sessions.open(session);
     return redirectWith(this.#next(session), [...signOn.cookies, cookie]);
   }
 
   /** The session of a request. @throws SsoError `invalid_session` */
-  async sessionOf(request: BrowserRequest): Promise<{ readonly id: string; readonly session: NewUserSession }> {
-    const id = cookieOf(request, cookieName);
-    const found = id === undefined ? undefined : await this.sessions.find('new_user', id);
-    if (id === undefined || !found)
-      throw new SsoError('invalid_session', 'Your sign-in has expired. Start again in your app.');
-    return { id, session: found as unknown as NewUserSession };
+  sessionOf(request: BrowserRequest): Promise<{ readonly id: string; readonly session: NewUserSession }> {
+    return this.sessions.of(request);
   }
 
   /** Whether a name may be taken. @returns what is wrong with it */
   async problemWith(localpart: string): Promise<MatrixError | undefined> {
     try {
-      await this.accounts.checkAvailable(localpart);
+      await this.registration.checkName(localpart);
       return undefined;
     } catch (error) {
       if (MatrixError.is(error) && error.status < 500) return error;
@@ -118,12 +80,11 @@ export class NewUsers {
 
   /** Makes the account, once everything is there. */
   async finish(request: BrowserRequest): Promise<HttpReply> {
-    const { id, session } = await this.sessionOf(request);
+    const { id, session } = await this.sessions.of(request);
     if (!session.chosen || this.#needsConsent(session)) return HttpReply.redirect(this.#next(session));
-    const removal = this.cookies.removal(cookieName, { path: '_synapse/client', site: 'lax' });
     try {
-      const reply = await this.#register(session, request, [removal]);
-      await this.sessions.take('new_user', id);
+      const reply = await this.#register(session, request, [this.sessions.removal()]);
+      await this.sessions.close(id);
       return reply;
     } catch (error) {
       // Somebody else was faster: another name, please.
@@ -134,7 +95,7 @@ export class NewUsers {
   }
 
   async #change(id: string, session: NewUserSession): Promise<HttpReply> {
-    await this.sessions.update('new_user', id, session as unknown as JsonObject);
+    await this.sessions.change(id, session);
     return HttpReply.redirect(this.#next(session));
   }
 
@@ -146,7 +107,7 @@ export class NewUsers {
   }
 
   #needsConsent({ consentVersion }: NewUserSession): boolean {
-    return this.config.get('user_consent.require_at_registration') && consentVersion !== this.consent.version;
+    return this.consent.isMissingToRegister(consentVersion);
   }
 
   /** Asks for names until one is free. @returns `isFinal` when nobody has to be asked */
@@ -172,7 +133,7 @@ export class NewUsers {
     let newUser = true;
     try {
       userId = await this.registration.register({
-        localpart: await this.accounts.checkAvailable(chosen.localpart),
+        localpart: chosen.localpart,
         displayName: chosen.displayName,
         emails: chosen.emails,
         consentVersion,
@@ -183,7 +144,7 @@ export class NewUsers {
     } catch (error) {
       if (!MatrixError.is(error)) throw error;
       // The same person may have signed on in another window a moment ago.
-      const known = await userOfExternalId(this.database, providerId, remoteId);
+      const known = await this.externalIds.userOf(providerId, remoteId);
       if (known === undefined) throw error;
       userId = known;
       newUser = false;

@@ -1,9 +1,7 @@
 import { Injectable } from '@nestjs/common';
-import { Database } from '@rookery/database';
 import type { HttpReply } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
-import { Config } from '@rookery/platform';
-import { AccountService, recordExternalId, UiaService, userOfExternalId } from '@rookery/users';
+import { AccountService, ExternalIds, UiaService } from '@rookery/users';
 import { SsoError } from '../common/sso-error.js';
 import type { SignOn } from '../providers/identity-provider.js';
 import { SsoHandover } from './handover.service.js';
@@ -15,8 +13,7 @@ import { SsoProfiles } from './sso-profiles.service.js';
 @Injectable()
 export class SsoLogin {
   constructor(
-    private readonly database: Database,
-    private readonly config: Config,
+    private readonly externalIds: ExternalIds,
     private readonly accounts: AccountService,
     private readonly uia: UiaService,
     private readonly newUsers: NewUsers,
@@ -31,7 +28,7 @@ export class SsoLogin {
    */
   async finish(signOn: SignOn): Promise<HttpReply> {
     const { provider, remoteId, purpose, cookies } = signOn;
-    const known = await userOfExternalId(this.database, provider.id, remoteId);
+    const known = await this.externalIds.userOf(provider.id, remoteId);
     if (purpose.kind === 'uia') return this.#confirm(purpose.session, known, cookies);
     const userId = known ?? (await this.#linkExisting(signOn));
     if (userId === undefined) {
@@ -39,7 +36,7 @@ export class SsoLogin {
         throw new SsoError('mapping_error', 'There is no account for you on this server, and none can be made.', 403);
       return this.newUsers.begin(signOn, purpose.redirectUrl);
     }
-    if (this.config.get('sso.update_profile_information')) await this.profiles.update(userId, signOn);
+    await this.profiles.update(userId, signOn);
     return this.handover.complete({
       userId,
       redirectUrl: purpose.redirectUrl,
@@ -52,15 +49,13 @@ export class SsoLogin {
   /** The account of that name, where the settings say that it is the same person's. */
   async #linkExisting(signOn: SignOn): Promise<string | undefined> {
     const localpart = await signOn.existingLocalpart?.();
-    if (localpart === undefined || localpart === '') return undefined;
-    const account = await this.accounts.findByName(`@${localpart}:${this.config.serverName}`);
+    if (localpart === undefined || localpart === '' || localpart.startsWith('@')) return undefined;
+    const account = await this.accounts.findByName(localpart);
     // Guests have no name, and the users of application services are nobody's.
     if (!account || account.isGuest || account.appserviceId !== undefined) return undefined;
     const { provider, remoteId } = signOn;
-    const linked = await this.database.write((tx) => recordExternalId(tx, provider.id, remoteId, account.userId), {
-      name: 'user_external_id',
-    });
-    return linked ? account.userId : userOfExternalId(this.database, provider.id, remoteId);
+    const linked = await this.externalIds.record(provider.id, remoteId, account.userId);
+    return linked ? account.userId : this.externalIds.userOf(provider.id, remoteId);
   }
 
   /** Only the user who began the session confirms it. */

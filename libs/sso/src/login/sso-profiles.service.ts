@@ -1,4 +1,5 @@
 import { Injectable } from '@nestjs/common';
+import { Config } from '@rookery/platform';
 import { ProfileService } from '@rookery/users';
 import type { SignOn } from '../providers/identity-provider.js';
 import { Avatars } from './avatars.service.js';
@@ -9,12 +10,14 @@ const maxNameLength = 256;
 @Injectable()
 export class SsoProfiles {
   constructor(
+    private readonly config: Config,
     private readonly profiles: ProfileService,
     private readonly avatars: Avatars,
   ) {}
 
-  /** Takes over what the provider says; what it does not say stays. */
+  /** Takes over what the provider says, where the settings want that; what it does not say stays. */
   async update(userId: string, signOn: SignOn): Promise<void> {
+    if (!this.config.get('sso.update_profile_information')) return;
     const { displayName, picture } = await signOn.attributes(0);
     const origin = { request: signOn.request };
     if (displayName !== undefined && displayName !== '') {

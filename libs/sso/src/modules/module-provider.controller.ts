@@ -1,35 +1,27 @@
 import { Controller, Get, Param, Post } from '@nestjs/common';
-import { Database } from '@rookery/database';
 import { Access, HttpReply, Inbound, type InboundRequest, RateLimiter } from '@rookery/http';
-import { MatrixError } from '@rookery/matrix-types';
-import { Ids, Logger } from '@rookery/platform';
-import { SessionService, userOfExternalId } from '@rookery/users';
+import { Ids } from '@rookery/platform';
 import { lostSession, SsoError } from '../common/sso-error.js';
 import { SsoSessions } from '../common/sso-sessions.js';
 import { SsoLogin } from '../login/sso-login.service.js';
 import { cookieHeaders, redirectWith, SsoPages, withCookies } from '../login/sso-pages.js';
-import { type ModuleProvider, moduleSessionMs } from './module-provider.js';
+import { moduleSessionMs } from './module-provider.js';
 import { ModuleProviders } from './module-providers.service.js';
 import { ProviderTokens } from './provider-tokens.service.js';
 
 const bodyLimitBytes = 262_144;
-/** A request for a logout counts once, for so long. */
-const rememberMs = 2 * 3_600_000;
 
 /** Where browsers are while they sign on at a provider of a module. */
 @Controller()
 export class ModuleProviderController {
   constructor(
-    private readonly database: Database,
     private readonly providers: ModuleProviders,
     private readonly logins: SsoLogin,
     private readonly pages: SsoPages,
     private readonly remembered: SsoSessions,
     private readonly tokens: ProviderTokens,
-    private readonly sessions: SessionService,
     private readonly limiter: RateLimiter,
     private readonly ids: Ids,
-    private readonly logger: Logger,
   ) {}
 
   /** GET /_synapse/client/sso/{id}/begin: the first page of a provider that has one of its own */
@@ -51,28 +43,6 @@ export class ModuleProviderController {
   @Access({ auth: 'none', bodyLimitBytes })
   formCallback(@Inbound() request: InboundRequest, @Param('id') id: string): Promise<HttpReply> {
     return this.#step(request, id, 'callback');
-  }
-
-  /** POST /_synapse/client/sso/{id}/logout: a provider ends sessions */
-  @Post('/_synapse/client/sso/:id/logout')
-  @Access({ auth: 'none', bodyLimitBytes })
-  async logOut(@Inbound() request: InboundRequest, @Param('id') id: string): Promise<HttpReply> {
-    const headers = { 'cache-control': 'no-store' };
-    const provider = this.providers.find(id);
-    if (!provider?.logsOut) throw MatrixError.unrecognized('No provider of this name ends sessions');
-    try {
-      await this.#logOut(provider, request);
-      return new HttpReply(200, headers, undefined);
-    } catch (error) {
-      if (error instanceof SsoError) {
-        const { cause } = error;
-        if (MatrixError.is(cause)) return HttpReply.json(cause.status, cause.toBody(), headers);
-        this.logger.warn('A provider could not end sessions', { provider: id, err: error });
-        return HttpReply.json(502, { errcode: 'M_UNKNOWN', error: error.description }, headers);
-      }
-      if (!MatrixError.is(error)) throw error;
-      return HttpReply.json(error.status, error.toBody(), headers);
-    }
   }
 
   async #step(request: InboundRequest, id: string, method: 'begin' | 'callback'): Promise<HttpReply> {
@@ -106,23 +76,5 @@ export class ModuleProviderController {
       return this.logins.finish(provider.signOn({ ...person, sessionId }, session, request, []));
     });
     return withCookies(reply, cookies);
-  }
-
-  async #logOut(provider: ModuleProvider, request: InboundRequest): Promise<void> {
-    const { id: providerId } = provider;
-    const wanted = await provider.logout(request);
-    if (!wanted) throw MatrixError.invalidParam('The logout request is not valid');
-    const { sessionId, remoteId, id } = wanted;
-    if (id !== undefined && !(await this.remembered.useOnce(`logout ${providerId} ${id}`, rememberMs)))
-      throw MatrixError.invalidParam('The logout request was used before');
-    const userId = remoteId === undefined ? undefined : await userOfExternalId(this.database, providerId, remoteId);
-    if (remoteId !== undefined && userId === undefined) throw MatrixError.invalidParam('Nobody of that name is here');
-    const closed = await this.sessions.closeProviderLogins(
-      sessionId === undefined ? { providerId, userId: userId! } : { providerId, sessionId, userId },
-    );
-    this.logger.info('A provider logged sessions out', {
-      provider: providerId,
-      devices: [...closed.values()].reduce((sum, devices) => sum + devices.length, 0),
-    });
   }
 }

@@ -1,9 +1,8 @@
 import { Injectable } from '@nestjs/common';
-import { Database } from '@rookery/database';
 import { OutboundError } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Logger } from '@rookery/platform';
-import { SessionService, userOfExternalId } from '@rookery/users';
+import { ExternalIds, SessionService } from '@rookery/users';
 import { SsoError } from '../common/sso-error.js';
 import { SsoSessions } from '../common/sso-sessions.js';
 import { checkLogoutToken, type LogoutRequest, type ParsedToken, parseToken } from './logout-token.js';
@@ -18,11 +17,11 @@ const usualAlgorithms = ['RS256'];
 @Injectable()
 export class BackchannelLogout {
   constructor(
-    private readonly database: Database,
     private readonly clock: Clock,
     private readonly logger: Logger,
     private readonly providers: OidcProviders,
     private readonly sessions: SessionService,
+    private readonly externalIds: ExternalIds,
     private readonly remembered: SsoSessions,
   ) {}
 
@@ -95,7 +94,7 @@ export class BackchannelLogout {
       if (!(error instanceof SsoError)) throw error;
       throw invalid('its subject cannot be mapped; backchannel_logout_ignore_sub would pass over that');
     }
-    const userId = await userOfExternalId(this.database, provider.id, remoteId);
+    const userId = await this.externalIds.userOf(provider.id, remoteId);
     if (userId === undefined) throw invalid('its subject is not known here');
     return userId;
   }

@@ -1,7 +1,6 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
-import { externalIdsOf, type LoginFlow, LoginService, UiaService, UserAuthGate } from '@rookery/users';
+import { ExternalIds, type LoginFlow, LoginService, UiaService, UserAuthGate } from '@rookery/users';
 import type { IdentityProvider } from './identity-provider.js';
 
 /** The providers that the settings name, in their order, then those of modules; and what clients are told of them. */
@@ -11,7 +10,7 @@ export class IdentityProviders implements OnModuleInit {
   readonly #sources: (() => readonly IdentityProvider[])[] = [];
 
   constructor(
-    private readonly database: Database,
+    private readonly externalIds: ExternalIds,
     private readonly logins: LoginService,
     private readonly uia: UiaService,
     private readonly gate: UserAuthGate,
@@ -49,7 +48,7 @@ export class IdentityProviders implements OnModuleInit {
   /** The providers that know a user. */
   async ofUser(userId: string): Promise<IdentityProvider[]> {
     if (this.all.length === 0) return [];
-    const known = new Set((await externalIdsOf(this.database, userId)).map((one) => one.auth_provider));
+    const known = new Set((await this.externalIds.of(userId)).map((one) => one.auth_provider));
     return this.all.filter(({ id }) => known.has(id));
   }
 

@@ -8,6 +8,7 @@ import { AccountService } from './account.service.js';
 import { AccountStatusService } from './account-status.service.js';
 import { AccountValidity } from './account-validity.js';
 import { DeactivationService } from './deactivation.service.js';
+import { ExternalIds } from './external-ids.js';
 import { PasswordService } from './password.service.js';
 import { RenewalMails } from './renewal-mails.js';
 
@@ -17,6 +18,7 @@ const services = [
   AccountStatusService,
   AccountValidity,
   DeactivationService,
+  ExternalIds,
   PasswordService,
   RenewalMails,
 ];

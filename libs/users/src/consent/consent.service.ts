@@ -26,6 +26,11 @@ export class ConsentService {
     return this.config.get('user_consent.version');
   }
 
+  /** Whether who registers agrees first (`user_consent.require_at_registration`), having agreed to this version or none. */
+  isMissingToRegister(agreed: string | undefined): boolean {
+    return this.config.get('user_consent.require_at_registration') && agreed !== this.version;
+  }
+
   /** Where a user reads the policy and agrees to it. The address works for this user only. */
   uriFor(userId: string): string {
     const name = localpartOf(userId);

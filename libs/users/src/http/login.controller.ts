@@ -15,6 +15,7 @@ import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
 import { UserAuthGate } from '../uia/user-auth-gate.js';
 import { LoginService } from '../login/login.service.js';
+import { LoginTokens } from '../login/login-tokens.js';
 
 const loginSchema = json.object({
   type: json.string({ maxLength: 255 }),
@@ -31,6 +32,7 @@ type LoginBody = Infer<typeof loginSchema>;
 export class LoginController {
   constructor(
     private readonly logins: LoginService,
+    private readonly tokens: LoginTokens,
     private readonly gate: UserAuthGate,
     private readonly config: Config,
     private readonly limiter: RateLimiter,
@@ -69,7 +71,7 @@ export class LoginController {
     await this.limiter.take('login_via_existing_session', requester.userId, requester);
     const lifetimeMs = this.config.get('login_via_existing_session.token_timeout');
     return {
-      login_token: await this.logins.createToken(requester.userId, lifetimeMs),
+      login_token: await this.tokens.create(requester.userId, lifetimeMs),
       expires_in_ms: lifetimeMs,
       expires_in: Math.floor(lifetimeMs / 1000),
     };

@@ -1,6 +1,7 @@
 import { createHmac, createPublicKey, timingSafeEqual, verify } from 'node:crypto';
+import { Injectable } from '@nestjs/common';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import type { Config } from '@rookery/platform';
+import { Clock, Config } from '@rookery/platform';
 
 /** Largest token, characters. */
 const longestToken = 16_384;
@@ -15,12 +16,30 @@ export interface JwtClaims {
   readonly displayName?: string | undefined;
 }
 
+/** Logins by JSON web tokens that somebody else signed. */
+@Injectable()
+export class JwtLogin {
+  constructor(
+    private readonly config: Config,
+    private readonly clock: Clock,
+  ) {}
+
+  get isEnabled(): boolean {
+    return this.config.get('jwt_config.enabled');
+  }
+
+  /** Who a token says that its bearer is. @throws MatrixError 403 `M_FORBIDDEN` */
+  check(token: string): JwtClaims {
+    return checkJwt(token, this.config, this.clock.nowMs());
+  }
+}
+
 /**
  * Checks a JSON web token by the settings `jwt_config`. The algorithm is the setting's: what the token's head says about it
  * must agree and decides nothing.
  * @throws MatrixError 403 `M_FORBIDDEN`
  */
-export function checkJwt(token: string, config: Config, nowMs: number): JwtClaims {
+function checkJwt(token: string, config: Config, nowMs: number): JwtClaims {
   const parts = token.length > longestToken ? [] : token.split('.');
   if (parts.length !== 3) throw invalid('not a token');
   const [head, payload, signature] = parts as [string, string, string];

@@ -1,12 +1,22 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Clock, Ids } from '@rookery/platform';
+import type { JsonObject } from '@rookery/matrix-types';
+import { Clock, Ids, Port } from '@rookery/platform';
 import { newSecret, secretHash } from '../common/secrets.js';
 import { consumeLoginToken, insertLoginToken, type LoginToken } from '../sessions/login-token.query.js';
+
+/** A token that was used up. */
+export interface UsedLoginToken extends LoginToken {
+  /** For the answer to the login. */
+  readonly fields: JsonObject | undefined;
+}
 
 /** Tokens that log somebody in, once. */
 @Injectable()
 export class LoginTokens {
+  /** What whoever makes login tokens adds to the answer for the client; the answer's own win. */
+  readonly fields = new Port<(token: string) => Promise<JsonObject | undefined>>('login_token_fields', 'required');
+
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,
@@ -24,9 +34,10 @@ export class LoginTokens {
   }
 
   /** Uses a token up. @returns `undefined` when it is unknown, expired or used */
-  consume(token: string): Promise<LoginToken | undefined> {
-    return this.database.write((tx) => consumeLoginToken(tx, secretHash(token), this.clock.nowMs()), {
+  async consume(token: string): Promise<UsedLoginToken | undefined> {
+    const used = await this.database.write((tx) => consumeLoginToken(tx, secretHash(token), this.clock.nowMs()), {
       name: 'login_token_use',
     });
+    return used && { ...used, fields: await this.fields.given?.(token) };
   }
 }

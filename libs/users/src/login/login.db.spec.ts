@@ -10,6 +10,7 @@ import { UiaService } from '../uia/uia.service.js';
 import { UserAuthGate } from '../uia/user-auth-gate.js';
 import { buildUsers, type UsersFixture } from '../users.fixture.js';
 import { LoginService } from './login.service.js';
+import { LoginTokens } from './login-tokens.js';
 import { SessionService } from '../sessions/session.service.js';
 
 const outcome = async (promise: Promise<unknown>): Promise<{ status: number; body: JsonObject }> => {
@@ -143,10 +144,10 @@ eachDatabase('login', (open) => {
   });
 
   it('takes a login token once, in time', async () => {
-    const token = await users.get(LoginService).createToken('@alice:example.org', 120_000);
+    const token = await users.get(LoginTokens).create('@alice:example.org', 120_000);
     const results = await Promise.all(Array.from({ length: 5 }, () => login({ type: 'm.login.token', token })));
     expect(results.map((one) => one.status).sort()).toEqual([200, 403, 403, 403, 403]);
-    const late = await users.get(LoginService).createToken('@alice:example.org', 120_000);
+    const late = await users.get(LoginTokens).create('@alice:example.org', 120_000);
     await clock.advance(120_000);
     expect(await login({ type: 'm.login.token', token: late })).toMatchObject({
       status: 403,

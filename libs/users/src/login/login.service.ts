@@ -1,9 +1,8 @@
 import { Injectable } from '@nestjs/common';
-import { Database } from '@rookery/database';
 import { RateLimiter } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Config, Port, type RequestOrigin } from '@rookery/platform';
-import { type Account, findAccount } from '../store/account.query.js';
+import { Config, type RequestOrigin } from '@rookery/platform';
+import type { Account } from '../store/account.query.js';
 import { AccountService } from '../accounts/account.service.js';
 import { assertApproved } from '../accounts/approval.js';
 import { AccountModules } from '../common/account-modules.js';
@@ -11,8 +10,6 @@ import { assertServerOpen } from '../common/server-gate.js';
 import { isLocalUser } from '../common/user-names.js';
 import { ParticipationGate } from '../usage/participation-gate.js';
 import { type LoginMethod, LoginProofs } from './login-proofs.js';
-import type { LoginToken } from '../sessions/login-token.query.js';
-import { LoginTokens } from './login-tokens.js';
 import { type IssuedSession, SessionService } from '../sessions/session.service.js';
 import type { TokenCarrier } from '../sessions/access-token.js';
 
@@ -33,16 +30,12 @@ export interface LoginFlow {
 @Injectable()
 export class LoginService {
   readonly #flows: (() => LoginFlow | undefined)[] = [];
-  /** What whoever makes login tokens adds to the answer for the client; the answer's own win. */
-  readonly tokenFields = new Port<(token: string) => Promise<JsonObject | undefined>>('login_token_fields', 'required');
 
   constructor(
-    private readonly database: Database,
     private readonly config: Config,
     private readonly accounts: AccountService,
     private readonly sessions: SessionService,
     private readonly proofs: LoginProofs,
-    private readonly tokens: LoginTokens,
     private readonly modules: AccountModules,
     private readonly limiter: RateLimiter,
     private readonly participation: ParticipationGate,
@@ -92,7 +85,7 @@ export class LoginService {
   async complete(method: LoginMethod, device: DeviceRequest, request: RequestOrigin): Promise<JsonObject> {
     const { userId } = method;
     if (!method.trusted) await this.limiter.take('rc_login.account', userId.toLowerCase());
-    const account = (await findAccount(this.database, userId)) ?? (await this.#registerProved(method, request));
+    const account = (await this.accounts.find(userId)) ?? (await this.#registerProved(method, request));
     if (!account.isAdmin) assertServerOpen(this.config);
     this.#checkUsable(account);
     await this.participation.assertActive({
@@ -107,8 +100,7 @@ export class LoginService {
       );
     }
     const session = await this.sessions.open({ userId, ...device, authProvider: method.authProvider });
-    const more = method.loginToken === undefined ? undefined : await this.tokenFields.given?.(method.loginToken);
-    const response = { ...more, ...this.response(session) };
+    const response = { ...method.fields, ...this.response(session) };
     await this.modules.loggedIn(userId, method.type, authProviderId, { request });
     await method.onLogin?.(response);
     return response;
@@ -128,11 +120,6 @@ export class LoginService {
     };
   }
 
-  /** A token that logs the user in, once, within `durationMs`. */
-  createToken(userId: string, durationMs: number, authProvider?: LoginToken['authProvider']): Promise<string> {
-    return this.tokens.create(userId, durationMs, authProvider);
-  }
-
   /** Modules and signed tokens may vouch for users who are not there yet. */
   async #registerProved(method: LoginMethod, request: RequestOrigin): Promise<Account> {
     assertServerOpen(this.config);
@@ -141,7 +128,7 @@ export class LoginService {
     await this.participation.assertRoomFor({});
     const localpart = await this.accounts.checkAvailable(method.userId.slice(1, method.userId.indexOf(':')));
     const userId = await this.accounts.register({ localpart, displayName: method.displayName, origin: { request } });
-    return (await findAccount(this.database, userId))!;
+    return (await this.accounts.find(userId))!;
   }
 
   #checkUsable(account: Account): void {

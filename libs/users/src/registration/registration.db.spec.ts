@@ -10,6 +10,7 @@ import { usersMigrations } from '../migrations/users-01.migration.js';
 import { AppserviceDirectory } from '../sessions/appservice-directory.js';
 import { SessionService } from '../sessions/session.service.js';
 import { LoginService } from '../login/login.service.js';
+import { LoginTokens } from '../login/login-tokens.js';
 import { UiaService } from '../uia/uia.service.js';
 import { buildUsers, type UsersFixture } from '../users.fixture.js';
 import { AccountService } from '../accounts/account.service.js';
@@ -656,7 +657,7 @@ eachDatabase('registration', (open) => {
     const { body } = await register({ username: 'leaver', password: 'pw', auth: { type: 'm.login.dummy' } });
     const userId = body['user_id'] as string;
     const logins = users.get(LoginService);
-    const token = await users.get(LoginService).createToken(userId, 60_000);
+    const token = await users.get(LoginTokens).create(userId, 60_000);
     await users.get(DeactivationService).deactivate(userId, true, false, {});
     expect(await users.get(SessionService).findOwner(body['access_token'] as string)).toBeUndefined();
     const login = (loginBody: JsonObject & { type: string }) =>
@@ -668,7 +669,7 @@ eachDatabase('registration', (open) => {
     );
     expect((await login({ type: 'm.login.token', token })).status).toBe(403);
     expect(
-      (await login({ type: 'm.login.token', token: await users.get(LoginService).createToken(userId, 60_000) })).body[
+      (await login({ type: 'm.login.token', token: await users.get(LoginTokens).create(userId, 60_000) })).body[
         'errcode'
       ],
     ).toBe('M_USER_DEACTIVATED');

@@ -12,7 +12,6 @@ import { AccountService } from '../accounts/account.service.js';
 
 /** Somebody who signed on for the first time. */
 export interface SsoNewcomer {
-  /** Checked: see {@link AccountService.checkAvailable}. */
   readonly localpart: string;
   readonly displayName?: string | undefined;
   /** Addresses that the provider vouches for; those that are not allowed here or belong to others are left out. */
@@ -37,14 +36,20 @@ export class SsoRegistration {
     private readonly config: Config,
   ) {}
 
+  /** @throws MatrixError as {@link AccountService.checkAvailable} */
+  async checkName(localpart: string): Promise<void> {
+    await this.accounts.checkAvailable(localpart);
+  }
+
   /**
    * Makes the account and ties it to the provider's user, in one transaction.
    * @returns the full user id
-   * @throws MatrixError 400 `M_USER_IN_USE`; 403 `M_FORBIDDEN`, `M_RESOURCE_LIMIT_EXCEEDED`; 409 `M_UNKNOWN` when the
+   * @throws MatrixError 400 `M_INVALID_USERNAME`, `M_USER_IN_USE`, `M_EXCLUSIVE`; 403 `M_FORBIDDEN`, `M_RESOURCE_LIMIT_EXCEEDED`; 409 `M_UNKNOWN` when the
    *   provider's user has an account already; 429
    */
   async register(newcomer: SsoNewcomer): Promise<string> {
-    const { localpart, displayName, consentVersion, authProvider, externalId, request } = newcomer;
+    const { displayName, consentVersion, authProvider, externalId, request } = newcomer;
+    const localpart = await this.accounts.checkAvailable(newcomer.localpart);
     const origin = { request };
     assertServerOpen(this.config);
     await this.limiter.take('rc_registration', request.ip);

@@ -3,7 +3,7 @@ import type { Database, Tx } from '@rookery/database';
 import { isJsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Clock, Config } from '@rookery/platform';
 import { beginUse, findRegistrationToken, isUsable } from '../store/registration-token.query.js';
-import type { LoginProofs } from '../login/login-proofs.js';
+import type { ModuleLogin } from '../login/module-login.js';
 import type { PasswordLogin } from '../login/password-login.js';
 import type { CaptchaVerifier } from './captcha-verifier.js';
 import { OtherUserProved } from './uia-errors.js';
@@ -34,7 +34,7 @@ export class PasswordStage implements UiaStage {
 export class ModuleStage implements UiaStage {
   constructor(
     readonly type: string,
-    private readonly proofs: LoginProofs,
+    private readonly proofs: ModuleLogin,
   ) {}
 
   async check({ auth, userId, request }: StageAttempt): Promise<unknown> {

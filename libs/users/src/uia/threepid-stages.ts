@@ -1,7 +1,9 @@
+import { Injectable } from '@nestjs/common';
 import type { Tx } from '@rookery/database';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import type { EmailVerification } from '../threepids/email-verification.service.js';
-import type { MsisdnVerification } from '../threepids/msisdn-verification.service.js';
+import { EmailVerification } from '../threepids/email-verification.service.js';
+import { MsisdnVerification } from '../threepids/msisdn-verification.service.js';
+import { UiaService } from './uia.service.js';
 import type { StageAttempt, UiaStage } from './uia-stage.js';
 
 /** The proof that a client refers to. */
@@ -15,7 +17,7 @@ export function threepidCredentials(auth: JsonObject): { sid: string; clientSecr
 }
 
 /** `m.login.email.identity`: an address that was proved; the proof is used up. */
-export class EmailStage implements UiaStage {
+class EmailStage implements UiaStage {
   readonly type = 'm.login.email.identity';
   constructor(private readonly verification: EmailVerification) {}
 
@@ -33,7 +35,7 @@ export class EmailStage implements UiaStage {
 }
 
 /** `m.login.msisdn`: a phone number that was proved; the proof is used up. */
-export class MsisdnStage implements UiaStage {
+class MsisdnStage implements UiaStage {
   readonly type = 'm.login.msisdn';
   constructor(private readonly verification: MsisdnVerification) {}
 
@@ -45,5 +47,14 @@ export class MsisdnStage implements UiaStage {
 
   accept(tx: Tx, result: unknown): Promise<boolean> {
     return this.verification.use(tx, result as { address: string; proofHash: string });
+  }
+}
+
+/** Puts the stages of addresses in place. */
+@Injectable()
+export class ThreepidStages {
+  constructor(uia: UiaService, emails: EmailVerification, numbers: MsisdnVerification) {
+    uia.addStage(new EmailStage(emails));
+    uia.addStage(new MsisdnStage(numbers));
   }
 }

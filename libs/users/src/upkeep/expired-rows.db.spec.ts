@@ -8,7 +8,7 @@ import { UserHooks } from '../hooks.js';
 import { usersMigrations } from '../migrations/users-01.migration.js';
 import { OpenIdService } from '../openid/openid.service.js';
 import { ClientActivity } from '../sessions/client-activity.js';
-import { LoginService } from '../login/login.service.js';
+import { LoginTokens } from '../login/login-tokens.js';
 import { SessionService } from '../sessions/session.service.js';
 import { buildUsers } from '../users.fixture.js';
 import { ExpiredRows } from './expired-rows.js';
@@ -32,7 +32,7 @@ eachDatabase('what expires', (open) => {
       .get(RegistrationService)
       .register(users.request('POST', '/register', body), body)
       .catch(() => undefined);
-    await users.get(LoginService).createToken(alice, 1000);
+    await users.get(LoginTokens).create(alice, 1000);
     await users.get(OpenIdService).create(alice);
     await users.get(SessionService).open({ userId: alice, refreshable: true, deviceId: 'OLD' });
     await users.get(SessionService).open({ userId: alice, deviceId: 'UNSEEN' });
