@@ -2,6 +2,7 @@ import { Module } from '@nestjs/common';
 import { RoomsModule } from '@rookery/rooms';
 import { UsersModule } from '@rookery/users';
 import { DehydratedDeviceController } from './http/dehydrated-device.controller.js';
+import { KeyUploadsController } from './http/key-uploads.controller.js';
 import { KeysController } from './http/keys.controller.js';
 import { E2eeModule } from './e2ee.module.js';
 import { KeyBackupController } from './http/key-backup.controller.js';
@@ -16,6 +17,7 @@ import { ToDeviceController } from './http/to-device.controller.js';
   providers: [RendezvousSessions],
   controllers: [
     KeysController,
+    KeyUploadsController,
     ToDeviceController,
     KeyBackupController,
     DehydratedDeviceController,

@@ -7,6 +7,7 @@ import { CrossSigningService } from './cross-signing/cross-signing.service.js';
 import { SignatureService } from './device-keys/signature.service.js';
 import { DehydratedDeviceService } from './dehydrated/dehydrated-device.service.js';
 import { DeviceKeyService } from './device-keys/device-key.service.js';
+import { KeyUploads } from './device-keys/key-uploads.service.js';
 import { OneTimeKeyService } from './device-keys/one-time-key.service.js';
 import { DeviceListService } from './device-lists/device-list.service.js';
 import { SyncPositions } from './device-lists/sync-positions.js';
@@ -19,6 +20,7 @@ const services = [
   SyncPositions,
   DeviceListService,
   DeviceKeyService,
+  KeyUploads,
   OneTimeKeyService,
   CrossSigningService,
   SignatureService,

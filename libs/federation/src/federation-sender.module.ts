@@ -3,7 +3,8 @@ import { E2eeModule } from '@rookery/e2ee';
 import { EphemeralModule } from '@rookery/ephemeral';
 import { FederationClientModule } from '@rookery/federation-client';
 import { RoomsModule } from '@rookery/rooms';
-import { DeviceNews } from './devices/device-news.js';
+import { DeviceListNews } from './devices/device-list-news.js';
+import { OutgoingToDevice } from './devices/outgoing-to-device.js';
 import { FederationKeySource } from './devices/remote-key-source.js';
 import { RemoteDeviceLists } from './devices/remote-device-lists.js';
 import { OutgoingEphemeral } from './edus/outgoing-ephemeral.js';
@@ -21,7 +22,8 @@ import { RemoteAudience } from './sender/remote-audience.js';
     EventTexts,
     RemoteAudience,
     FederationEventFeed,
-    DeviceNews,
+    DeviceListNews,
+    OutgoingToDevice,
     FederationSender,
     OutgoingEphemeral,
     RemoteDeviceLists,

@@ -14,7 +14,8 @@ import {
 } from '@rookery/http';
 import { AccountService } from '@rookery/users';
 import { AuthServiceGuard } from './auth-service-guard.js';
-import { deviceFields, deviceSchema, localpart, provisionSchema, ServiceAccounts } from './service-accounts.service.js';
+import { localpart, provisionSchema, ServiceAccounts } from './service-accounts.service.js';
+import { deviceFields, deviceSchema, ServiceDevices } from './service-devices.service.js';
 
 const byLocalpart = json.object({ localpart });
 const deletion = json.object({ localpart, erase: json.boolean() });
@@ -33,6 +34,7 @@ const userQuery = queryOf({ localpart: param.string('The local part of a user id
 export class AuthServiceController {
   constructor(
     private readonly service: ServiceAccounts,
+    private readonly devices: ServiceDevices,
     private readonly accounts: AccountService,
   ) {}
 
@@ -108,28 +110,28 @@ export class AuthServiceController {
   /** POST /_synapse/mas/upsert_device */
   @Post(path('upsert_device'))
   async upsertDevice(@JsonBody(deviceSchema) body: Infer<typeof deviceSchema>): Promise<object> {
-    const isNew = await this.service.upsertDevice(body);
+    const isNew = await this.devices.upsert(body);
     return HttpReply.json(isNew ? 201 : 200, {});
   }
 
   /** POST /_synapse/mas/delete_device */
   @Post(path('delete_device'))
   async deleteDevice(@JsonBody(deviceSchema) body: Infer<typeof deviceSchema>): Promise<object> {
-    await this.service.deleteDevice(body);
+    await this.devices.delete(body);
     return new HttpReply(204, {}, undefined);
   }
 
   /** POST /_synapse/mas/update_device_display_name */
   @Post(path('update_device_display_name'))
   async renameDevice(@JsonBody(deviceName) body: Infer<typeof deviceName>): Promise<object> {
-    await this.service.renameDevice(body);
+    await this.devices.rename(body);
     return {};
   }
 
   /** POST /_synapse/mas/sync_devices */
   @Post(path('sync_devices'))
   async syncDevices(@JsonBody(deviceList) body: Infer<typeof deviceList>): Promise<object> {
-    await this.service.syncDevices(body.localpart, body.devices);
+    await this.devices.sync(body.localpart, body.devices);
     return {};
   }
 }

@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { CrossSigningService, DehydratedDeviceService } from '@rookery/e2ee';
+import { CrossSigningService } from '@rookery/e2ee';
 import { type Infer, json, type Schema } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, type RequestOrigin } from '@rookery/platform';
@@ -9,7 +9,6 @@ import {
   canonicalAddress,
   checkProfileField,
   DeactivationService,
-  DeviceService,
   type Origin,
   ProfileService,
   qualifyUserId,
@@ -34,19 +33,10 @@ export const provisionSchema = json.object({
 });
 type ProvisionBody = Infer<typeof provisionSchema>;
 
-/** What names a device of a user. */
-export const deviceFields = { localpart, device_id: id };
-/** A device of a user. */
-export const deviceSchema = json.object({
-  ...deviceFields,
-  display_name: json.optional(json.nullable(json.string())),
-});
-type DeviceBody = Infer<typeof deviceSchema>;
-
 /** How long a user may replace the cross-signing keys. */
 const resetMs = 600_000;
 
-/** Accounts and devices as the service that authenticates users has them. */
+/** Accounts as the service that authenticates users has them. */
 @Injectable()
 export class ServiceAccounts {
   constructor(
@@ -56,14 +46,12 @@ export class ServiceAccounts {
     private readonly profiles: ProfileService,
     private readonly threepids: ThreepidService,
     private readonly deactivation: DeactivationService,
-    private readonly devices: DeviceService,
-    private readonly dehydrated: DehydratedDeviceService,
     private readonly crossSigning: CrossSigningService,
   ) {}
 
   /** @throws MatrixError 404 `M_NOT_FOUND` */
   async describe(localpart: string): Promise<object> {
-    const { userId, suspended, deactivated } = await this.#account(localpart);
+    const { userId, suspended, deactivated } = await this.find(localpart);
     const profile = await this.profiles.get(userId);
     return {
       user_id: userId,
@@ -109,63 +97,31 @@ export class ServiceAccounts {
 
   /** @throws MatrixError 404 `M_NOT_FOUND` */
   async delete(localpart: string, erase: boolean, request: RequestOrigin): Promise<void> {
-    const { userId } = await this.#account(localpart);
+    const { userId } = await this.find(localpart);
     await this.deactivation.deactivate(userId, erase, false, { request });
   }
 
   /** @throws MatrixError 404 `M_NOT_FOUND` */
   async reactivate(localpart: string, request: RequestOrigin): Promise<void> {
-    const { userId } = await this.#account(localpart);
+    const { userId } = await this.find(localpart);
     await this.deactivation.reactivate(userId, { request });
   }
 
   /** An empty text takes the field away. @throws MatrixError 404 `M_NOT_FOUND`, 400 `M_INVALID_PARAM` */
   async setProfile(localpart: string, change: { readonly displayname: string }, request: RequestOrigin): Promise<void> {
-    const { userId } = await this.#account(localpart);
+    const { userId } = await this.find(localpart);
     const checked = { displayname: checkProfileField('displayname', change.displayname) };
     await this.profiles.update(userId, checked, { origin: { request }, byAdmin: true });
   }
 
   /** Lets a user replace the cross-signing keys for a while, where there are any. @throws MatrixError 404 `M_NOT_FOUND` */
   async allowKeyReset(localpart: string): Promise<void> {
-    const { userId } = await this.#account(localpart);
+    const { userId } = await this.find(localpart);
     await this.crossSigning.allowReplacement(userId, this.clock.nowMs() + resetMs);
   }
 
-  /** @returns whether the device is new. @throws MatrixError 404 `M_NOT_FOUND` */
-  async upsertDevice({ localpart, device_id: deviceId, display_name: name }: DeviceBody): Promise<boolean> {
-    const { userId } = await this.#account(localpart);
-    const isNew = await this.devices.create(userId, deviceId, name ?? undefined);
-    if (!isNew && typeof name === 'string') await this.devices.rename(userId, deviceId, name);
-    return isNew;
-  }
-
   /** @throws MatrixError 404 `M_NOT_FOUND` */
-  async deleteDevice({ localpart, device_id: deviceId }: DeviceBody): Promise<void> {
-    const { userId } = await this.#account(localpart);
-    await this.devices.delete(userId, [deviceId]);
-  }
-
-  /** @throws MatrixError 404 `M_NOT_FOUND`, 400 `M_TOO_LARGE` */
-  async renameDevice(body: DeviceBody & { readonly display_name: string }): Promise<void> {
-    const { userId } = await this.#account(body.localpart);
-    await this.devices.rename(userId, body.device_id, body.display_name);
-  }
-
-  /** Makes these the only devices of a user, beside the dehydrated one. @throws MatrixError 404 `M_NOT_FOUND` */
-  async syncDevices(localpart: string, wanted: readonly string[]): Promise<void> {
-    const { userId } = await this.#account(localpart);
-    const known = new Set((await this.devices.list(userId)).map(({ deviceId }) => deviceId));
-    const kept = new Set([...wanted, (await this.dehydrated.idOf(userId)) ?? '']);
-    await this.devices.delete(
-      userId,
-      [...known].filter((deviceId) => !kept.has(deviceId)),
-    );
-    for (const deviceId of new Set(wanted))
-      if (!known.has(deviceId)) await this.devices.create(userId, deviceId, undefined);
-  }
-
-  async #account(localpart: string): Promise<Account> {
+  async find(localpart: string): Promise<Account> {
     const userId = qualifyUserId(localpart, this.config.serverName);
     const account = userId.includes('\0') ? undefined : await this.accounts.find(userId);
     if (!account) throw MatrixError.noSuchUser();

@@ -3,6 +3,7 @@ import type { JsonObject } from '@rookery/matrix-types';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { DeactivationService, DeviceService, InteractiveAuthRequired } from '@rookery/users';
 import { RoomIds } from '@rookery/rooms';
+import { KeyUploads } from '../device-keys/key-uploads.service.js';
 import { DeviceKeyService } from '../device-keys/device-key.service.js';
 import { DeviceListService } from '../device-lists/device-list.service.js';
 import {
@@ -174,7 +175,7 @@ eachDatabase('cross-signing', (open) => {
     const keys = keySet(alice);
     const device = SigningKey.generate('PHONE');
     const deviceObject = deviceKeysOf(alice, 'PHONE', { keys: { 'ed25519:PHONE': device.publicKey } });
-    await fixture.get(DeviceKeyService).upload(alice, 'PHONE', { device_keys: deviceObject });
+    await fixture.get(KeyUploads).upload(alice, 'PHONE', { device_keys: deviceObject });
     await upload(alice, keys.body);
     const since = position();
     const byKey = signed(deviceObject, alice, keys.self);
@@ -212,7 +213,7 @@ eachDatabase('cross-signing', (open) => {
   it('names every signature that does not hold, and keeps the others', async () => {
     const [a, b] = [keySet(alice), keySet(bob)];
     const deviceObject = deviceKeysOf(alice, 'PHONE');
-    await fixture.get(DeviceKeyService).upload(alice, 'PHONE', { device_keys: deviceObject });
+    await fixture.get(KeyUploads).upload(alice, 'PHONE', { device_keys: deviceObject });
     await upload(alice, a.body);
     await upload(bob, b.body);
     const failures = await signatures.upload(alice, {

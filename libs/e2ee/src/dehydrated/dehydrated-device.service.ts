@@ -3,7 +3,7 @@ import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { DeviceService, UserHooks } from '@rookery/users';
 import { isName, limits, objectText } from '../common/limits.js';
-import { DeviceKeyService } from '../device-keys/device-key.service.js';
+import { KeyUploads } from '../device-keys/key-uploads.service.js';
 import { parseKeyUpload } from '../device-keys/key-upload.js';
 import { type ToDevicePage, ToDeviceService } from '../to-device/to-device.service.js';
 import { deleteDehydrated, findDehydrated, writeDehydrated } from './dehydrated-device.query.js';
@@ -17,7 +17,7 @@ export class DehydratedDeviceService {
   constructor(
     private readonly database: Database,
     private readonly devices: DeviceService,
-    private readonly deviceKeys: DeviceKeyService,
+    private readonly uploads: KeyUploads,
     private readonly toDevice: ToDeviceService,
     userHooks: UserHooks,
   ) {
@@ -42,7 +42,7 @@ export class DehydratedDeviceService {
     const isNew = await this.devices.create(userId, deviceId, name ?? undefined);
     if (!isNew && before?.deviceId !== deviceId) throw MatrixError.invalidParam('You have another device with this id');
     try {
-      await this.deviceKeys.upload(userId, deviceId, body);
+      await this.uploads.upload(userId, deviceId, body);
       await this.database.write((tx) => writeDehydrated(tx, userId, deviceId, text), { name: 'dehydrated_device' });
     } catch (error) {
       if (isNew) await this.devices.delete(userId, [deviceId]);

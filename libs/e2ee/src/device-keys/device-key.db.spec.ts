@@ -5,6 +5,7 @@ import { RemoteKeys } from '../common/remote-keys.js';
 import { DeviceListService, deviceListsStream } from '../device-lists/device-list.service.js';
 import { buildE2ee, deviceKeysOf, type E2eeFixture, fixtureMigrations, requesterOf } from '../e2ee.fixture.js';
 import { DeviceKeyService } from './device-key.service.js';
+import { KeyUploads } from './key-uploads.service.js';
 
 let serial = 0;
 
@@ -20,7 +21,7 @@ eachDatabase('device keys and lists', (open) => {
   let roomId: string;
 
   const upload = (userId: string, deviceId = 'PHONE', more = {}) =>
-    keys.upload(userId, deviceId, { device_keys: deviceKeysOf(userId, deviceId, more) });
+    fixture.get(KeyUploads).upload(userId, deviceId, { device_keys: deviceKeysOf(userId, deviceId, more) });
   const position = (of = fixture) => ({
     deviceLists: of.get(DeviceListService).stream.current(),
     events: of.get(RoomIds).events.current(),
@@ -93,7 +94,7 @@ eachDatabase('device keys and lists', (open) => {
   });
 
   it('refuses keys of others and of the wrong shape', async () => {
-    const put = (body: object) => keys.upload(alice, 'PHONE', { device_keys: body });
+    const put = (body: object) => fixture.get(KeyUploads).upload(alice, 'PHONE', { device_keys: body });
     await expect(put(deviceKeysOf(bob, 'PHONE'))).rejects.toMatchObject({ errcode: 'M_INVALID_PARAM' });
     await expect(put(deviceKeysOf(alice, 'LAPTOP'))).rejects.toMatchObject({ errcode: 'M_INVALID_PARAM' });
     await expect(put(deviceKeysOf(alice, 'PHONE', { algorithms: 'x' }))).rejects.toMatchObject({
@@ -234,7 +235,9 @@ eachDatabase('device keys and lists', (open) => {
 
   it('leaves nothing of an account that is closed', async () => {
     await upload(alice);
-    await keys.upload(alice, 'PHONE', { one_time_keys: { 'a:1': 'x' }, fallback_keys: { 'a:2': 'y' } });
+    await fixture
+      .get(KeyUploads)
+      .upload(alice, 'PHONE', { one_time_keys: { 'a:1': 'x' }, fallback_keys: { 'a:2': 'y' } });
     const since = position();
     await fixture.get(DeactivationService).deactivate(alice, false, false, {});
     // A closed account leaves its rooms: whoever shared one need not watch it any more.

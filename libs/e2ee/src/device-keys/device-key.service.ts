@@ -1,24 +1,14 @@
 import { Injectable } from '@nestjs/common';
-import { Database, type Tx } from '@rookery/database';
+import { Database } from '@rookery/database';
 import { domainOf, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config } from '@rookery/platform';
+import { Config } from '@rookery/platform';
 import { MembershipReader } from '@rookery/rooms';
-import { UserHooks } from '@rookery/users';
 import { byServer, isName, limits } from '../common/limits.js';
 import { RemoteKeys, type RemoteFailures } from '../common/remote-keys.js';
 import { ServiceKeys } from '../common/service-keys.js';
 import { CrossSigningService } from '../cross-signing/cross-signing.service.js';
 import { DeviceListService } from '../device-lists/device-list.service.js';
-import {
-  deleteKeysOfDevices,
-  isDeviceHeld,
-  deviceKeysOf,
-  devicesOfUsers,
-  devicesWithKeys,
-  writeDeviceKeys,
-} from './device-key.query.js';
-import { parseKeyUpload } from './key-upload.js';
-import { OneTimeKeyService } from './one-time-key.service.js';
+import { deviceKeysOf, devicesOfUsers } from './device-key.query.js';
 
 /** Keys of users, on the wire. */
 export interface DeviceKeysAnswer {
@@ -33,55 +23,18 @@ export interface DeviceKeysAnswer {
 /** The part of it that this server knows. */
 export type LocalKeys = Omit<DeviceKeysAnswer, 'failures'>;
 
-/** Identity keys of devices: uploading them, and asking for those of others. */
+/** Identity keys of users and devices, for clients and for other servers. */
 @Injectable()
 export class DeviceKeyService {
   constructor(
     private readonly database: Database,
-    private readonly clock: Clock,
     private readonly config: Config,
     private readonly deviceLists: DeviceListService,
-    private readonly oneTimeKeys: OneTimeKeyService,
     private readonly crossSigning: CrossSigningService,
     private readonly memberships: MembershipReader,
     private readonly remote: RemoteKeys,
     private readonly services: ServiceKeys,
-    userHooks: UserHooks,
-  ) {
-    userHooks.devicesDeleted.subscribe({
-      inTransaction: (tx, { userId, deviceIds }) => this.#forget(tx, userId, deviceIds),
-    });
-    userHooks.devicesChanged.subscribe({
-      // A new device is news once it has keys; of another name other servers are told in any case.
-      inTransaction: async (tx, { userId, deviceIds, renamed }) => {
-        const shown = renamed === true ? deviceIds : await devicesWithKeys(tx, userId, deviceIds);
-        await this.deviceLists.changed(tx, userId, shown);
-      },
-    });
-  }
-
-  /**
-   * Stores what a device uploads; equal keys once more change nothing.
-   * @returns how many one-time keys the device has left, by algorithm
-   * @throws MatrixError 400 `M_BAD_JSON`, `M_INVALID_PARAM`, `M_UNKNOWN_DEVICE`, 413 `M_TOO_LARGE`
-   * @spec client-server-api#post_matrixclientv3keysupload
-   */
-  async upload(userId: string, deviceId: string, body: JsonObject): Promise<Record<string, number>> {
-    const { deviceKeys, oneTimeKeys, fallbackKeys } = parseKeyUpload(body, userId, deviceId);
-    if (deviceKeys !== undefined || oneTimeKeys.length > 0 || fallbackKeys.length > 0) {
-      await this.database.write(
-        async (tx) => {
-          if (!(await isDeviceHeld(tx, userId, deviceId))) throw MatrixError.unknownDevice();
-          await this.oneTimeKeys.store(tx, userId, deviceId, oneTimeKeys, fallbackKeys);
-          if (deviceKeys === undefined) return;
-          if (await writeDeviceKeys(tx, userId, deviceId, deviceKeys, this.clock.nowMs()))
-            await this.deviceLists.changed(tx, userId, [deviceId]);
-        },
-        { name: 'keys_upload' },
-      );
-    }
-    return (await this.oneTimeKeys.counts(userId, deviceId)).counts;
-  }
+  ) {}
 
   /**
    * Keys of users, here and elsewhere, as the requester may see them.
@@ -190,13 +143,6 @@ export class DeviceKeyService {
     if (!limited || others.length === 0) return entries;
     const sharing = await this.memberships.sharing(requesterId, others);
     return entries.filter(([userId]) => userId === requesterId || sharing.has(userId));
-  }
-
-  async #forget(tx: Tx, userId: string, deviceIds: readonly string[]): Promise<void> {
-    const known = await devicesWithKeys(tx, userId, deviceIds);
-    await deleteKeysOfDevices(tx, userId, deviceIds);
-    this.oneTimeKeys.forget(tx, userId, deviceIds);
-    await this.deviceLists.changed(tx, userId, known);
   }
 }
 

@@ -1,7 +1,7 @@
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { DeviceService } from '@rookery/users';
 import { buildE2ee, type E2eeFixture, fixtureMigrations } from '../e2ee.fixture.js';
-import { DeviceKeyService } from './device-key.service.js';
+import { KeyUploads } from './key-uploads.service.js';
 import { OneTimeKeyService } from './one-time-key.service.js';
 
 const algorithm = 'signed_curve25519';
@@ -23,7 +23,7 @@ eachDatabase('one-time keys', (open, kind) => {
     );
   const upload = (oneTime: Record<string, unknown>, fallback?: Record<string, unknown>) =>
     fixture
-      .get(DeviceKeyService)
+      .get(KeyUploads)
       .upload(alice, 'PHONE', { one_time_keys: oneTime, ...(fallback ? { fallback_keys: fallback } : {}) });
   /** Claims one key; its id. */
   const claim = async (of = keys): Promise<string | undefined> => {
@@ -127,8 +127,8 @@ eachDatabase('one-time keys', (open, kind) => {
   it('serves many devices in one claim, each its own', async () => {
     const bob = await fixture.user(`bob${serial}`, 'B1', 'B2');
     await upload(named('K', 1));
-    await fixture.get(DeviceKeyService).upload(bob, 'B1', { one_time_keys: named('B', 1) });
-    await fixture.get(DeviceKeyService).upload(bob, 'B2', { fallback_keys: { [`${algorithm}:F`]: { key: 'f' } } });
+    await fixture.get(KeyUploads).upload(bob, 'B1', { one_time_keys: named('B', 1) });
+    await fixture.get(KeyUploads).upload(bob, 'B2', { fallback_keys: { [`${algorithm}:F`]: { key: 'f' } } });
     const wanted = {
       [alice]: { PHONE: algorithm, LAPTOP: algorithm, NONE: algorithm },
       [bob]: { B1: algorithm, B2: algorithm },

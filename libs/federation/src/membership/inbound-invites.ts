@@ -120,7 +120,7 @@ export class InboundInvites {
 
   async #store(origin: string, event: RoomEvent, target: string, roomState: unknown): Promise<void> {
     const { roomId, rules } = event;
-    if (await this.servers.isIn(roomId, this.config.serverName)) {
+    if (await this.servers.isHere(roomId)) {
       if ((await this.state.versions([roomId])).get(roomId) !== rules.version)
         throw MatrixError.invalidParam('The room has another version');
       const current = await this.memberships.currentOf(roomId, target);

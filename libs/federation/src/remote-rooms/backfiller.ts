@@ -1,23 +1,17 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { type RoomEvent, roomVersionRules } from '@rookery/events';
-import { FederationClient, federationPath, FederationRequestError } from '@rookery/federation-client';
-import { Clock, Config, Logger, SingleFlight } from '@rookery/platform';
-import { type BackwardGap, backwardGaps, forgetFailedPulls, noteFailedPulls, RoomStateReader } from '@rookery/rooms';
-import { leadingTo } from '@rookery/state-res';
+import { Clock, SingleFlight } from '@rookery/platform';
+import { type BackwardGap, backwardGaps, forgetFailedPulls, noteFailedPulls } from '@rookery/rooms';
+import { BackfillRequests, maxEvents } from './backfill-requests.js';
 import { PastEvents } from './past-events.js';
-import { PduChecker } from './pdu-checker.js';
 import { RoomHosts } from './room-hosts.js';
 
 /** Gaps of a room that are looked at, and those that one request asks about. */
 const maxGaps = 100;
 const gapsAtOnce = 5;
-/** Events that are asked for at a time. */
-const maxEvents = 100;
 const maxServers = 4;
 /** After this much time no further server is asked: somebody waits; milliseconds. */
 const patienceMs = 20_000;
-const maxBytes = 32 * 1_048_576;
 /** What nobody gave is asked for again after a minute, then two, four, at last a day; milliseconds. */
 const firstPauseMs = 60_000;
 const longestPauseMs = 24 * 3_600_000;
@@ -26,21 +20,14 @@ const longestPauseMs = 24 * 3_600_000;
 @Injectable()
 export class Backfiller {
   readonly #running = new SingleFlight<boolean>();
-  readonly #logger: Logger;
 
   constructor(
-    private readonly client: FederationClient,
-    private readonly checker: PduChecker,
+    private readonly requests: BackfillRequests,
     private readonly past: PastEvents,
     private readonly hosts: RoomHosts,
-    private readonly state: RoomStateReader,
     private readonly database: Database,
-    private readonly config: Config,
     private readonly clock: Clock,
-    logger: Logger,
-  ) {
-    this.#logger = logger.child('federation');
-  }
+  ) {}
 
   /**
    * Fetches up to `limit` events before one of a room's gaps. Several callers share one attempt.
@@ -64,7 +51,7 @@ export class Backfiller {
     let anyAnswered = false;
     for (const server of await this.hosts.likely(roomId, maxServers)) {
       if (this.clock.nowMs() >= untilMs) break;
-      const found = await this.#ask(server, roomId, wanted, limit);
+      const found = await this.requests.before(server, roomId, wanted, limit);
       if (found === undefined) continue;
       anyAnswered = true;
       if (found.length === 0) continue;
@@ -96,34 +83,5 @@ export class Backfiller {
       },
       { name: 'note_backfill' },
     );
-  }
-
-  /** What a server has before some events, oldest first; `undefined` when it does not answer. */
-  async #ask(
-    server: string,
-    roomId: string,
-    wanted: readonly string[],
-    limit: number,
-  ): Promise<RoomEvent[] | undefined> {
-    const version = (await this.state.versions([roomId])).get(roomId);
-    const rules = version === undefined ? undefined : roomVersionRules(version);
-    if (!rules) return undefined;
-    try {
-      const answer = await this.client.requestExactJson({
-        destination: server,
-        method: 'GET',
-        path: federationPath`/_matrix/federation/v1/backfill/${roomId}`,
-        query: { v: wanted, limit },
-        ...{ retries: 'none', awaited: true },
-        ...{ maxBytes, timeoutMs: Math.min(patienceMs, this.config.get('federation.client_timeout')) },
-      });
-      const pdus = Array.isArray(answer['pdus']) ? answer['pdus'].slice(0, maxEvents) : [];
-      return leadingTo(wanted, await this.checker.sound(pdus, rules, roomId));
-    } catch (error) {
-      if (!(error instanceof FederationRequestError)) throw error;
-      this.#logger.debug('Another server gave no history', { destination: server, roomId, reason: error.message });
-      // A refusal is an answer.
-      return error.status !== undefined && error.status < 500 ? [] : undefined;
-    }
   }
 }

@@ -1,6 +1,7 @@
 import { Module } from '@nestjs/common';
 import { FederationClientModule } from '@rookery/federation-client';
 import { RoomsModule } from '@rookery/rooms';
+import { BackfillRequests } from './backfill-requests.js';
 import { Backfiller } from './backfiller.js';
 import { Candidates } from './candidates.js';
 import { MissingEvents } from './missing-events.js';
@@ -13,7 +14,17 @@ import { RoomHosts } from './room-hosts.js';
 /** Events that only other servers have, and which servers those are. */
 @Module({
   imports: [FederationClientModule, RoomsModule],
-  providers: [Backfiller, Candidates, MissingEvents, PastEvents, PduChecker, RemoteEventByTime, RemoteState, RoomHosts],
+  providers: [
+    BackfillRequests,
+    Backfiller,
+    Candidates,
+    MissingEvents,
+    PastEvents,
+    PduChecker,
+    RemoteEventByTime,
+    RemoteState,
+    RoomHosts,
+  ],
   exports: [Backfiller, Candidates, MissingEvents, PduChecker, RemoteEventByTime, RemoteState, RoomHosts],
 })
 export class RemoteHistoryModule {}

@@ -24,8 +24,7 @@ export class ResidentRooms {
   async open(origin: string, roomId: string): Promise<RoomVersionRules> {
     const version = (await this.state.versions([roomId])).get(roomId);
     const rules = roomVersionRules(version);
-    if (!rules || !(await this.servers.isIn(roomId, this.config.serverName)))
-      throw MatrixError.notFound('This server is not in the room');
+    if (!rules || !(await this.servers.isHere(roomId))) throw MatrixError.notFound('This server is not in the room');
     if (!(await this.servers.mayTakePart(roomId, origin)))
       throw MatrixError.forbidden('Your server may not take part in this room');
     return rules;

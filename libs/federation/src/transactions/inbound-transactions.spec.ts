@@ -5,6 +5,10 @@ import type { InboundEdus } from '../edus/inbound-edus.js';
 import { InboundTransactions } from './inbound-transactions.js';
 import type { PduIntake } from './pdu-intake.js';
 import type { StagedEvents } from './staged-events.js';
+import { TransactionAnswers } from './transaction-answers.js';
+
+const answersOf = (database: Database, clock: FakeClock): TransactionAnswers =>
+  new TransactionAnswers(database, clock, new Lifecycle(clock, new SilentLogger()), new BackgroundTasks(clock));
 
 describe('InboundTransactions', () => {
   it('has what must arrive sent again, though not for ever', async () => {
@@ -18,11 +22,9 @@ describe('InboundTransactions', () => {
     let haveArrived = false;
     const edus = { deliver: async () => haveArrived } as unknown as InboundEdus;
     const config = { get: () => [] } as unknown as Config;
-    const logger = new SilentLogger();
     const clock = new FakeClock();
     const transactions = new InboundTransactions(
-      ...([database, intake, staged, edus, clock, config] as const),
-      ...([new Lifecycle(clock, logger), new BackgroundTasks(clock), new Metrics('home.test')] as const),
+      ...([answersOf(database, clock), intake, staged, edus, clock, config, new Metrics('home.test')] as const),
     );
     const send = (txnId: string): Promise<unknown> =>
       transactions.receive('far.test', txnId, { edus: [{ edu_type: 'm.a', content: {} }] });
@@ -47,11 +49,10 @@ describe('InboundTransactions', () => {
     const database = { get: async () => undefined } as unknown as Database;
     const staged = { stage: async () => undefined } as unknown as StagedEvents;
     const config = { get: () => [] } as unknown as Config;
-    const logger = new SilentLogger();
     const clock = new FakeClock();
     const transactions = new InboundTransactions(
-      ...([database, intake, staged, {} as InboundEdus, clock, config] as const),
-      ...([new Lifecycle(clock, logger), new BackgroundTasks(clock), new Metrics('home.test')] as const),
+      ...([answersOf(database, clock), intake, staged, {} as InboundEdus, clock, config] as const),
+      new Metrics('home.test'),
     );
     const taken = Array.from({ length: 5 }, (_, i) => transactions.receive('far.test', `t${i}`, {}));
     await expect(transactions.receive('far.test', 't5', {})).rejects.toMatchObject({

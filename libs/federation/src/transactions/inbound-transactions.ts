@@ -1,11 +1,11 @@
 import { Injectable } from '@nestjs/common';
-import { Database, type Tx } from '@rookery/database';
+import type { Tx } from '@rookery/database';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { BackgroundTasks, Clock, Config, KeyedMutex, Lifecycle, Metrics, SingleFlight } from '@rookery/platform';
+import { Clock, Config, KeyedMutex, Metrics, SingleFlight } from '@rookery/platform';
 import { type InboundEdu, InboundEdus } from '../edus/inbound-edus.js';
 import { PduIntake } from './pdu-intake.js';
 import { StagedEvents } from './staged-events.js';
-import { deleteAnswersBefore, insertAnswer, selectAnswer } from './staging.query.js';
+import { TransactionAnswers } from './transaction-answers.js';
 
 /** What a transaction may hold. @spec server-server-api#transactions */
 const maxPdus = 50;
@@ -19,10 +19,6 @@ const maxWaiting = 5;
  */
 const maxRefusals = 5;
 const maxRefused = 1_000;
-/** How long answers are remembered, milliseconds; servers give up long before. */
-const rememberedMs = 86_400_000;
-const cleanUpMs = 3_600_000;
-
 /** Receives transactions: each once, those of one server one after the other. */
 @Injectable()
 export class InboundTransactions {
@@ -35,22 +31,16 @@ export class InboundTransactions {
   readonly #lastReceived;
 
   constructor(
-    private readonly database: Database,
+    private readonly answers: TransactionAnswers,
     private readonly intake: PduIntake,
     private readonly staged: StagedEvents,
     private readonly edus: InboundEdus,
     private readonly clock: Clock,
     config: Config,
-    lifecycle: Lifecycle,
-    tasks: BackgroundTasks,
     metrics: Metrics,
   ) {
     this.#watched = new Set(config.get('federation_metrics_domains'));
     this.#lastReceived = metrics.gauge('synapse_federation_last_received_pdu_time');
-    const name = 'forget_transaction_answers';
-    const work = (): Promise<void> => deleteAnswersBefore(database, clock.nowMs() - rememberedMs);
-    const job = tasks.add({ name, role: 'background', everyMs: cleanUpMs, run: work });
-    lifecycle.on('streams', { name, start: () => job.start(), stop: () => job.stop() });
   }
 
   /**
@@ -76,15 +66,15 @@ export class InboundTransactions {
     pdus: readonly unknown[],
     edus: readonly InboundEdu[],
   ): Promise<JsonObject> {
-    const known = await selectAnswer(this.database, origin, txnId);
-    if (known !== undefined) return JSON.parse(known) as JsonObject;
+    const known = await this.answers.find(origin, txnId);
+    if (known !== undefined) return known;
     const { results, wanted } = await this.intake.check(origin, pdus);
     const nowTs = this.clock.nowMs();
     if (pdus.length > 0 && this.#watched.has(origin)) {
       this.#lastReceived.set({ origin_server_name: origin }, nowTs / 1000);
     }
     const answer: JsonObject = { pdus: Object.fromEntries(results) };
-    const keep = (tx: Tx): Promise<void> => insertAnswer(tx, origin, txnId, JSON.stringify(answer), nowTs);
+    const keep = (tx: Tx): Promise<void> => this.answers.keep(tx, origin, txnId, answer);
     if (edus.length === 0) await this.staged.stage(origin, wanted, keep);
     else {
       // Events first: they are on their way while EDUs are dealt with.
@@ -92,7 +82,7 @@ export class InboundTransactions {
       const haveArrived = await this.edus.deliver(origin, edus);
       if (this.#isToComeAgain(`${origin}\n${txnId}`, haveArrived))
         throw MatrixError.internal('Some of the transaction could not be stored');
-      await this.database.write(keep, { name: 'answer_transaction' });
+      await this.answers.store(origin, txnId, answer);
     }
     return answer;
   }

@@ -53,7 +53,6 @@ export class PduIntake {
     private readonly servers: RoomServers,
     private readonly leaves: OutOfBandLeaves,
     private readonly modules: ModuleDispatcher,
-    private readonly config: Config,
     logger: Logger,
   ) {
     this.#logger = logger.child('federation');
@@ -143,7 +142,7 @@ export class PduIntake {
     for (const [roomId, version] of versions) {
       const rules = roomVersionRules(version);
       if (!rules) continue;
-      const isOurs = await this.servers.isIn(roomId, this.config.serverName);
+      const isOurs = await this.servers.isHere(roomId);
       facts.set(roomId, { rules, isOurs, mayTakePart: open.has(roomId) });
     }
     return facts;

@@ -12,6 +12,7 @@ import { GapRetries } from './gap-retries.js';
 import { StagedEvents } from './staged-events.js';
 import { AfterEvents } from './after-events.js';
 import { EduHandlers } from './edu-handlers.js';
+import { TransactionAnswers } from './transaction-answers.js';
 import { InboundTransactions } from './inbound-transactions.js';
 
 /** What becomes of the transactions of other servers. */
@@ -25,6 +26,7 @@ import { InboundTransactions } from './inbound-transactions.js';
     StagedEvents,
     AfterEvents,
     EduHandlers,
+    TransactionAnswers,
     InboundTransactions,
   ],
   exports: [InboundTransactions],

@@ -1,29 +1,20 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { Readable } from 'node:stream';
-import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { callbackContext } from '@rookery/module-host';
 import {
   Cache,
   Clock,
   Config,
   ConfigError,
-  Ids,
   KeyedCounter,
   type Requester,
   Semaphore,
   SingleFlight,
 } from '@rookery/platform';
-import { formatMxc } from '../records/media.js';
-import { insertLocalMedia } from '../records/media.query.js';
-import { placeOf } from '../storage/file-place.js';
-import { MediaFiles } from '../storage/media-files.js';
-import { MediaIntake } from '../storage/media-intake.js';
-import { ImageEngine } from '../thumbnails/image-engine.js';
 import { Embeddings } from './oembed.js';
 import { type PageFacts, readPage, summaryOf } from './page-facts.js';
 import { type Fetched, PageFetcher } from './page-fetcher.js';
 import { PreviewCache } from './preview-cache.js';
+import { PreviewImages } from './preview-images.js';
 import { longestUrl } from './url-rules.js';
 
 /** How long a preview is kept where the page says nothing else, and its bounds where it does. */
@@ -62,14 +53,10 @@ export class Previews implements OnModuleInit {
 
   constructor(
     private readonly config: Config,
-    private readonly database: Database,
     private readonly clock: Clock,
-    private readonly ids: Ids,
     private readonly fetcher: PageFetcher,
     private readonly cache: PreviewCache,
-    private readonly files: MediaFiles,
-    private readonly intake: MediaIntake,
-    private readonly engine: ImageEngine,
+    private readonly images: PreviewImages,
   ) {
     this.#failures = new Cache(config, 'preview_failures', { invalidation: 'expires', max: 2 * maxFailures });
   }
@@ -157,7 +144,7 @@ export class Previews implements OnModuleInit {
     const page = await this.fetcher.fetch(url, acceptPage);
     const type = page.contentType.toLowerCase();
     if (type.startsWith('image/')) {
-      const image = await this.#keepImage(requester, page).catch(ignoreRefusal);
+      const image = await this.images.keep(requester, page).catch(ignoreRefusal);
       return { og: image?.og ?? {}, mediaId: image?.mediaId, maxAgeMs: undefined, page };
     }
     if (!isMarkup(type)) return { og: {}, mediaId: undefined, maxAgeMs: undefined, page };
@@ -198,7 +185,7 @@ export class Previews implements OnModuleInit {
   ): Promise<{ readonly og: JsonObject; readonly mediaId: string | undefined }> {
     for (const address of images.slice(0, imageAttempts)) {
       const fetched = await this.#image(address, base).catch(ignoreRefusal);
-      const image = fetched && (await this.#keepImage(requester, fetched).catch(ignoreRefusal));
+      const image = fetched && (await this.images.keep(requester, fetched).catch(ignoreRefusal));
       if (image !== undefined) return { og: { ...og, ...image.og }, mediaId: image.mediaId };
     }
     return { og, mediaId: undefined };
@@ -212,55 +199,6 @@ export class Previews implements OnModuleInit {
     }
     const url = URL.parse(address, base.href);
     return url !== null && /^https?:$/.test(url.protocol) ? this.fetcher.fetch(url, 'image/*') : undefined;
-  }
-
-  async #keepImage(requester: Requester, fetched: Fetched): Promise<{ og: JsonObject; mediaId: string }> {
-    const { bytes } = fetched;
-    // By its contents, whatever the answer says of it.
-    const { type, widthPx, heightPx } = await this.engine.describe(bytes);
-    const now = this.clock.nowMs();
-    const mediaId = `${new Date(now).toISOString().slice(0, 10)}_${this.ids.letters(16)}`;
-    const urlCache = fetched.url.href.slice(0, longestUrl);
-    const place = placeOf({ origin: undefined, fileId: mediaId, urlCache });
-    const context = callbackContext(requester);
-    const staged = await this.files.stage();
-    try {
-      const tooLarge = (): MatrixError => MatrixError.tooLarge('The image is too large');
-      await staged.writeAll(Readable.from([bytes]), this.clock, {
-        maxBytes: this.config.get('max_spider_size'),
-        tooLarge,
-      });
-      await staged.finish();
-      const quarantinedBy = await this.intake.inspect(staged, place.info, type, context);
-      await this.files.keep(staged, place);
-      await this.database.write(
-        (tx) =>
-          insertLocalMedia(tx, {
-            mediaId,
-            mediaType: type,
-            sizeBytes: bytes.length,
-            uploadName: undefined,
-            createdTs: now,
-            uploader: undefined,
-            authenticated: this.config.get('enable_authenticated_media'),
-            sha256: staged.sha256,
-            urlCache,
-            quarantinedBy,
-          }),
-        { name: 'store_preview_image' },
-      );
-    } catch (error) {
-      await staged.discard();
-      throw error;
-    }
-    const og: JsonObject = {
-      'og:image': formatMxc(this.config.serverName, mediaId),
-      'og:image:type': type,
-      'og:image:width': widthPx,
-      'og:image:height': heightPx,
-      'matrix:image:size': bytes.length,
-    };
-    return { og, mediaId };
   }
 
   #remember(url: string, error: MatrixError): void {

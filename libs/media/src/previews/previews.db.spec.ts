@@ -220,10 +220,10 @@ eachDatabase('previews', (open) => {
     await build();
     await preview('/image.png');
     await clock.advance(2 * 86_400_000 - 1_000);
-    await media.get(MediaRetention).run();
+    await media.get(MediaRetention).run(new AbortController().signal);
     expect((await media.filesOnDisk()).length).toBe(1);
     await clock.advance(2_000);
-    await media.get(MediaRetention).run();
+    await media.get(MediaRetention).run(new AbortController().signal);
     // The round of the hour may have taken the row, and be about to take the file.
     await eventually(async () => (await media.filesOnDisk()).length === 0);
   });

@@ -51,7 +51,7 @@ eachDatabase('old media', (open) => {
     media.get(AccessTimes).note({ origin: undefined, mediaId: ids['used'] ?? '' });
     await media.get(AccessTimes).flush();
     await clock.advance(11 * hour);
-    await media.get(MediaRetention).run();
+    await media.get(MediaRetention).run(new AbortController().signal);
     expect(await left()).toEqual(
       Object.entries(ids)
         .filter(([name]) => name !== 'old')
@@ -66,7 +66,7 @@ eachDatabase('old media', (open) => {
     await build();
     await media.upload('x', 'text/plain');
     await clock.advance(100 * hour);
-    await media.get(MediaRetention).run();
+    await media.get(MediaRetention).run(new AbortController().signal);
     expect((await left()).length).toBe(1);
   });
 
@@ -124,7 +124,7 @@ eachDatabase('old media', (open) => {
     await expect(uploads.fill(alice, 'example.org', uri.split('/').at(-1) ?? '', late)).rejects.toMatchObject({
       status: 404,
     });
-    await media.get(MediaRetention).run();
+    await media.get(MediaRetention).run(new AbortController().signal);
     expect(await database.query('SELECT * FROM local_media_repository')).toEqual([]);
     await uploads.reserve(alice);
   });

@@ -1,6 +1,6 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { BackgroundTasks, Clock, Config, Lifecycle, Logger } from '@rookery/platform';
+import { BackgroundTasks, Clock, Config, Logger } from '@rookery/platform';
 import { MediaRemoval } from '../moderation/media-removal.service.js';
 import { PreviewCache } from '../previews/preview-cache.js';
 import { deletePending } from '../records/media.query.js';
@@ -17,21 +17,20 @@ export class MediaRetention implements OnModuleInit {
     private readonly clock: Clock,
     private readonly removal: MediaRemoval,
     private readonly previews: PreviewCache,
-    private readonly lifecycle: Lifecycle,
     private readonly logger: Logger,
     private readonly tasks: BackgroundTasks,
   ) {}
 
   onModuleInit(): void {
     if (!tendsMedia(this.config)) return;
-    this.tasks.add({ name: 'media_retention', role: 'media', everyMs: periodMs, run: () => this.run() }).start();
+    const run = (signal: AbortSignal): Promise<void> => this.run(signal);
+    this.tasks.add({ name: 'media_retention', role: 'media', everyMs: periodMs, run }).start();
   }
 
-  /** One round. */
-  async run(): Promise<void> {
+  /** One round, unless it is cut short. */
+  async run(signal: AbortSignal): Promise<void> {
     const now = this.clock.nowMs();
     const { config, removal } = this;
-    const signal = this.lifecycle.stopping;
     const unusedMs = config.get('unused_expiration_time');
     await this.database.write((tx) => deletePending(tx, now - unusedMs), { name: 'expire_media_ids' });
     const localMs = config.get('media_retention.local_media_lifetime');

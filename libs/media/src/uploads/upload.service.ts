@@ -2,22 +2,12 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { RateLimiter } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
-import { callbackContext } from '@rookery/module-host';
-import { Clock, Config, Ids, KeyedCounter, KeyedMutex, type Requester } from '@rookery/platform';
-import { formatMxc, isValidMediaId, type Media } from '../records/media.js';
+import { Clock, Config, Ids, KeyedMutex, type Requester } from '@rookery/platform';
+import { formatMxc, isValidMediaId } from '../records/media.js';
 import { fillLocalMedia, findMedia, insertLocalMedia, pendingOf } from '../records/media.query.js';
-import { placeOf } from '../storage/file-place.js';
-import { MediaFiles } from '../storage/media-files.js';
-import { MediaIntake } from '../storage/media-intake.js';
-import type { StagedFile } from '../storage/staged-file.js';
-import { Thumbnails } from '../thumbnails/thumbnails.service.js';
 import { Arrivals } from './arrivals.js';
+import { FileReceiver } from './file-receiver.js';
 import type { IncomingFile } from './incoming-file.js';
-import { UploadLimits } from './upload-limits.js';
-
-/** Uploads that one user may have under way. */
-const maxAtOnce = 50;
-const retryWhenBusyMs = 1_000;
 
 /** A media id without a file. */
 export interface ReservedMedia {
@@ -30,7 +20,6 @@ export interface ReservedMedia {
 @Injectable()
 export class UploadService {
   readonly #turns = new KeyedMutex();
-  readonly #underWay = new KeyedCounter();
   readonly #filling = new Set<string>();
 
   constructor(
@@ -39,10 +28,7 @@ export class UploadService {
     private readonly clock: Clock,
     private readonly ids: Ids,
     private readonly rateLimiter: RateLimiter,
-    private readonly limits: UploadLimits,
-    private readonly files: MediaFiles,
-    private readonly intake: MediaIntake,
-    private readonly thumbnails: Thumbnails,
+    private readonly receiving: FileReceiver,
     private readonly arrivals: Arrivals,
   ) {}
 
@@ -54,7 +40,7 @@ export class UploadService {
    */
   async upload(requester: Requester, file: IncomingFile): Promise<string> {
     const mediaId = this.ids.letters(24);
-    await this.#receive(requester, mediaId, file, async (media) => {
+    await this.receiving.receive(requester, mediaId, file, async (media) => {
       await this.database.write((tx) => insertLocalMedia(tx, media), { name: 'store_media' });
       return true;
     });
@@ -116,7 +102,7 @@ export class UploadService {
       // What was read before may be older than a file that another upload has put there meanwhile.
       if ((await findMedia(this.database, { origin: undefined, mediaId }))?.sizeBytes !== undefined)
         throw cannotOverwrite();
-      await this.#receive(requester, mediaId, file, (media) =>
+      await this.receiving.receive(requester, mediaId, file, (media) =>
         this.database.write((tx) => fillLocalMedia(tx, media), { name: 'store_media' }),
       );
     } finally {
@@ -124,97 +110,6 @@ export class UploadService {
     }
     this.arrivals.arrived(mediaId);
   }
-
-  async #receive(
-    requester: Requester,
-    mediaId: string,
-    file: IncomingFile,
-    record: (media: Media) => Promise<boolean>,
-  ): Promise<void> {
-    const { userId } = requester;
-    if (this.#underWay.of(userId) >= maxAtOnce) throw MatrixError.limitExceeded(retryWhenBusyMs);
-    this.#underWay.add(userId);
-    try {
-      if (file.sizeBytes !== undefined) await this.limits.check(requester, file.sizeBytes);
-      const staged = await this.files.stage();
-      try {
-        await this.#read(staged, file);
-        if (file.sizeBytes === undefined) await this.limits.check(requester, staged.sizeBytes);
-        await this.#store(requester, mediaId, file, staged, record);
-      } catch (error) {
-        await staged.discard();
-        throw error;
-      }
-    } finally {
-      this.#underWay.remove(userId);
-    }
-  }
-
-  async #read(staged: StagedFile, file: IncomingFile): Promise<void> {
-    try {
-      await staged.writeAll(file.body, this.clock, {
-        maxBytes: this.limits.maxBytes,
-        tooLarge: () => this.limits.tooLarge(),
-      });
-    } catch (error) {
-      // What is left of the body flows by, so that the client can read the answer.
-      file.body.on('error', () => undefined).resume();
-      if (MatrixError.is(error) || !isBodyError(error)) throw error;
-      throw MatrixError.bodyCutOff();
-    }
-    await staged.finish();
-  }
-
-  async #store(
-    requester: Requester,
-    mediaId: string,
-    file: IncomingFile,
-    staged: StagedFile,
-    record: (media: Media) => Promise<boolean>,
-  ): Promise<void> {
-    const context = callbackContext(requester);
-    const { userId: uploader } = requester;
-    const place = placeOf({ origin: undefined, fileId: mediaId, urlCache: undefined });
-    const quarantinedBy = await this.intake.inspect(staged, place.info, file.mediaType, context);
-    const periods = await this.limits.periodsFor(requester);
-    const now = this.clock.nowMs();
-    const media: Media = {
-      origin: undefined,
-      mediaId,
-      fileId: mediaId,
-      sizeBytes: staged.sizeBytes,
-      mediaType: file.mediaType,
-      uploadName: file.uploadName,
-      createdTs: now,
-      lastAccessTs: now,
-      uploader,
-      quarantinedBy,
-      safeFromQuarantine: false,
-      authenticated: this.config.get('enable_authenticated_media'),
-      sha256: staged.sha256,
-      urlCache: undefined,
-    };
-    const store = async (): Promise<void> => {
-      // Others of the same user may have arrived while this one did.
-      await this.limits.checkPeriods(requester, staged.sizeBytes, periods);
-      await this.files.keep(staged, place);
-      try {
-        if (!(await record(media))) throw cannotOverwrite();
-      } catch (error) {
-        await this.files.remove(place);
-        throw error;
-      }
-    };
-    await (periods.length === 0 ? store() : this.#turns.run(uploader, store));
-    this.intake.stored(place.info, uploader, staged.sizeBytes, context);
-    this.thumbnails.prepare(media);
-  }
 }
 
 const cannotOverwrite = (): MatrixError => MatrixError.cannotOverwriteMedia();
-
-/** Whether reading the request failed, as opposed to writing the file. */
-const isBodyError = (error: unknown): boolean =>
-  ['ECONNRESET', 'ERR_STREAM_PREMATURE_CLOSE', 'ABORT_ERR', 'ERR_STREAM_DESTROYED'].includes(
-    (error as NodeJS.ErrnoException | undefined)?.code ?? '',
-  );

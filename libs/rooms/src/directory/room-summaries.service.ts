@@ -66,7 +66,7 @@ export class RoomSummaries {
    */
   async visibleToServer(serverName: string, roomId: string): Promise<RoomSummary | 'unknown' | 'hidden'> {
     const shown = await this.known(roomId);
-    if (!shown || !(await this.servers.isIn(roomId, this.config.serverName))) return 'unknown';
+    if (!shown || !(await this.servers.isHere(roomId))) return 'unknown';
     if (isOpenToAll(shown.row) || (await this.servers.isIn(roomId, serverName))) return shown;
     for (const allowed of shown.allowedRoomIds ?? []) if (await this.servers.isIn(allowed, serverName)) return shown;
     return (await this.memberships.isServerInvited(roomId, serverName)) ? shown : 'hidden';

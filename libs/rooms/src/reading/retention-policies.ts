@@ -4,7 +4,16 @@ import type { JsonObject } from '@rookery/matrix-types';
 import { Cache, Clock, Config } from '@rookery/platform';
 import { RoomHooks } from '../hooks.js';
 import { EventStore } from '../store/event-store.js';
-import { selectPoliciesOf } from './retention.query.js';
+import { selectPolicies, selectPoliciesOf, selectRoomIds } from './retention.query.js';
+
+const dayMs = 86_400_000;
+
+/** Which rooms are purged how often: those whose lifetime lies in `shortestMs < lifetime <= longestMs`. */
+export interface PurgeJob {
+  readonly shortestMs: number;
+  readonly longestMs: number;
+  readonly intervalMs: number;
+}
 
 /** How long messages live: `m.room.retention` within the bounds of the settings, or the server's default (MSC1763). */
 @Injectable()
@@ -66,6 +75,32 @@ export class RetentionPolicies implements OnModuleInit {
         return [roomId, this.lifetimeMs(content) ?? Infinity];
       }),
     );
+  }
+
+  /** What the settings have purged how often: everything once a day where they say nothing. */
+  jobs(): PurgeJob[] {
+    const given = this.config.get('retention.purge_jobs') as readonly Record<string, number | undefined>[];
+    return (given.length > 0 ? given : [{}]).map((job) => ({
+      shortestMs: job['shortest_max_lifetime'] ?? -1,
+      longestMs: job['longest_max_lifetime'] ?? Infinity,
+      intervalMs: job['interval'] ?? dayMs,
+    }));
+  }
+
+  /** How long messages of each room of the server may live; rooms without a limit are absent. */
+  async lifetimes(): Promise<Map<string, number>> {
+    const usual = this.lifetimeMs(undefined);
+    const lifetimes = new Map<string, number>();
+    if (usual !== undefined) {
+      for (const roomId of await selectRoomIds(this.database)) lifetimes.set(roomId, usual);
+    }
+    const policies = await selectPolicies(this.database);
+    const events = await this.events.events(policies.values());
+    for (const [roomId, eventId] of policies) {
+      const lifetimeMs = this.lifetimeMs(events.get(eventId)?.content);
+      if (lifetimeMs !== undefined) lifetimes.set(roomId, lifetimeMs);
+    }
+    return lifetimes;
   }
 
   /** How long messages live in a room with this policy, if any; `undefined` for ever. */

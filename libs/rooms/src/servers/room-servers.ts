@@ -21,7 +21,7 @@ export class RoomServers implements OnModuleInit {
     private readonly state: RoomStateReader,
     private readonly events: EventStore,
     private readonly hooks: RoomHooks,
-    config: Config,
+    private readonly config: Config,
   ) {
     this.#servers = new Cache(config, 'room_servers', {
       invalidation: 'stream events',
@@ -47,6 +47,11 @@ export class RoomServers implements OnModuleInit {
   /** Servers with a joined member; kept in memory, not to be changed. */
   of(roomId: string): Promise<ReadonlySet<string>> {
     return this.#servers.fetch(roomId, () => this.memberships.hostsIn(roomId));
+  }
+
+  /** Whether this server has a joined member. */
+  isHere(roomId: string): Promise<boolean> {
+    return this.isIn(roomId, this.config.serverName);
   }
 
   /** Whether a server has a joined member. */

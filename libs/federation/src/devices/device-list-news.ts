@@ -1,17 +1,11 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import {
-  DeviceKeyService,
-  deviceListsStream,
-  type LocalKeys,
-  type OutboxMessage,
-  ToDeviceService,
-} from '@rookery/e2ee';
+import { DeviceKeyService, deviceListsStream, type LocalKeys } from '@rookery/e2ee';
 import { domainOf, type JsonObject } from '@rookery/matrix-types';
 import { Clock, Config, Lifecycle, Logger } from '@rookery/platform';
 import { Follower, Notifier } from '@rookery/replication';
 import { FederationSender } from '../sender/federation-sender.js';
-import { eduOf, eduOfText, type EduStore, type OutgoingEdu, type StoredEdus } from '../sender/outgoing-edu.js';
+import { eduOf, type EduStore, type OutgoingEdu, type StoredEdus } from '../sender/outgoing-edu.js';
 import { RemoteAudience } from '../sender/remote-audience.js';
 import {
   type DevicePoke,
@@ -26,17 +20,12 @@ const cursor = 'federation_device_lists';
 const maxChanges = 100;
 /** Rows of one step. */
 const maxPokes = 5_000;
-/** No further message is added to a transaction that holds so much; characters. */
-const maxChars = 1_048_576;
 /** A public key of cross-signing; a change of one is noted under it. */
 const publicKey = /^[A-Za-z0-9+/]{43}$/;
 
-/**
- * Tells other servers what their users' clients have to know of devices here: to-device messages and changes of device lists.
- * Both lie in the database until a server has them.
- */
+/** Tells other servers how the devices of users here change. What they are to be told lies in the database until they have it. */
 @Injectable()
-export class DeviceNews implements OnModuleInit {
+export class DeviceListNews implements OnModuleInit {
   #follower: Follower | undefined;
 
   constructor(
@@ -48,18 +37,10 @@ export class DeviceNews implements OnModuleInit {
     private readonly lifecycle: Lifecycle,
     private readonly sender: FederationSender,
     private readonly audience: RemoteAudience,
-    private readonly toDevice: ToDeviceService,
     private readonly deviceKeys: DeviceKeyService,
   ) {}
 
   onModuleInit(): void {
-    // A message may be encrypted for a device that its receiver does not know yet: lists come first.
-    this.sender.addStore(this.#pokes);
-    this.sender.addStore(this.#messages);
-    this.toDevice.onQueued((servers) => {
-      this.sender.wake(this.#messages, servers);
-      for (const server of servers) if (!this.audience.mayReach(server)) void this.#drop(server);
-    });
     this.lifecycle.on('streams', {
       name: 'device lists for other servers',
       start: () => this.#start(),
@@ -75,15 +56,6 @@ export class DeviceNews implements OnModuleInit {
       advance: (after, upTo) => this.#advance(after, upTo),
     });
     await this.#follower.start();
-  }
-
-  /** Forgets messages for a server that the settings do not allow, or that cannot exist. */
-  async #drop(server: string): Promise<void> {
-    try {
-      await this.toDevice.delivered(server, this.toDevice.stream.current());
-    } catch (error) {
-      this.logger.warn('Messages for a server that cannot be reached were not deleted', { err: error });
-    }
   }
 
   /** Notes changes for the servers that share a room with their user. */
@@ -113,28 +85,12 @@ export class DeviceNews implements OnModuleInit {
       await database.write((tx) => insertPokes(tx, [...pokes.values()], this.clock.nowMs()), {
         name: 'federation_device_pokes',
       });
-    this.sender.wake(this.#pokes, told);
+    this.sender.wake(this.store, told);
     return reached;
   }
 
-  readonly #messages: EduStore = {
-    destinations: () => this.toDevice.outboxDestinations(0, this.toDevice.stream.current()),
-    next: async (destination, limit) => {
-      const upTo = this.toDevice.stream.current();
-      const waiting = await this.toDevice.outbox(destination, 0, upTo, limit);
-      const taken = within(maxChars, waiting);
-      const last = taken.at(-1)?.position;
-      return {
-        edus: taken.flatMap(({ json }) => eduOfText('m.direct_to_device', json) ?? []),
-        isAll: taken.length < limit && taken.length === waiting.length,
-        delivered: async () => {
-          if (last !== undefined) await this.toDevice.delivered(destination, last);
-        },
-      };
-    },
-  };
-
-  readonly #pokes: EduStore = {
+  /** The changes that wait for servers. */
+  readonly store: EduStore = {
     destinations: () => pokedServers(this.database),
     next: (destination, limit) => this.#nextPokes(destination, limit),
   };
@@ -176,13 +132,6 @@ export class DeviceNews implements OnModuleInit {
         this.database.write((tx) => pokesDelivered(tx, destination, upTo, last), { name: 'federation_device_pokes' }),
     };
   }
-}
-
-/** As many as fit, one at least. */
-function within(chars: number, messages: readonly OutboxMessage[]): readonly OutboxMessage[] {
-  let sum = 0;
-  const end = messages.findIndex(({ json }, index) => (sum += json.length) > chars && index > 0);
-  return end < 0 ? messages : messages.slice(0, end);
 }
 
 /** @spec server-server-api#device-management */

@@ -1,0 +1,62 @@
+import { Injectable } from '@nestjs/common';
+import { Database, type Tx } from '@rookery/database';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Clock } from '@rookery/platform';
+import { UserHooks } from '@rookery/users';
+import { DeviceListService } from '../device-lists/device-list.service.js';
+import { deleteKeysOfDevices, devicesWithKeys, isDeviceHeld, writeDeviceKeys } from './device-key.query.js';
+import { parseKeyUpload } from './key-upload.js';
+import { OneTimeKeyService } from './one-time-key.service.js';
+
+/** Keys of devices as they come and go. */
+@Injectable()
+export class KeyUploads {
+  constructor(
+    private readonly database: Database,
+    private readonly clock: Clock,
+    private readonly deviceLists: DeviceListService,
+    private readonly oneTimeKeys: OneTimeKeyService,
+    userHooks: UserHooks,
+  ) {
+    userHooks.devicesDeleted.subscribe({
+      inTransaction: (tx, { userId, deviceIds }) => this.#forget(tx, userId, deviceIds),
+    });
+    userHooks.devicesChanged.subscribe({
+      // A new device is news once it has keys; of another name other servers are told in any case.
+      inTransaction: async (tx, { userId, deviceIds, renamed }) => {
+        const shown = renamed === true ? deviceIds : await devicesWithKeys(tx, userId, deviceIds);
+        await this.deviceLists.changed(tx, userId, shown);
+      },
+    });
+  }
+
+  /**
+   * Stores what a device uploads; equal keys once more change nothing.
+   * @returns how many one-time keys the device has left, by algorithm
+   * @throws MatrixError 400 `M_BAD_JSON`, `M_INVALID_PARAM`, `M_UNKNOWN_DEVICE`, 413 `M_TOO_LARGE`
+   * @spec client-server-api#post_matrixclientv3keysupload
+   */
+  async upload(userId: string, deviceId: string, body: JsonObject): Promise<Record<string, number>> {
+    const { deviceKeys, oneTimeKeys, fallbackKeys } = parseKeyUpload(body, userId, deviceId);
+    if (deviceKeys !== undefined || oneTimeKeys.length > 0 || fallbackKeys.length > 0) {
+      await this.database.write(
+        async (tx) => {
+          if (!(await isDeviceHeld(tx, userId, deviceId))) throw MatrixError.unknownDevice();
+          await this.oneTimeKeys.store(tx, userId, deviceId, oneTimeKeys, fallbackKeys);
+          if (deviceKeys === undefined) return;
+          if (await writeDeviceKeys(tx, userId, deviceId, deviceKeys, this.clock.nowMs()))
+            await this.deviceLists.changed(tx, userId, [deviceId]);
+        },
+        { name: 'keys_upload' },
+      );
+    }
+    return (await this.oneTimeKeys.counts(userId, deviceId)).counts;
+  }
+
+  async #forget(tx: Tx, userId: string, deviceIds: readonly string[]): Promise<void> {
+    const known = await devicesWithKeys(tx, userId, deviceIds);
+    await deleteKeysOfDevices(tx, userId, deviceIds);
+    this.oneTimeKeys.forget(tx, userId, deviceIds);
+    await this.deviceLists.changed(tx, userId, known);
+  }
+}
