@@ -11,7 +11,7 @@ import {
 import { KeyRing } from '@rookery/federation-client';
 import { domainOf, isJsonObject, isValidRoomId } from '@rookery/matrix-types';
 import { callbackContext, ModuleDispatcher, toModuleEvent } from '@rookery/module-host';
-import { Config, Logger } from '@rookery/platform';
+import { Logger } from '@rookery/platform';
 import { EventStore, RoomServers, RoomStateReader } from '@rookery/rooms';
 import { OutOfBandLeaves } from '../membership/out-of-band-leaves.js';
 
