@@ -96,6 +96,7 @@ export type {
   MediaDownloadHeaders,
   MediaFile,
   MediaFileInfo,
+  MediaServerSettings,
   MediaStorageProvider,
   MediaUploadLimit,
   ThumbnailInfo,

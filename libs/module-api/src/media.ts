@@ -60,6 +60,34 @@ export interface MediaDownloadHeaders {
   readonly contentDisposition: string;
 }
 
+/** What the server's settings say that concerns storage providers, as they were when it started. Plain data. */
+export interface MediaServerSettings {
+  /** `server_name` */
+  readonly serverName: string;
+  /** `public_baseurl`, with a slash at its end; `undefined` where the settings do not say. */
+  readonly publicBaseurl: string | undefined;
+  /** Folder of the settings: relative paths in a provider's configuration are best read from there, as the server's own are. */
+  readonly configDir: string;
+  /** `media_store_path`, absolute: the local disk's place of a file is its `path` below this. */
+  readonly mediaStorePath: string;
+  /** `enable_local_media_storage`: otherwise files lie there only on their way to and from the providers. */
+  readonly keepsLocalFiles: boolean;
+  /** `max_upload_size` */
+  readonly maxUploadBytes: number;
+  /** `max_image_pixels` */
+  readonly maxImagePixels: number;
+  /** `dynamic_thumbnails`: thumbnails come in any size, not in these only. */
+  readonly dynamicThumbnails: boolean;
+  /** `thumbnail_sizes` */
+  readonly thumbnailSizes: readonly Pick<ThumbnailInfo, 'widthPx' | 'heightPx' | 'method'>[];
+  /** `media_upload_limits` */
+  readonly uploadLimits: readonly MediaUploadLimit[];
+  /** `media_retention.local_media_lifetime`; `undefined` for ever. */
+  readonly localMediaLifetimeMs: number | undefined;
+  /** `media_retention.remote_media_lifetime`; `undefined` for ever. */
+  readonly remoteMediaLifetimeMs: number | undefined;
+}
+
 /** How many bytes a user may upload in a period. */
 export interface MediaUploadLimit {
   readonly maxBytes: number;

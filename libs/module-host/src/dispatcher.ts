@@ -328,7 +328,7 @@ export class ModuleDispatcher {
   }
 
   /** What a module provides under a name that the settings refer to. */
-  provider<Kind extends keyof Providers>(kind: Kind, name: string): ProviderFactory<Providers[Kind]> | undefined {
+  provider<Kind extends keyof Providers>(kind: Kind, name: string): ProviderFactory<Kind> | undefined {
     return this.#registry.providers[kind].get(name);
   }
 

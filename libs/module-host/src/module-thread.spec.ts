@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { eventually, RecordingLogger } from '@rookery/testing';
+import type { MediaServerSettings } from '@rookery/module-api';
 import { SystemClock } from '@rookery/platform';
 import type { ModuleCapabilities } from './capabilities.js';
 import { callbackContext } from './context.js';
@@ -15,6 +16,7 @@ let host: ModuleHost;
 let log: RecordingLogger;
 const context = callbackContext(undefined, { source: 'client', userId: '@a:example.org' });
 const offline = offlineCapabilities({ serverName: 'example.org' });
+const mediaSettings = { serverName: 'example.org' } as MediaServerSettings;
 
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'rookery-thread-'));
@@ -286,7 +288,7 @@ it('loses nothing by a reload: the old thread answers what it was asked, provide
     api.registerMediaStorageProvider('one', () => ({ storeFile: async () => {}, fetch: async () => [Buffer.from('${message}')].values() }))`;
   write('one', code('before'));
   await start([entryOf('one')]);
-  const provider = host.dispatcher.provider('mediaStorage', 'one')!.create({});
+  const provider = host.dispatcher.provider('mediaStorage', 'one')!.create({}, mediaSettings);
   const asked = joining();
   write('one', code('behind it'));
   await host.reload([entryOf('one')]);
@@ -300,8 +302,8 @@ it('makes providers in the thread', async () => {
   write(
     'stores',
     `const files = new Map();
-    api.registerMediaStorageProvider('memory', ({ prefix }) => ({
-      async storeFile(path, info) { files.set(prefix + path, info.fileId); },
+    api.registerMediaStorageProvider('memory', ({ prefix }, { serverName }) => ({
+      async storeFile(path, info) { files.set(prefix + path, info.fileId + ' of ' + serverName); },
       async fetch(path) {
         const found = files.get(prefix + path);
         return found === undefined ? undefined : (async function* () { yield new TextEncoder().encode(found); yield new Uint8Array([33]); })();
@@ -310,12 +312,12 @@ it('makes providers in the thread', async () => {
     }))`,
   );
   await start([entryOf('stores')]);
-  const provider = host.dispatcher.provider('mediaStorage', 'memory')!.create({ prefix: 'p/' });
+  const provider = host.dispatcher.provider('mediaStorage', 'memory')!.create({ prefix: 'p/' }, mediaSettings);
   const info = { serverName: undefined, fileId: 'f1', urlCache: false };
   await provider.storeFile('a', info, '/nowhere');
   const parts: Uint8Array[] = [];
   for await (const part of (await provider.fetch('a', info))!) parts.push(part);
-  expect(Buffer.concat(parts).toString()).toBe('f1!');
+  expect(Buffer.concat(parts).toString()).toBe('f1 of example.org!');
   expect(await provider.fetch('b', info)).toBeUndefined();
   const headers = { contentType: 'text/plain', contentDisposition: 'inline' };
   expect(await provider.downloadUrl?.('a', info, headers)).toBe('https://files.example/a?text/plain');

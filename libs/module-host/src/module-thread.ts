@@ -388,7 +388,7 @@ export class ModuleThread {
       case 'provider': {
         const { method, name } = registration;
         if (typeof name !== 'string') return void call(api, method, name, undefined);
-        return void call(api, method, name, (config: unknown) => this.#provider(method, name, config));
+        return void call(api, method, name, (...from: unknown[]) => this.#provider(method, name, from));
       }
       default:
         throw new Error('There is no such registration');
@@ -396,14 +396,14 @@ export class ModuleThread {
   }
 
   /** A provider in the thread. It is made at once, and again where another thread takes over. */
-  #provider(method: string, name: string, config: unknown): unknown {
+  #provider(method: string, name: string, from: readonly unknown[]): unknown {
     let maker: ModuleThread | undefined;
     let made: Promise<Readonly<Record<string, Lent>>> | undefined;
     const provider = async (): Promise<Readonly<Record<string, Lent>>> => {
       const thread = await this.#current();
       if (maker !== thread || !made) {
         maker = thread;
-        made = thread.call(`${method}:${name}`, [config]) as Promise<Readonly<Record<string, Lent>>>;
+        made = thread.call(`${method}:${name}`, from) as Promise<Readonly<Record<string, Lent>>>;
       }
       return made;
     };

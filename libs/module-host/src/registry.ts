@@ -7,6 +7,7 @@ import {
   callbackTable,
   registrationMethods,
   type IdentityProvider,
+  type MediaServerSettings,
   type MediaStorageProvider,
   type OidcMappingProvider,
   type SamlMappingProvider,
@@ -75,10 +76,17 @@ export interface Providers {
   samlMapping: SamlMappingProvider;
 }
 
+/** What of the server's settings each kind is made from, beside its own. */
+export interface ProviderSurroundings {
+  mediaStorage: MediaServerSettings;
+  oidcMapping: void;
+  samlMapping: void;
+}
+
 /** Makes a provider from the `config` of the setting that names it. */
-export interface ProviderFactory<Provider> {
+export interface ProviderFactory<Kind extends keyof Providers> {
   readonly module: string;
-  readonly create: (config: unknown) => Provider;
+  readonly create: (config: unknown, server: ProviderSurroundings[Kind]) => Providers[Kind];
 }
 
 /** A place where people sign on that a module registered. */
@@ -88,7 +96,7 @@ export interface ModuleIdentityProvider {
   readonly provider: IdentityProvider;
 }
 
-type ProviderMaps = { readonly [Kind in keyof Providers]: ReadonlyMap<string, ProviderFactory<Providers[Kind]>> };
+type ProviderMaps = { readonly [Kind in keyof Providers]: ReadonlyMap<string, ProviderFactory<Kind>> };
 
 /** Everything that modules registered, in its final form. */
 export interface SealedRegistry {
@@ -158,9 +166,9 @@ export class ModuleRegistry {
   readonly #loginTypes = new Map<string, { fields: readonly string[]; handlers: Handler[] }>();
   readonly #webResources: WebResource[] = [];
   readonly #providers = {
-    mediaStorage: new Map<string, ProviderFactory<MediaStorageProvider>>(),
-    oidcMapping: new Map<string, ProviderFactory<OidcMappingProvider>>(),
-    samlMapping: new Map<string, ProviderFactory<SamlMappingProvider>>(),
+    mediaStorage: new Map<string, ProviderFactory<'mediaStorage'>>(),
+    oidcMapping: new Map<string, ProviderFactory<'oidcMapping'>>(),
+    samlMapping: new Map<string, ProviderFactory<'samlMapping'>>(),
   };
   readonly #identityProviders = new Map<string, ModuleIdentityProvider>();
   #sealed = false;
@@ -224,17 +232,17 @@ export class ModuleRegistry {
     module: string,
     kind: Kind,
     name: string,
-    create: (config: unknown) => Providers[Kind],
+    create: ProviderFactory<Kind>['create'],
   ): void {
     this.assertOpen(module, `register ${kind}`);
-    const known = this.#providers[kind] as Map<string, ProviderFactory<Providers[Kind]>>;
+    const known = this.#providers[kind] as unknown as Map<string, ProviderFactory<Kind>>;
     const other = known.get(name);
     if (typeof name !== 'string' || name === '' || typeof create !== 'function') {
       throw new ModuleLoadError(module, `A provider (${kind}) needs a name and a function that makes it`);
     }
     if (other) throw new ModuleLoadError(module, `${other.module} provides ${name} (${kind}) already`);
     const owner = this.#ownerOf(module);
-    known.set(name, { module, create: (config) => ownedBy(owner, runAs(owner, create, config)) });
+    known.set(name, { module, create: (config, server) => ownedBy(owner, runAs(owner, create, config, server)) });
   }
 
   /** Takes a place where people sign on. @throws ModuleLoadError when its id is taken or the server's, or a part is missing */

@@ -191,7 +191,7 @@ function registrations(peer: Peer, slots: Slots): Record<string, Lent> {
   for (const method of providers) {
     made[method] = (name, create) => {
       if (typeof create === 'function') {
-        keep(`${method}:${String(name)}`, (config) => methodsOf((create as (config: unknown) => object)(config)));
+        keep(`${method}:${String(name)}`, (...from) => methodsOf((create as (...from: unknown[]) => object)(...from)));
       }
       tell({ kind: 'provider', method, name: typeof create === 'function' ? name : undefined });
     };

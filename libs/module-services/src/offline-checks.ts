@@ -1,3 +1,4 @@
+import { madeStorageProvider } from '@rookery/media';
 import type { ModuleApi, ModuleMigration } from '@rookery/module-api';
 import type { ModuleDispatcher } from '@rookery/module-host';
 import { type Config, SilentLogger, SystemIds } from '@rookery/platform';
@@ -55,13 +56,17 @@ function wantedProviders(config: Config): WantedProvider[] {
 
 /** Why the server would not start with these modules although each of them loads: what other settings want of them. */
 export function missingProviders(config: Config, dispatcher: ModuleDispatcher): string[] {
-  return wantedProviders(config).flatMap(({ kind, what, name, own, where }) => {
-    const problem = (reason: string): string => `${where === undefined ? '' : `${where}: `}${what} ${name}: ${reason}`;
+  const make = ({ kind, name, own }: WantedProvider): unknown => {
+    if (kind !== 'mediaStorage') return dispatcher.provider(kind, name)?.create(own);
     const factory = dispatcher.provider(kind, name);
-    if (!factory) return [problem(`no module provides a ${what} of this name`)];
+    return factory && madeStorageProvider(factory, own, config);
+  };
+  return wantedProviders(config).flatMap((wanted) => {
+    const { what, name, where } = wanted;
+    const problem = (reason: string): string => `${where === undefined ? '' : `${where}: `}${what} ${name}: ${reason}`;
     try {
-      factory.create(own);
-      return [];
+      if (make(wanted)) return [];
+      return [problem(`no module provides a ${what} of this name`)];
     } catch (error) {
       return [problem(error instanceof Error ? error.message : String(error))];
     }

@@ -1,7 +1,7 @@
-import { defineModule, type MediaStorageProvider } from '@rookery/module-api';
+import { ConfigError, defineModule, type MediaStorageProvider } from '@rookery/module-api';
 import { parseConfig } from './config.js';
 import { FileCache } from './file-cache.js';
-import { S3Client } from './s3-client.js';
+import { largestBytes, S3Client } from './s3-client.js';
 
 /** Keeps media in an S3 bucket, under the paths that they have in the media store. */
 export default defineModule({
@@ -9,7 +9,9 @@ export default defineModule({
   register(api) {
     const clients: S3Client[] = [];
     api.onStop(() => clients.forEach((client) => client.close()));
-    api.registerMediaStorageProvider('s3-media-storage', (config): MediaStorageProvider => {
+    api.registerMediaStorageProvider('s3-media-storage', (config, server): MediaStorageProvider => {
+      if (server.maxUploadBytes > largestBytes)
+        throw new ConfigError('takes files of up to 5 GiB, and the server larger ones: lower max_upload_size');
       const settings = parseConfig(config);
       const client = new S3Client(settings, {
         now: () => api.getCurrentTimeMsec(),

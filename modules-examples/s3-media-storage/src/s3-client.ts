@@ -28,8 +28,8 @@ export class S3Error extends Error {
 }
 
 const emptyHash = createHash('sha256').digest('hex');
-/** More than this takes several requests, which this client does not do. */
-const largestBytes = 5 * 1024 ** 3;
+/** Bytes of the largest file: more than this takes several requests, which this client does not do. */
+export const largestBytes = 5 * 1024 ** 3;
 const attempts = 3;
 const pauseMs = 200;
 const longestErrorText = 2_000;

@@ -4,7 +4,13 @@ import type { AddressInfo } from 'node:net';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { ConfigError, type MediaFileInfo, type MediaStorageProvider, type ModuleApi } from '@rookery/module-api';
+import {
+  ConfigError,
+  type MediaFileInfo,
+  type MediaServerSettings,
+  type MediaStorageProvider,
+  type ModuleApi,
+} from '@rookery/module-api';
 import { describeStorageProvider, eventually } from '@rookery/testing';
 import s3MediaStorage from '../src/index.js';
 import { parseConfig } from '../src/config.js';
@@ -26,8 +32,8 @@ function openFiles(): string[] {
 }
 
 /** The module's provider, for a configuration. */
-function load(config: object): { provider: MediaStorageProvider; stop: () => void } {
-  let create: ((config: unknown) => MediaStorageProvider) | undefined;
+function load(config: object, maxUploadBytes = 52_428_800): { provider: MediaStorageProvider; stop: () => void } {
+  let create: ((config: unknown, server: MediaServerSettings) => MediaStorageProvider) | undefined;
   let stop = (): void => {};
   const api = {
     getCurrentTimeMsec: () => Date.now(),
@@ -37,7 +43,7 @@ function load(config: object): { provider: MediaStorageProvider; stop: () => voi
   } as unknown as ModuleApi;
   void s3MediaStorage.register(api, undefined);
   if (!create) throw new Error('nothing was registered');
-  return { provider: create(config), stop };
+  return { provider: create(config, { maxUploadBytes } as MediaServerSettings), stop };
 }
 
 describeStorageProvider('s3-media-storage', async () => {
@@ -72,6 +78,11 @@ describe('with a bucket', () => {
     server.requests = 0;
   });
   const config = (): object => ({ ...account, bucket: 'media', endpoint: server.endpoint });
+
+  it('refuses a server that takes larger files than it can send', () => {
+    expect(() => load(config(), 5 * 1024 ** 3 + 1)).toThrow('lower max_upload_size');
+    expect(() => load(config(), 5 * 1024 ** 3)).not.toThrow();
+  });
 
   it('says how objects are to be kept', async () => {
     const more = { storage_class: 'STANDARD_IA', server_side_encryption: 'AES256', session_token: 'temporary' };

@@ -151,7 +151,9 @@ describe('module check', () => {
       'tape.mjs',
       source(
         'tape',
-        `api.registerMediaStorageProvider('tape', (config) => { if (!config) throw new Error('no config'); return {}; });`,
+        `api.registerMediaStorageProvider('tape', (config) => { if (!config) throw new Error('no config'); return {}; });
+        api.registerMediaStorageProvider('vault', (_, server) => { throw new Error(server.maxUploadBytes + ' is too much for ' + server.serverName); });
+        api.registerMediaStorageProvider('hole', () => ({}));`,
       ),
     );
     const check = async (name: string): Promise<{ code: number; out: string }> => {
@@ -163,6 +165,8 @@ describe('module check', () => {
     for (const [name, said] of [
       ['disk', 'no module provides a media storage of this name'],
       ['tape', 'no config'],
+      ['vault', '52428800 is too much for example.org'],
+      ['hole', 'what the module made is no storage provider'],
     ] as const) {
       const { code, out } = await check(name);
       expect(out).toContain(`homeserver.yaml:5: media storage ${name}: ${said}`);

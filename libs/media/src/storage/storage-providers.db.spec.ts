@@ -1,6 +1,6 @@
 import { mkdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { MediaFileInfo, MediaStorageProvider } from '@rookery/module-api';
+import type { MediaFileInfo, MediaServerSettings, MediaStorageProvider } from '@rookery/module-api';
 import { ModuleDispatcher, ModuleRegistry } from '@rookery/module-host';
 import { SystemClock } from '@rookery/platform';
 import { eachDatabase, eventually } from '@rookery/testing';
@@ -58,13 +58,21 @@ eachDatabase('storage providers', (open) => {
   let media: MediaFixture;
   let first: MemoryProvider;
   let second: MemoryProvider;
+  let made: { readonly name: string; readonly config: unknown; readonly server: MediaServerSettings }[];
 
   const build = async (settings: Record<string, unknown>): Promise<void> => {
     first = new MemoryProvider();
     second = new MemoryProvider();
+    made = [];
     const modules = new ModuleDispatcher();
     const factories = new Map(
-      Object.entries({ first, second }).map(([name, provider]) => [name, { module: name, create: () => provider }]),
+      Object.entries({ first, second }).map(([name, provider]) => {
+        const create = (config: unknown, server: MediaServerSettings): MediaStorageProvider => {
+          made.push({ name, config, server });
+          return provider;
+        };
+        return [name, { module: name, create }];
+      }),
     );
     modules.install({
       ...new ModuleRegistry(() => {}).seal(),
@@ -104,6 +112,48 @@ eachDatabase('storage providers', (open) => {
     await media.get(MediaRemoval).deleteLocal([key.mediaId]);
     expect(second.files.size).toBe(0);
     expect(await media.filesOnDisk()).toEqual([]);
+  });
+
+  it('are made from settings of their own, and told what the server’s say of media', async () => {
+    const config = { container: 'tapes' };
+    await build({
+      public_baseurl: 'https://matrix.example.org',
+      enable_local_media_storage: true,
+      max_upload_size: '10M',
+      max_image_pixels: '1M',
+      thumbnail_sizes: [{ width: 32, height: 16, method: 'crop' }],
+      media_upload_limits: [{ time_period: '1d', max_size: '100M', info_uri: 'https://example.org/more' }],
+      media_retention: { remote_media_lifetime: '90d' },
+      media_storage_providers: [
+        { module: 'first', ...both, config },
+        { module: 'second', ...both },
+      ],
+    });
+    const server: MediaServerSettings = {
+      serverName: 'example.org',
+      publicBaseurl: 'https://matrix.example.org/',
+      configDir: media.folder,
+      mediaStorePath: media.folder,
+      keepsLocalFiles: true,
+      maxUploadBytes: 10 * 1024 ** 2,
+      maxImagePixels: 1024 ** 2,
+      dynamicThumbnails: false,
+      thumbnailSizes: [{ widthPx: 32, heightPx: 16, method: 'crop' }],
+      uploadLimits: [
+        {
+          maxBytes: 100 * 1024 ** 2,
+          timePeriodMs: 86_400_000,
+          infoUri: 'https://example.org/more',
+          canUpgrade: undefined,
+        },
+      ],
+      localMediaLifetimeMs: undefined,
+      remoteMediaLifetimeMs: 90 * 86_400_000,
+    };
+    expect(made).toEqual([
+      { name: 'first', config, server },
+      { name: 'second', config: undefined, server },
+    ]);
   });
 
   it('are not waited for where nobody says so, and may fail', async () => {

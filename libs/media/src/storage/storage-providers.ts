@@ -4,6 +4,7 @@ import { ModuleDispatcher, ModuleLoadError } from '@rookery/module-host';
 import { Clock, Config, Lifecycle, Logger } from '@rookery/platform';
 import type { FilePlace } from './file-place.js';
 import { fileSystemProvider } from './file-system-provider.js';
+import { madeStorageProvider } from './made-storage-provider.js';
 
 interface Entry {
   readonly name: string;
@@ -197,10 +198,7 @@ export class StorageProviders implements OnModuleInit {
       const factory = this.modules.provider('mediaStorage', name);
       if (factory === undefined)
         throw new Error(`no module provides a media storage of this name: list one that does under 'modules'`);
-      const provider = factory.create(config);
-      if (typeof provider?.storeFile !== 'function' || typeof provider.fetch !== 'function')
-        throw new Error('what the module made is no storage provider');
-      return provider;
+      return madeStorageProvider(factory, config, this.config);
     } catch (error) {
       throw new ModuleLoadError(name, error instanceof Error ? error.message : String(error), where, { cause: error });
     }

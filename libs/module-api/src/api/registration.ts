@@ -1,6 +1,6 @@
 import type { CallbackCategories } from '../callbacks/table.js';
 import type { IdentityProvider } from '../identity-provider.js';
-import type { MediaStorageProvider } from '../media.js';
+import type { MediaServerSettings, MediaStorageProvider } from '../media.js';
 import type { OidcMappingProvider, SamlMappingProvider } from '../mapping.js';
 
 /** What a handler of a web resource knows beside the request. */
@@ -55,8 +55,14 @@ export interface RegistrationApi {
   registerWebResource(path: string, handler: WebHandler): void;
   /** A place where people sign on, whole: clients list it beside those of the settings. As many as the module likes. */
   registerIdentityProvider(provider: IdentityProvider): void;
-  /** Another place for media, under the name that the settings' `media_storage_providers` refer to. */
-  registerMediaStorageProvider(name: string, create: (config: unknown) => MediaStorageProvider): void;
+  /**
+   * Another place for media, under the name that the settings' `media_storage_providers` refer to.
+   * @param create is called once for each entry there, with the entry's `config` and what else the settings say of media
+   */
+  registerMediaStorageProvider(
+    name: string,
+    create: (config: unknown, server: MediaServerSettings) => MediaStorageProvider,
+  ): void;
   /** Maps OpenID Connect users to accounts, under the name that the settings' `user_mapping_provider` refers to. */
   registerOidcMappingProvider(name: string, create: (config: unknown) => OidcMappingProvider): void;
   /** Maps SAML users to accounts, likewise. */

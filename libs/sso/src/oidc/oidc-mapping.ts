@@ -12,7 +12,7 @@ const builtIn = /(^|\.)JinjaOidcMappingProvider$/;
 /** From claims to accounts: the built-in templates, or the module that the settings name. Modules may be exchanged. */
 export class OidcMapping {
   readonly #module: string | undefined;
-  #made: { readonly factory: ProviderFactory<OidcMappingProvider>; readonly mapping: OidcMappingProvider } | undefined;
+  #made: { readonly factory: ProviderFactory<'oidcMapping'>; readonly mapping: OidcMappingProvider } | undefined;
   readonly #own: OidcMappingProvider | undefined;
 
   /** @throws ConfigError when the templates are wrong */

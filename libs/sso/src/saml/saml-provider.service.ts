@@ -48,7 +48,7 @@ export class SamlProvider implements IdentityProvider, OnModuleInit {
   #client: SamlClient | undefined;
   #settings: SamlSettings | undefined;
   #own: SamlMappingProvider | undefined;
-  #made: { readonly factory: ProviderFactory<SamlMappingProvider>; readonly mapping: SamlMappingProvider } | undefined;
+  #made: { readonly factory: ProviderFactory<'samlMapping'>; readonly mapping: SamlMappingProvider } | undefined;
 
   constructor(
     private readonly config: Config,
