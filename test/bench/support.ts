@@ -40,7 +40,12 @@ export async function startServer(settings: object = {}, nodeArgs: readonly stri
       log_level: 'warn',
       database: { name: 'sqlite3', args: { database: join(folder, 'homeserver.db') } },
       listeners: [
-        { port, bind_addresses: ['127.0.0.1'], type: 'http', resources: [{ names: ['client', 'federation'] }] },
+        {
+          port,
+          bind_addresses: ['127.0.0.1'],
+          type: 'http',
+          resources: [{ names: ['client', 'federation', 'metrics'] }],
+        },
       ],
       ...unlimited,
       ...settings,

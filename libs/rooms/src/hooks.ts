@@ -59,7 +59,8 @@ export interface EventBatch {
   /** Events whose JSON was received from elsewhere and lies in the past (negative stream orderings). */
   readonly backfilled: boolean;
   /**
-   * There are no events: all members of the room have become known (MSC3902). Other servers that were in it meanwhile, or are, and
+   * All members of the room have become known (MSC3902); there are no events. Some of them may have become known before, in batches
+   * that have no events either, and not this. Other servers that were in it meanwhile, or are, and
    * were not told of what happened here.
    */
   readonly missedServers?: readonly string[] | undefined;

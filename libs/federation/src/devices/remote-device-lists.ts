@@ -268,9 +268,9 @@ export class RemoteDeviceLists implements OnModuleInit {
 
   /** Forgets the lists of users who share no room with anybody here any more: nobody would tell of changes. */
   #departed(tx: Tx, batch: EventBatch): Promise<void> {
-    const { roomId, events, moves, room, backfilled } = batch;
+    const { roomId, moves, room, backfilled, missedServers } = batch;
     if (backfilled) return none;
-    if (events.length === 0) return this.#completed(tx, batch);
+    if (missedServers !== undefined) return this.#completed(tx, batch);
     let left: string[] | undefined;
     let isEmpty = false;
     for (const { userId, membership, prevEventId } of moves) {

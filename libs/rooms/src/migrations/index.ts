@@ -8,6 +8,7 @@ import { forgottenSchema } from './forgotten.migration.js';
 import { generationsSchema } from './generations.migration.js';
 import { inviteSendersSchema } from './invite-senders.migration.js';
 import { memberDeltasSchema } from './member-deltas.migration.js';
+import { partialGroupsSchema } from './partial-groups.migration.js';
 import { partialStateSchema } from './partial-state.migration.js';
 import { pushNotesSchema } from './push-notes.migration.js';
 import { removalRedactionsSchema } from './removal-redactions.migration.js';
@@ -56,4 +57,5 @@ export const roomsMigrations: readonly Migration[] = [
   },
   { version: 1, name: 'rooms_16_event_expiry', up: eventExpirySchema },
   { version: 1, name: 'rooms_17_partial_state', up: partialStateSchema },
+  { version: 1, name: 'rooms_18_partial_groups', up: partialGroupsSchema },
 ];

@@ -142,6 +142,7 @@ export class BatchCommitter {
   /** Before anybody can be told: who asks then must find it. */
   #notePartial(room: WorkingRoom, position: number): void {
     const { roomId, partialJoin, rejudged } = room;
+    if (room.found) this.partial.grew(position);
     if (partialJoin) this.partial.begin(roomId, partialJoin.joinEventId, partialJoin);
     else if (room.becomesWhole) this.partial.end(roomId, position);
     if (!rejudged) return;
@@ -188,6 +189,7 @@ export class BatchCommitter {
     for (const { userId } of moves) member.push(userId);
     const affected = member.filter((userId) => !room.base.localMembers.has(userId));
     const rooms = [room.roomId];
+    const users = affected.length === 0 ? room.base.localMembers : new Set([...room.base.localMembers, ...affected]);
     const moved = moves.length === 0 ? [] : moves.filter((move) => this.#isMove(move)).map(({ userId }) => userId);
     return {
       changed: {
@@ -196,8 +198,7 @@ export class BatchCommitter {
         ...(member.length > 0 && { member }),
         ...(moved.length > 0 && { entered_or_left: moved, room_entered_or_left: rooms }),
       },
-      users: affected.length === 0 ? room.base.localMembers : new Set([...room.base.localMembers, ...affected]),
-      rooms,
+      ...(room.found ? nobody : { users, rooms }),
     };
   }
 
@@ -211,6 +212,9 @@ export class BatchCommitter {
     return eventId === undefined ? undefined : this.events.peek(eventId)?.event.content['membership'];
   }
 }
+
+/** That more members became known wakes none before all are. */
+const nobody = { users: [], rooms: [] };
 
 const movesIn = ({ changes }: WorkingRoom, stored: readonly StoredEvent[], position: number): MemberMove[] =>
   changes.flatMap(({ type, stateKey: userId, cause, eventId, prevEventId, membership, event }) =>

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
 import { Cache, Config } from '@rookery/platform';
-import { stateKeyOf, type StateMap } from '@rookery/state-res';
+import { splitStateKey, stateKeyOf, type StateMap } from '@rookery/state-res';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { StateGroups } from '../state/state-groups-cache.js';
 import { fullGroup, planGroup, type GroupPlan } from '../state/state-groups.js';
@@ -110,6 +110,28 @@ export class EventContexts {
     return fixed(plan.chain, state);
   }
 
+  /** The id of a group that is not written yet. */
+  newGroup(): Promise<number> {
+    return this.ids.stateGroup();
+  }
+
+  /** A group that has been written, and its state. */
+  stored(room: WorkingRoom, group: number, state: StateMap): StateBefore {
+    const plan = { ...fullGroup(group, state), isStored: true };
+    room.groups.set(group, plan);
+    return fixed(plan.chain, state);
+  }
+
+  /** Adds members of whom nothing was known to current state. */
+  async find(room: WorkingRoom, state: StateMap): Promise<void> {
+    const unknown = [...state].filter(([key]) => isMemberKey(key) && room.idAt(key) === undefined);
+    const events = await this.events.events(unknown.map(([, eventId]) => eventId));
+    for (const [key, eventId] of unknown) {
+      const event = events.get(eventId);
+      if (event) room.change(key, event);
+    }
+  }
+
   /** The group after an accepted event; makes one when the event is state. */
   async groupAfter(room: WorkingRoom, before: StateBefore, event: RoomEvent): Promise<readonly ChainLink[]> {
     if (event.stateKey === undefined) return before.chain;
@@ -169,8 +191,11 @@ export class EventContexts {
       const some = await this.events.events(wanted.slice(start, start + eventsPerTurn), room.stagedById);
       for (const [id, event] of some) events.set(id, event);
     }
-    for (const [changed, eventId] of changes)
+    for (const [changed, eventId] of changes) {
+      // Of whom a part of the state says nothing is not gone: they may have become known since.
+      if (eventId === undefined && room.isPartial && isMemberKey(changed)) continue;
       room.change(changed, eventId === undefined ? undefined : events.get(eventId));
+    }
     room.chain = now.chain;
   }
 
@@ -329,11 +354,16 @@ export class EventContexts {
   }
 }
 
+const isMemberKey = (key: string): boolean => splitStateKey(key)[0] === 'm.room.member';
+
 /** The group at the top of a chain; a chain that holds no state has none. */
 export const groupOf = (chain: readonly ChainLink[]): number | undefined => chain[0]?.group;
 
 /** The state before the first event of a room. */
 export const noState: StateBefore = fixed([], new Map());
+
+/** A state as it was told, without a group. */
+export const stateOf = (state: StateMap): StateBefore => fixed([], state);
 
 function fixed(chain: readonly ChainLink[], state: StateMap): StateBefore {
   return { chain, size: state.size, idAt: (key) => state.get(key), whole: () => Promise.resolve(state) };

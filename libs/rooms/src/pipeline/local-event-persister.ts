@@ -3,7 +3,7 @@ import { Database } from '@rookery/database';
 import { type RoomEvent, roomVersionRules } from '@rookery/events';
 import { domainOf, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Logger } from '@rookery/platform';
-import { stateKeyOf } from '@rookery/state-res';
+import { stateKeyOf, type StateMap } from '@rookery/state-res';
 import { findSentEvent } from '../store/transactions.query.js';
 import { BatchCommitter, type CommitOptions } from './batch-committer.js';
 import { EventPersister } from './event-persister.js';
@@ -12,12 +12,12 @@ import type { RemoteEvent, StateAtEvent, ReceiveVerdict } from '../model/remote-
 import { type BatchFacts, type RemoteJudgement, type RemoteOutcome, RemoteStager } from './remote-stager.js';
 import { type DraftOutcome, type Judged, LocalStager } from './local-stager.js';
 import { insertRemoteRoom, insertRoom } from './new-room.query.js';
-import { EventContexts } from './event-context.js';
+import { EventContexts, stateOf } from './event-context.js';
 import { Waiting } from './waiting.js';
 import { BatchQueue } from '../room/room-queue.js';
 import { RoomSnapshot } from '../room/room-snapshot.js';
 import { RoomSnapshots } from '../room/room-snapshots.js';
-import type { PartialJoin } from '../store/partial-rooms.query.js';
+import { dropSomeOfGroup, type PartialJoin, selectBegunGroup } from '../store/partial-rooms.query.js';
 import type { SentEvent, StoredEvent } from '../model/stored-event.js';
 import { WorkingRoom } from '../room/working-room.js';
 
@@ -42,6 +42,8 @@ interface Task {
 }
 
 const maxBatch = 64;
+/** Entries of a large state that are stored together: others get a turn in between. */
+const entriesAtOnce = 250;
 const createKey = stateKeyOf('m.room.create', '');
 const maxAttempts = 10;
 
@@ -278,52 +280,89 @@ export class LocalEventPersister extends EventPersister {
     });
   }
 
-  completeState(
+  async completeState(
     roomId: string,
     joinEventId: string,
     given: StateAtEvent,
     earlier: ReadonlyMap<string, StateAtEvent> = new Map(),
   ): Promise<boolean> {
+    const accepted = await this.remote.acceptedState(nothingStaged, given.state);
+    if (!accepted.has(createKey)) return false;
+    const group = await this.#storeInParts(roomId, joinEventId, accepted);
+    if (typeof group !== 'number') return group === 'over';
+    return this.#inTurn(roomId, async (room) => {
+      if (!this.#awaits(room, joinEventId)) return true;
+      room.becomesWhole = true;
+      room.missedServers = missedIn(room, given.state);
+      const before = new Map([[joinEventId, this.contexts.stored(room, group, accepted)]]);
+      for (const [eventId, { state }] of earlier) {
+        const acceptedThen = await this.remote.acceptedState(room, state);
+        if (acceptedThen.has(createKey)) before.set(eventId, await this.contexts.given(room, acceptedThen));
+      }
+      if (await this.remote.completion.restage(room, joinEventId, before)) return true;
+      // Nothing of it is written.
+      room.rejudged = undefined;
+      return false;
+    });
+  }
+
+  /**
+   * Stores all of the state before a join, and adds the members in it to the room's, part by part: the room goes on in between, and
+   * other rooms with it.
+   * @returns the group; `refused` when the join does not stand in that state, `over` when nobody waits for it any more
+   */
+  async #storeInParts(roomId: string, joinEventId: string, state: StateMap): Promise<number | 'refused' | 'over'> {
+    await this.#dropBegun(roomId);
+    let group: number | undefined;
+    const entries = [...state];
+    for (let start = 0; start < entries.length; start += entriesAtOnce) {
+      const rows = new Map(entries.slice(start, start + entriesAtOnce));
+      const outcome = await this.#inTurn(roomId, async (room) => {
+        if (!this.#awaits(room, joinEventId)) return 'over';
+        const isFirst = group === undefined;
+        if (isFirst && !(await this.remote.completion.stands(room, joinEventId, stateOf(state)))) return 'refused';
+        group ??= await this.contexts.newGroup();
+        await this.contexts.find(room, rows);
+        room.found = { group, begins: isFirst ? joinEventId : undefined, rows };
+        return 'stored';
+      });
+      if (outcome !== 'stored') return outcome;
+    }
+    return group ?? 'refused';
+  }
+
+  /** Takes away what somebody began to store of a room's state, who was killed or found that it cannot be the state. */
+  async #dropBegun(roomId: string): Promise<void> {
+    const group = await selectBegunGroup(this.database, roomId);
+    if (group === undefined) return;
+    const drop = (): Promise<boolean> =>
+      this.database.write((tx) => dropSomeOfGroup(tx, roomId, group, entriesAtOnce), { name: 'drop_partial_group' });
+    while (await drop());
+  }
+
+  /** Does something with a room in its turn, in a transaction of its own. */
+  #inTurn<T>(roomId: string, work: (room: WorkingRoom) => Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
       this.#queue.push(roomId, {
         options: { alone: true },
         stage: async (room) => {
-          if (!this.#awaits(room, joinEventId)) return () => resolve(true);
-          const accepted = await this.remote.acceptedState(room, given.state);
-          if (!accepted.has(createKey)) return () => resolve(false);
-          room.becomesWhole = true;
-          room.missedServers = missedIn(room, given.state);
-          const before = new Map([[joinEventId, await this.contexts.given(room, accepted)]]);
-          for (const [eventId, { state }] of earlier) {
-            const acceptedThen = await this.remote.acceptedState(room, state);
-            if (acceptedThen.has(createKey)) before.set(eventId, await this.contexts.given(room, acceptedThen));
-          }
-          if (await this.remote.completion.restage(room, joinEventId, before)) return () => resolve(true);
-          // Nothing of it is written.
-          room.rejudged = undefined;
-          return () => resolve(false);
+          const answer = await work(room);
+          return () => resolve(answer);
         },
         reject,
       });
     });
   }
 
-  abandonState(roomId: string, joinEventId: string): Promise<boolean> {
-    return new Promise((resolve, reject) => {
-      this.#queue.push(roomId, {
-        options: { alone: true },
-        stage: async (room) => {
-          const awaits = this.#awaits(room, joinEventId);
-          if (awaits && room.base.localMembers.size > 0) return () => resolve(false);
-          if (awaits) {
-            room.becomesWhole = true;
-            room.missedServers = [];
-            room.rejudge(new Map());
-          }
-          return () => resolve(true);
-        },
-        reject,
-      });
+  async abandonState(roomId: string, joinEventId: string): Promise<boolean> {
+    await this.#dropBegun(roomId);
+    return this.#inTurn(roomId, (room) => {
+      if (!this.#awaits(room, joinEventId)) return Promise.resolve(true);
+      if (room.base.localMembers.size > 0) return Promise.resolve(false);
+      room.becomesWhole = true;
+      room.missedServers = [];
+      room.rejudge(new Map());
+      return Promise.resolve(true);
     });
   }
 
@@ -430,7 +469,7 @@ export class LocalEventPersister extends EventPersister {
           task.reject(error);
         }
       }
-      const stored = room.staged.length > 0 || room.rejudged ? await this.#commit(room, tasks[0]!) : [];
+      const stored = room.staged.length > 0 || room.rejudged || room.found ? await this.#commit(room, tasks[0]!) : [];
       const byId = new Map(stored.map((entry) => [entry.event.eventId, entry]));
       for (const settle of done) settle(byId);
     } catch (error) {
@@ -481,6 +520,8 @@ export class LocalEventPersister extends EventPersister {
     return stored;
   }
 }
+
+const nothingStaged = { stagedById: new Map<string, never>() };
 
 /** Servers with a member in a state that was not known, or in the room by now, that nobody has named before. */
 function missedIn({ base }: WorkingRoom, state: readonly RoomEvent[]): string[] {

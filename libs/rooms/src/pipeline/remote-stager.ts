@@ -288,7 +288,7 @@ export class RemoteStager {
   }
 
   /** The accepted part of a state that another server told, by key. Its events must be staged or stored. */
-  async acceptedState(room: WorkingRoom, state: readonly RoomEvent[]): Promise<StateMap> {
+  async acceptedState(room: Pick<WorkingRoom, 'stagedById'>, state: readonly RoomEvent[]): Promise<StateMap> {
     const stored = new Map<string, StoredEvent>();
     const accepted = new Map<string, string>();
     for (const [index, event] of state.entries()) {

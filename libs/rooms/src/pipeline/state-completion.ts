@@ -59,6 +59,12 @@ export class StateCompletion {
     return true;
   }
 
+  /** Whether the event with which this server came in stands in a state. */
+  async stands(room: WorkingRoom, joinEventId: string, before: StateBefore): Promise<boolean> {
+    const join = await this.events.one(joinEventId);
+    return join !== undefined && (await this.#judge(room, join.event, before)) === undefined;
+  }
+
   /** @returns whether the join stands */
   async #rejudge(
     room: WorkingRoom,

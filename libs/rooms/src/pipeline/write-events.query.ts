@@ -4,7 +4,13 @@ import { splitStateKey } from '@rookery/state-res';
 import { type ChainPlan, insertAuthChains, planAuthChains, selectChainPositions } from '../state/auth-chains.query.js';
 import type { PushNote } from '../hooks.js';
 import { servableSql } from '../store/servable.query.js';
-import { deletePartialRoom, insertPartialRoom } from '../store/partial-rooms.query.js';
+import {
+  beginGroup,
+  deletePartialRoom,
+  insertCompletion,
+  insertGroupRows,
+  insertPartialRoom,
+} from '../store/partial-rooms.query.js';
 import { sameServer } from '../store/event-store.js';
 import { isServable, type StoredEvent } from '../model/stored-event.js';
 import type { StagedEvent } from '../room/staged-event.js';
@@ -45,7 +51,12 @@ export async function writeBatches(tx: Tx, batches: readonly WritableBatch[]): P
 
 /** What is known of a room in part, and what came of it (MSC3902). */
 async function writePartial(tx: Tx, room: WorkingRoom, position: number): Promise<void> {
-  const { roomId, partialJoin, rejudged } = room;
+  const { roomId, partialJoin, rejudged, found } = room;
+  if (found) {
+    if (found.begins !== undefined) await beginGroup(tx, roomId, found.group, found.begins);
+    await insertGroupRows(tx, roomId, found.group, found.rows);
+    return insertCompletion(tx, roomId, position);
+  }
   if (partialJoin) await insertPartialRoom(tx, roomId, partialJoin.joinEventId, partialJoin);
   if (room.isPartial) {
     const judged = room.staged.filter(({ outlier }) => !outlier).map(({ event }) => [roomId, event.eventId]);
@@ -53,11 +64,7 @@ async function writePartial(tx: Tx, room: WorkingRoom, position: number): Promis
   }
   if (rejudged) await writeRejudged(tx, room, rejudged, position);
   await deletePartialRoom(tx, roomId);
-  await tx.insertMany(
-    'un_partial_stated_room_stream',
-    ['stream_id', 'instance_name', 'room_id'],
-    [[position, 'master', roomId]],
-  );
+  await insertCompletion(tx, roomId, position);
 }
 
 /** Gives stored events the state that they have in truth, and their verdicts. */
@@ -246,7 +253,9 @@ async function writeEventRows(tx: Tx, batches: readonly WritableBatch[]): Promis
 }
 
 async function writeStateGroups(tx: Tx, batches: readonly WritableBatch[]): Promise<void> {
-  const plans = batches.flatMap(({ room }) => [...room.groups.values()].map((plan) => ({ plan, room })));
+  const plans = batches.flatMap(({ room }) =>
+    [...room.groups.values()].flatMap((plan) => (plan.isStored ? [] : [{ plan, room }])),
+  );
   if (plans.length > 0) {
     await tx.insertMany(
       'state_groups',

@@ -31,6 +31,14 @@ export interface RejudgedEvent {
   readonly redactionRecheck: boolean | undefined;
 }
 
+/** A part of the state before the join of a room that is known in part. */
+export interface FoundState {
+  readonly group: number;
+  /** The join; given with the first part. */
+  readonly begins: string | undefined;
+  readonly rows: StateMap;
+}
+
 /**
  * A room in the middle of a batch: the snapshot, and on top of it what the staged events change. It belongs to whoever has
  * the room's turn; everybody else looks at one that {@link aside} or {@link still} gave.
@@ -49,6 +57,8 @@ export class WorkingRoom implements SnapshotReader {
   #groupsBefore: ReadonlyMap<string, number | undefined> = new Map();
   /** The batch joins the room before its state is here; the event that does, and how. */
   partialJoin: ({ readonly joinEventId: string } & PartialJoin) | undefined;
+  /** A part of all of the room's state that is written with the batch, and its members become known; nothing else is in it. */
+  found: FoundState | undefined;
   /** With the batch all of the room's state is here. */
   becomesWhole = false;
   /** Once that is so: other servers that were in the room, or are, and of which that was not known. */

@@ -10,6 +10,8 @@ export interface GroupPlan {
   readonly rows: StateMap;
   /** Its own chain, itself first. */
   readonly chain: readonly ChainLink[];
+  /** It has been written already. */
+  readonly isStored?: boolean;
 }
 
 /**

@@ -1,4 +1,5 @@
 import type { Db, Tx } from '@rookery/database';
+import { splitStateKey, type StateMap } from '@rookery/state-res';
 
 /** How a room came to be joined before its state was here. */
 export interface PartialJoin {
@@ -56,12 +57,12 @@ export async function insertPartialRoom(
   joinEventId: string,
   { via, servers }: PartialJoin,
 ): Promise<void> {
-  await deleteFrom(tx, ['partial_state_rooms', 'partial_state_rooms_servers'], roomId);
-  await tx.exec('INSERT INTO partial_state_rooms (room_id, join_event_id, joined_via) VALUES (?, ?, ?)', [
-    roomId,
-    joinEventId,
-    via,
-  ]);
+  await deleteFrom(tx, ['partial_state_rooms_servers'], roomId);
+  await tx.exec(
+    `INSERT INTO partial_state_rooms (room_id, join_event_id, joined_via) VALUES (?, ?, ?)
+     ON CONFLICT (room_id) DO UPDATE SET join_event_id = excluded.join_event_id, joined_via = excluded.joined_via`,
+    [roomId, joinEventId, via],
+  );
   await tx.insertMany(
     'partial_state_rooms_servers',
     ['room_id', 'server_name'],
@@ -78,22 +79,77 @@ async function deleteFrom(tx: Tx, tables: readonly string[], roomId: string): Pr
   for (const table of tables) await tx.exec(`DELETE FROM ${table} WHERE room_id = ?`, [roomId]);
 }
 
-/** Positions after `after` and up to `upTo` at which the state of rooms became whole, by room; the last of each. */
+/** The group that is being written for all of a room's state. */
+export async function selectBegunGroup(db: Db, roomId: string): Promise<number | undefined> {
+  const row = await db.get<{ state_group: number | null }>(
+    'SELECT state_group FROM partial_state_rooms WHERE room_id = ?',
+    [roomId],
+  );
+  return row?.state_group ?? undefined;
+}
+
+/** Begins a group for all of a room's state; its rows come with {@link insertGroupRows}. */
+export async function beginGroup(tx: Tx, roomId: string, group: number, eventId: string): Promise<void> {
+  await tx.insertMany('state_groups', ['id', 'room_id', 'event_id', 'chain_position'], [[group, roomId, eventId, 0]]);
+  await tx.exec('UPDATE partial_state_rooms SET state_group = ? WHERE room_id = ?', [group, roomId]);
+}
+
+/** Some of the rows of a group that was begun. */
+export function insertGroupRows(tx: Tx, roomId: string, group: number, rows: StateMap): Promise<void> {
+  return tx.insertMany(
+    'state_groups_state',
+    ['state_group', 'room_id', 'type', 'state_key', 'event_id'],
+    [...rows].map(([key, eventId]) => [group, roomId, ...splitStateKey(key), eventId]),
+  );
+}
+
+/**
+ * Takes a part of a group away that was begun and is not used; with the last one the group.
+ * @returns whether anything is left of it
+ */
+export async function dropSomeOfGroup(tx: Tx, roomId: string, group: number, limit: number): Promise<boolean> {
+  const rows = await tx.query<{ type: string; state_key: string }>(
+    'SELECT type, state_key FROM state_groups_state WHERE state_group = ? LIMIT ?',
+    [group, limit],
+  );
+  for (const [type, some] of Map.groupBy(rows, (row) => row.type)) {
+    await tx.exec(
+      `DELETE FROM state_groups_state WHERE state_group = ? AND type = ? AND ${tx.dialect.anyOf('state_key')}`,
+      [group, type, some.map((row) => row.state_key)],
+    );
+  }
+  if (rows.length === limit) return true;
+  await tx.exec('DELETE FROM state_groups WHERE id = ?', [group]);
+  await tx.exec('UPDATE partial_state_rooms SET state_group = NULL WHERE room_id = ?', [roomId]);
+  return false;
+}
+
+/** Notes that members of a room became known at a position, be it the last of them. */
+export function insertCompletion(tx: Tx, roomId: string, position: number): Promise<void> {
+  return tx.insertMany(
+    'un_partial_stated_room_stream',
+    ['stream_id', 'instance_name', 'room_id'],
+    [[position, 'master', roomId]],
+  );
+}
+
+/** Positions after `after` and up to `upTo` at which members of rooms became known, by room. */
 export async function selectCompletions(
   db: Db,
   roomIds: readonly string[],
   after: number,
   upTo: number,
-): Promise<Map<string, number>> {
+): Promise<Map<string, ReadonlySet<number>>> {
   const rows = await db.query<{ room_id: string; position: number }>(
-    `SELECT room_id, MAX(stream_id) AS position FROM un_partial_stated_room_stream
-     WHERE ${db.dialect.anyOf('room_id')} AND stream_id > ? AND stream_id <= ? GROUP BY room_id`,
+    `SELECT room_id, stream_id AS position FROM un_partial_stated_room_stream
+     WHERE ${db.dialect.anyOf('room_id')} AND stream_id > ? AND stream_id <= ?`,
     [roomIds, after, upTo],
   );
-  return new Map(rows.map((row) => [row.room_id, row.position]));
+  const byRoom = Map.groupBy(rows, (row) => row.room_id);
+  return new Map([...byRoom].map(([roomId, some]) => [roomId, new Set(some.map((row) => row.position))]));
 }
 
-/** The last position at which the state of a room became whole; 0 for never. */
+/** The last position at which members of a room became known; 0 for never. */
 export async function selectLastCompletion(db: Db): Promise<number> {
   const row = await db.get<{ last: number | null }>('SELECT MAX(stream_id) AS last FROM un_partial_stated_room_stream');
   return row?.last ?? 0;

@@ -35,7 +35,7 @@ export class PartialRooms implements OnModuleInit {
   readonly #rooms = new Map<string, PartialRoom>();
   readonly #waiting = new Map<string, Set<() => void>>();
   readonly #began = new Set<(room: PartialRoom) => void>();
-  /** The last position of the events at which the state of any room became whole. */
+  /** The last position of the events at which members of any room became known. */
   #lastCompletion = 0;
 
   constructor(
@@ -116,10 +116,14 @@ export class PartialRooms implements OnModuleInit {
   }
 
   /**
-   * Those of some rooms whose state became whole after one position of the events and up to another, and where. Costs no query
-   * while none was.
+   * Where, after one position of the events and up to another, members of some rooms became known: of a room that is whole the last
+   * of these is where it became so. Costs no query while there was none.
    */
-  async completed(roomIds: readonly string[], after: number, upTo: number): Promise<ReadonlyMap<string, number>> {
+  async completed(
+    roomIds: readonly string[],
+    after: number,
+    upTo: number,
+  ): Promise<ReadonlyMap<string, ReadonlySet<number>>> {
     if (roomIds.length === 0 || this.#lastCompletion <= after) return new Map();
     return selectCompletions(this.database, roomIds, after, upTo);
   }
@@ -137,10 +141,15 @@ export class PartialRooms implements OnModuleInit {
     return room;
   }
 
+  /** Told once some more members of a room are known at a position. */
+  grew(position: number): void {
+    this.#lastCompletion = Math.max(this.#lastCompletion, position);
+  }
+
   /** Told once the state of a room is whole at a position, or the room is gone. */
   end(roomId: string, position?: number): void {
     this.#rooms.delete(roomId);
-    if (position !== undefined) this.#lastCompletion = Math.max(this.#lastCompletion, position);
+    if (position !== undefined) this.grew(position);
     for (const done of this.#waiting.get(roomId) ?? []) done();
     this.#waiting.delete(roomId);
   }

@@ -54,9 +54,9 @@ export class RoomStates {
           context.since.events,
           context.now.events,
         )
-      : new Map<string, number>();
+      : new Map<string, ReadonlySet<number>>();
     const isNews = ({ roomId, streamId, type, prevEventId }: StateDelta): boolean =>
-      type !== memberType || prevEventId !== undefined || completed.get(roomId) !== streamId;
+      type !== memberType || prevEventId !== undefined || completed.get(roomId)?.has(streamId) !== true;
     const upTo = new Map(stayed.map((entry) => [entry.roomId, entry.upTo]));
     return Map.groupBy(
       deltas.filter((delta) => isNews(delta) && delta.streamId <= (upTo.get(delta.roomId) ?? 0)),

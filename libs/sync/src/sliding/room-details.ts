@@ -93,7 +93,7 @@ export class RoomDetailsReader {
       if (part.config.requiredState.isLazy && !part.initial) {
         for (const { type, stateKey, eventId, prevEventId, streamId } of changed) {
           // Of whom nothing was known until all members were has not moved.
-          const isFound = prevEventId === undefined && completed.get(roomId) === streamId;
+          const isFound = prevEventId === undefined && completed.get(roomId)?.has(streamId) === true;
           if (type === memberType && eventId !== undefined && !isFound) ids.set(stateKeyOf(type, stateKey), eventId);
         }
       }
@@ -108,7 +108,7 @@ export class RoomDetailsReader {
   async #completed(
     parts: readonly RoomPart[],
     deltas: ReadonlyMap<string, readonly StateDelta[]>,
-  ): Promise<ReadonlyMap<string, number>> {
+  ): Promise<ReadonlyMap<string, ReadonlySet<number>>> {
     const lazy = parts.filter(({ roomId, config }) => config.requiredState.isLazy && deltas.has(roomId));
     const positions = lazy.flatMap(({ roomId }) => {
       const changed = deltas.get(roomId) ?? [];

@@ -1,0 +1,111 @@
+import { databaseMigrations } from '@rookery/database';
+import type { RoomEvent } from '@rookery/events';
+import type { JsonObject } from '@rookery/matrix-types';
+import { replicationMigrations } from '@rookery/replication';
+import { stateKeyOf } from '@rookery/state-res';
+import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
+import { usersMigrations } from '@rookery/users';
+import { roomsMigrations } from '../migrations/index.js';
+import { MembershipReader } from '../reading/membership-reader.js';
+import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
+import { RoomStateReader } from '../state/room-state-reader.js';
+import { EventCreation } from '../sending/event-creation.service.js';
+import { PartialRooms } from '../store/partial-rooms.js';
+import { selectBegunGroup } from '../store/partial-rooms.query.js';
+import { EventPersister } from './event-persister.js';
+import { applied, remoteServer, RemoteServer, zoe } from './remote-server.fixture.js';
+
+const version = '11';
+const memberCount = 700;
+
+eachDatabase('all of the state of a room that was joined with a part of it', (open) => {
+  const clock = new FakeClock();
+  let test: TestDatabase;
+  let rooms: RoomsFixture;
+  const alice = requesterOf('alice');
+  const member = (n: number): string => `@member${n}:${remoteServer}`;
+
+  beforeAll(async () => {
+    test = await open(clock);
+    await test.migrate([...databaseMigrations, ...replicationMigrations, ...usersMigrations, ...roomsMigrations]);
+    rooms = await buildRooms({ database: test.database, clock });
+  });
+  afterAll(() => rooms.close());
+
+  it('is stored in parts while the room goes on, and once more from the beginning after a failure', async () => {
+    const server = new RemoteServer(version, `!large:${remoteServer}`);
+    const state = new Map<string, RoomEvent>();
+    let last: RoomEvent[] = [];
+    const add = (type: string, stateKey: string, sender: string, content: JsonObject): RoomEvent => {
+      const event = server.make({ type, stateKey, sender, content }, last, state);
+      state.set(stateKeyOf(type, stateKey), event);
+      last = [event];
+      return event;
+    };
+    add('m.room.create', '', zoe, { room_version: version });
+    add('m.room.member', zoe, zoe, { membership: 'join' });
+    add('m.room.join_rules', '', zoe, { join_rule: 'public' });
+    const part = [...state.values()];
+    for (let n = 0; n < memberCount; n++) add('m.room.member', member(n), member(n), { membership: 'join' });
+    const whole = [...state.values()];
+    const before = new Map(state);
+    const join = add('m.room.member', alice.userId, alice.userId, { membership: 'join' });
+    const { roomId } = join;
+    const persister = rooms.get(EventPersister);
+    const given = { state: part, authChain: part };
+    const partial = { via: remoteServer, servers: [remoteServer] };
+    expect(await persister.receiveWithState(version, join, given, partial)).toMatchObject({ kind: 'accepted' });
+    await persister.receiveOutliers(roomId, version, whole);
+
+    const { database } = test;
+    const { write } = database;
+    const say = (body: string) =>
+      rooms.get(EventCreation).send(alice, { roomId, type: 'm.room.message', content: { body } });
+    const membership = (n: number) => rooms.get(MembershipReader).currentOf(roomId, member(n));
+    let writes = 0;
+    database.write = (fn, options) =>
+      ++writes === 3
+        ? Promise.reject(new Error('The server was killed'))
+        : (write.call(database, fn, options) as never);
+    const all = { state: whole, authChain: [] };
+    await expect(persister.completeState(roomId, join.eventId, all)).rejects.toThrow('killed');
+    database.write = write;
+    const begun = await selectBegunGroup(database, roomId);
+    expect(begun).toBeDefined();
+    expect([await membership(0), await membership(memberCount - 1)]).toEqual(['join', undefined]);
+    expect(rooms.get(PartialRooms).has(roomId)).toBe(true);
+    await say('between');
+
+    // Somebody leaves while the rest comes.
+    const leave = server.make(
+      { type: 'm.room.member', stateKey: member(9), sender: member(9), content: { membership: 'leave' } },
+      [join],
+      applied(before, join),
+    );
+    const [isDone, verdicts] = await Promise.all([
+      persister.completeState(roomId, join.eventId, all),
+      persister.receive(roomId, [{ event: leave }]),
+      say('meanwhile'),
+    ]);
+    expect([isDone, verdicts]).toMatchObject([true, [{ kind: 'accepted' }]]);
+    expect(rooms.get(PartialRooms).has(roomId)).toBe(false);
+    const current = await rooms.get(RoomStateReader).currentIds(roomId);
+    const wanted = applied(before, join, leave);
+    expect(current).toEqual(new Map([...wanted].map(([key, event]) => [key, event.eventId])));
+    const counts = await rooms.get(MembershipReader).counts([roomId]);
+    expect(counts.get(roomId)?.joined).toBe(memberCount + 1);
+    const at = (await rooms.get(RoomStateReader).idsAfter([join.eventId])).get(join.eventId);
+    expect(at).toEqual(new Map([...applied(before, join)].map(([key, event]) => [key, event.eventId])));
+
+    expect(await database.query('SELECT 1 FROM state_groups_state WHERE state_group = ?', [begun!])).toEqual([]);
+    expect(await database.query('SELECT 1 FROM state_groups WHERE id = ?', [begun!])).toEqual([]);
+    expect(await database.query('SELECT 1 FROM partial_state_rooms WHERE room_id = ?', [roomId])).toEqual([]);
+    const [{ most = 0 } = {}] = await database.query<{ most: number }>(
+      `SELECT MAX(changed) AS most FROM (
+         SELECT COUNT(*) AS changed FROM current_state_delta_stream WHERE room_id = ? GROUP BY stream_id) AS counts`,
+      [roomId],
+    );
+    expect(Number(most)).toBeLessThanOrEqual(250);
+    await say('whole');
+  });
+});
