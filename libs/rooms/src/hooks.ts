@@ -25,8 +25,8 @@ export interface RoomView {
  * writer of events only puts them into the row that it writes anyway, so that a note costs no statement and no page.
  */
 export interface PushNote {
-  /** `push_thread`; the row of an event without a note has NULL there. */
-  readonly thread: string;
+  /** `push_thread`; undefined where the event notifies nobody by default. The row of an event without a note has NULL there, too. */
+  readonly thread: string | undefined;
   /** `push_highlight` */
   readonly highlight: boolean;
   /** `push_actions`; undefined for what is usual. */

@@ -48,6 +48,24 @@ describe.each(databases)('unread messages (%s)', (database) => {
     expect(await unread(bob)).toBe(2);
   });
 
+  it('are not what ignored users send', async () => {
+    await read(await say(alice, roomId, 'here we are'));
+    const mallory = await homeserver.registerUser('mallory');
+    await join(mallory, roomId);
+    await say(mallory, roomId, 'buy!');
+    const ignore = (users: object): Promise<unknown> =>
+      ok(bob, 'PUT', `/user/${encodeURIComponent(bob.userId)}/account_data/m.ignored_user_list`, {
+        ignored_users: users,
+      });
+    expect(await unread(bob)).toBe(1);
+    await ignore({ [mallory.userId]: {} });
+    await say(mallory, roomId, 'buy more!');
+    await say(alice, roomId, 'who was that?');
+    expect(await unread(bob)).toBe(1);
+    await ignore({});
+    expect(await unread(bob)).toBe(3);
+  });
+
   it('are not notices, edits, reactions, what was redacted and what one said oneself', async () => {
     const last = await say(alice, roomId, 'the last word');
     await read(last);

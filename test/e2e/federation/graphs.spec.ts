@@ -12,6 +12,7 @@ interface Unread {
       {
         readonly timeline: { readonly events: WireEvent[] };
         readonly unread_notifications: { readonly notification_count: number };
+        readonly 'org.matrix.msc2654.unread_count': number;
       }
     >;
   };
@@ -24,7 +25,7 @@ describe.each(databases)('graphs of other servers (%s)', (database) => {
   let alice: TestUser;
 
   beforeAll(async () => {
-    servers = await TwoServers.start(database);
+    servers = await TwoServers.start(database, { experimental_features: { msc2654_enabled: true } });
     ({ alice } = servers);
   });
   beforeEach(() => servers.inside.useMissingEvents(nobodyHelps));
@@ -398,13 +399,14 @@ describe.each(databases)('graphs of other servers (%s)', (database) => {
     // Of a branch whose server has not heard of him.
     const aside = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'aside' } }, [head], state);
     expect(await servers.receive(aside)).toBe('accepted');
-    const unread = async (user: TestUser): Promise<[string[], unknown]> => {
+    const unread = async (user: TestUser): Promise<[string[], number, number]> => {
       const { rooms } = await ok<Unread>(user, 'GET', '/sync?timeout=0');
-      const { timeline, unread_notifications } = rooms.join[roomId]!;
+      const { timeline, unread_notifications, 'org.matrix.msc2654.unread_count': messages } = rooms.join[roomId]!;
       const seen = timeline.events.filter(({ sender, type }) => sender === zoe && type === 'm.room.message');
-      return [seen.map(({ content }) => String(content['body'])), unread_notifications.notification_count];
+      return [seen.map(({ content }) => String(content['body'])), unread_notifications.notification_count, messages];
     };
-    expect(await unread(bob)).toEqual(visibility === 'shared' ? [['aside'], 1] : [[], 0]);
-    expect(await unread(alice)).toEqual([['aside'], 1]);
+    const isShared = visibility === 'shared';
+    expect(await unread(bob)).toEqual(isShared ? [['aside'], 1, 1] : [[], 0, 0]);
+    expect(await unread(alice)).toEqual([['aside'], 1, 1]);
   });
 });

@@ -42,9 +42,14 @@ export class TwoServers {
     readonly alice: TestUser,
   ) {}
 
-  static async start(database: (typeof databases)[number]): Promise<TwoServers> {
+  static async start(
+    database: (typeof databases)[number],
+    more: Readonly<Record<string, unknown>> = {},
+  ): Promise<TwoServers> {
     // What others say need not be as the specification wants it: nothing is held against its data here.
-    const { homeserver, inside } = await startWithInside(() => createTestHomeserver({ database, settings }));
+    const { homeserver, inside } = await startWithInside(() =>
+      createTestHomeserver({ database, settings: { ...settings, ...more } }),
+    );
     return new TwoServers(homeserver, inside, await homeserver.registerUser('alice'));
   }
 

@@ -96,13 +96,26 @@ export function namedUsers(event: RoomEvent): string[] {
   return event.stateKey === undefined ? users : [...users, event.stateKey];
 }
 
-/** What everybody is told, as it lies in the event's row; undefined where nobody is by default. */
-export function noteOf({ everyone, threadId, except, exceptGroups }: EventPush): PushNote | undefined {
-  if (everyone === undefined) return undefined;
+/** Stands in an event's note for a member who may not see the event, notified or not. */
+export const hiddenEntry = (userId: string): string => `-${userId}`;
+
+/**
+ * What everybody is told, as it lies in the event's row; undefined where nobody is by default, and all may see it.
+ * @param push what the event means; undefined for nothing
+ * @param hidden members who may not see it
+ */
+export function noteOf(push: EventPush | undefined, hidden: ReadonlySet<string> | undefined): PushNote | undefined {
+  const unseen = [...(hidden ?? [])].map(hiddenEntry);
+  if (push?.everyone === undefined) {
+    if (unseen.length === 0) return undefined;
+    return { thread: undefined, highlight: false, actions: undefined, except: JSON.stringify(unseen) };
+  }
+  const { everyone, threadId, except, exceptGroups } = push;
+  const excepted = [...exceptGroups, ...except, ...unseen];
   return {
     thread: threadId,
     highlight: everyone.highlight,
     actions: everyone.json === usualActions ? undefined : everyone.json,
-    except: except.length + exceptGroups.length === 0 ? undefined : JSON.stringify([...exceptGroups, ...except]),
+    except: excepted.length === 0 ? undefined : JSON.stringify(excepted),
   };
 }

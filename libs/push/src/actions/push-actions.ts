@@ -164,9 +164,10 @@ export class PushActions implements OnModuleInit {
     return soon(allSoon([allSoon(evaluated), allSoon(withdrawn), allSoon(reads)]), ([found, gone, read]) => {
       const pushes = found.map((judge) => judge?.()).filter((push) => push !== undefined);
       const refersToGroups = pushes.some((push) => push.exceptGroups.length > 0);
-      for (const push of pushes) {
-        const note = noteOf(push);
-        if (note) batch.note(push.eventId, note);
+      const noted = new Map(pushes.map((push) => [push.eventId, push]));
+      for (const eventId of new Set([...noted.keys(), ...batch.hiddenFrom.keys()])) {
+        const note = noteOf(noted.get(eventId), batch.hiddenFrom.get(eventId));
+        if (note) batch.note(eventId, note);
       }
       const joined = ([userId]: readonly [string, number]): boolean => room.localMembers.has(userId);
       return {

@@ -4,6 +4,7 @@ import { domainOf } from '@rookery/matrix-types';
 import { Cache, Config, ReadGuard } from '@rookery/platform';
 import { Invalidations } from '@rookery/replication';
 import { RoomHooks } from '@rookery/rooms';
+import { AccountDataService } from '@rookery/users';
 import { selectGroupsOf } from '../rules/rule-groups.query.js';
 import type { EventPush } from './event-push.js';
 import { OwnReads } from './own-reads.js';
@@ -70,6 +71,7 @@ export class PushCounts {
     private readonly config: Config,
     private readonly ownReads: OwnReads,
     private readonly invalidations: Invalidations,
+    private readonly accountData: AccountDataService,
     hooks: RoomHooks,
   ) {
     this.#entries = new Cache(config, 'push_counts', {
@@ -121,11 +123,11 @@ export class PushCounts {
     return result;
   }
 
-  /** How many messages a user has not read in rooms, notified or not (MSC2654); one query. Rooms without any are absent. */
+  /** How many messages a user has not read in rooms, notified or not (MSC2654); two queries. Rooms without any are absent. */
   async unreadMessages(userId: string, roomIds: readonly string[]): Promise<ReadonlyMap<string, number>> {
     if (roomIds.length === 0) return new Map();
     await this.ownReads.settle(userId);
-    return selectUnreadMessages(this.database, userId, roomIds);
+    return selectUnreadMessages(this.database, userId, roomIds, await this.accountData.ignoredBy(userId));
   }
 
   /** Unread notifications in all rooms of a user, and in how many rooms there are any: for badges. An open invite is one. */

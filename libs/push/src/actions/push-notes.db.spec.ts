@@ -2,6 +2,7 @@ import type { Database, Tx } from '@rookery/database';
 import { Config, Lifecycle, type Requester, SilentLogger } from '@rookery/platform';
 import { InProcessBus, Invalidations, Notifier, Streams } from '@rookery/replication';
 import { type PushNote, RoomHooks } from '@rookery/rooms';
+import type { AccountDataService } from '@rookery/users';
 import { eachDatabase, FakeClock } from '@rookery/testing';
 import { fixtureMigrations } from '../push.fixture.js';
 import type { Regrouped } from '../rules/own-rules.js';
@@ -91,7 +92,7 @@ eachDatabase('what an event means to everybody', (open) => {
       await tx.insertMany(
         'events',
         [...columns.split(' '), 'push_thread', 'push_highlight', 'push_actions', 'push_except'],
-        pushes.map((one) => row(one, noteOf(one))),
+        pushes.map((one) => row(one, noteOf(one, undefined))),
       );
       await insertOwnPushes(tx, pushes);
       const { roomId, streamOrdering } = pushes[0]!;
@@ -131,6 +132,7 @@ eachDatabase('what an event means to everybody', (open) => {
     new PushCounts(
       ...([database, config, reads] as const),
       new Invalidations(new Notifier(new FakeClock(), new InProcessBus())),
+      {} as AccountDataService,
       new RoomHooks(),
     );
   const sorted = (counts: RoomCounts | undefined): unknown[] =>
@@ -140,14 +142,19 @@ eachDatabase('what an event means to everybody', (open) => {
 
   it('is NULL where it is usual, so that a row carries nothing for it', () => {
     const roomId = '!any:example.org';
-    expect(noteOf(push(roomId))).toEqual({ thread: 'main', highlight: false, actions: undefined, except: undefined });
-    expect(noteOf(push(roomId, { everyone: loud, threadId: '$root', except: [bob] }))).toEqual({
+    expect(noteOf(push(roomId), undefined)).toEqual({
+      thread: 'main',
+      highlight: false,
+      actions: undefined,
+      except: undefined,
+    });
+    expect(noteOf(push(roomId, { everyone: loud, threadId: '$root', except: [bob] }), undefined)).toEqual({
       thread: '$root',
       highlight: true,
       actions: loud.json,
       except: JSON.stringify([bob]),
     });
-    expect(noteOf(push(roomId, { everyone: undefined, own: new Map([[bob, loud]]) }))).toBeUndefined();
+    expect(noteOf(push(roomId, { everyone: undefined, own: new Map([[bob, loud]]) }), undefined)).toBeUndefined();
   });
 
   it('counts the same in memory as from the tables, whatever happens', async () => {

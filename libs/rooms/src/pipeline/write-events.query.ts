@@ -188,9 +188,10 @@ const eventColumns = [
   'push_except',
 ];
 
-const noNote = [null, null, null, null] as const;
 const pushColumns = (note: PushNote | undefined): readonly SqlValue[] =>
-  note ? [note.thread, note.highlight ? 1 : 0, note.actions ?? null, note.except ?? null] : noNote;
+  note?.thread === undefined
+    ? [null, null, null, note?.except ?? null]
+    : [note.thread, note.highlight ? 1 : 0, note.actions ?? null, note.except ?? null];
 
 async function writeEventRows(tx: Tx, batches: readonly WritableBatch[]): Promise<void> {
   await tx.insertMany(
