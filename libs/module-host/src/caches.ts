@@ -1,3 +1,4 @@
+import { MatrixError } from '@rookery/matrix-types';
 import type { Clock } from '@rookery/platform';
 
 interface Entry {
@@ -49,5 +50,14 @@ export class ModuleCaches {
 
   forget(name: string, key: string): void {
     this.#caches.get(name)?.delete(key);
+  }
+
+  /** The answer to a copy of the module in another process that has forgotten something; to nobody else. */
+  forgetFor(module: string): (payload: unknown, from: string) => void {
+    return (payload, from) => {
+      if (from !== module) throw MatrixError.forbidden('Caches of a module are its own');
+      const { cache, key } = payload as { readonly cache: string; readonly key: string };
+      this.forget(cache, key);
+    };
   }
 }

@@ -131,6 +131,12 @@ export interface TableBackend {
   migrate(module: string, migrations: readonly ModuleMigration[]): Promise<void>;
 }
 
+/** The copies of a module in the other processes of the server. */
+export interface CopiesBackend {
+  /** Answers of those that gave one. Never rejects. */
+  ask(module: string, question: string, payload: unknown): Promise<readonly unknown[]>;
+}
+
 /** What the app gives the host, which makes each module's API of it. */
 export interface ModuleCapabilities {
   readonly shared: SharedCapabilities;
@@ -139,4 +145,5 @@ export interface ModuleCapabilities {
   readonly documents: DocumentBackend;
   readonly jobs: JobBackend;
   readonly tables: TableBackend;
+  readonly copies: CopiesBackend;
 }

@@ -11,7 +11,7 @@ import type { ModuleCaches } from './caches.js';
 import { type ModuleCapabilities, type ScopedName, type SharedCapabilities, sharedNames } from './capabilities.js';
 import type { EventChains } from './event-chains.js';
 import type { MessageAnswers } from './message-answers.js';
-import { messagesOf, type ModuleQuestions } from './messages.js';
+import { forgetCached, messagesOf, type ModuleQuestions } from './messages.js';
 import { withoutEffect } from './shadow.js';
 import type { LoadedModule } from './loader.js';
 import { runAsServer } from './owner.js';
@@ -129,12 +129,18 @@ function scoped(parts: FacadeParts): Pick<ModuleApi, ScopedName> {
   const { name } = loaded.definition;
   const assertRegistering = (method: string): void => contribute(method, () => {});
   let isWarned = false;
+  // One in a thread has its caches there.
+  if (!loaded.thread)
+    contribute('registerCachedFunction', (registry) =>
+      registry.addMessageAnswer(name, loaded.entry, forgetCached, caches.forgetFor(name)),
+    );
   return {
     moduleName: name,
     store: storeOf(name, capabilities.documents),
     messages: messagesOf(
       name,
       parts.questions,
+      capabilities.copies,
       (question, answer) =>
         contribute('messages.answer', (registry) => registry.addMessageAnswer(name, loaded.entry, question, answer)),
       parts.answersSoFar,
@@ -149,7 +155,10 @@ function scoped(parts: FacadeParts): Pick<ModuleApi, ScopedName> {
       await capabilities.tables.migrate(name, migrations);
     },
     registerCachedFunction: (cache, load, options) => caches.register(cache, load, options),
-    invalidateCache: async (cache, key) => caches.forget(cache, key),
+    async invalidateCache(cache, key) {
+      caches.forget(cache, key);
+      await capabilities.copies.ask(name, forgetCached, { cache, key });
+    },
     loopingBackgroundCall(fn, periodMs, { description = 'loop', runOnAllInstances = false } = {}) {
       checkTime(periodMs);
       if (!runOnAllInstances && !capabilities.shared.shouldRunBackgroundTasks()) return { cancel: () => {} };

@@ -107,6 +107,11 @@ export class ModuleHost {
     return result;
   }
 
+  /** Answers the copy of a module in another process. @throws MatrixError as a question of another module would be answered */
+  answerCopy(module: string, question: string, payload: unknown): Promise<unknown> {
+    return this.#questions.ask(module, module, question, payload);
+  }
+
   /** The modules in service, in the order of the settings. */
   get running(): readonly LoadedModule[] {
     return this.#running.map(({ loaded }) => loaded);

@@ -1,5 +1,12 @@
 /** Loading, registration and dispatch of modules. */
-export type { DocumentBackend, DocumentRows, JobBackend, ModuleCapabilities, TableBackend } from './capabilities.js';
+export type {
+  CopiesBackend,
+  DocumentBackend,
+  DocumentRows,
+  JobBackend,
+  ModuleCapabilities,
+  TableBackend,
+} from './capabilities.js';
 export { callbackContext } from './context.js';
 export { ModuleDispatcher } from './dispatcher.js';
 export { moduleEntriesOf, settingsOptionOf } from './entries.js';

@@ -2,6 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { MatrixError } from '@rookery/matrix-types';
 import type { ModuleMessages } from '@rookery/module-api';
 import type { Clock, Logger } from '@rookery/platform';
+import type { CopiesBackend } from './capabilities.js';
 import { plainCopy } from './isolation.js';
 import type { MessageAnswers } from './message-answers.js';
 import { runAs } from './owner.js';
@@ -52,15 +53,21 @@ export class ModuleQuestions {
   }
 }
 
+/** What every module answers its copies in other processes: that they are to forget an answer of a cached function. */
+export const forgetCached = 'rookery.forget_cached';
+
 /** `api.messages` of one module. @param known while it registers, the answers of modules before it */
 export function messagesOf(
   module: string,
   questions: ModuleQuestions,
+  copies: CopiesBackend,
   contribute: (question: string, answer: (payload: unknown, from: string) => unknown) => void,
   known: () => MessageAnswers | undefined,
 ): ModuleMessages {
   return Object.freeze({
     answer: contribute,
     ask: (to: string, question: string, payload?: unknown) => questions.ask(module, to, question, payload, known()),
+    askCopies: async (question: string, payload?: unknown) =>
+      plainCopy(await copies.ask(module, question, plainCopy(payload ?? null))) as readonly unknown[],
   });
 }

@@ -90,6 +90,7 @@ export function offlineCapabilities({
       run: refuse('runDbInteraction'),
       migrate: async (module, migrations) => checkMigrations?.(module, migrations),
     },
+    copies: { ask: () => Promise.resolve([]) },
   };
 }
 

@@ -6,6 +6,7 @@ import {
   type RegistrationApi,
 } from '@rookery/module-api';
 import { ModuleCaches } from './caches.js';
+import { forgetCached } from './messages.js';
 import type { CallMode, Lent, Peer } from './thread-peer.js';
 
 /** The server's side of a module's API, as its thread is told of it. */
@@ -78,7 +79,10 @@ export function apiInThread(
       String(id).includes(':') && String(id).slice(String(id).indexOf(':') + 1) === constants['serverName'],
     registerCachedFunction: (name, load, options) =>
       caches.register(name as string, load as () => Promise<unknown>, options as object),
-    invalidateCache: async (name, key) => caches.forget(name as string, key as string),
+    async invalidateCache(name, key) {
+      caches.forget(name as string, key as string);
+      await peer.call('api:invalidateCache', [name, key]);
+    },
     ...registrations(peer, slots),
   };
   const api: Record<string, unknown> = {};
@@ -103,6 +107,7 @@ export function apiInThread(
               : (...args: unknown[]) => peer.call(target, args)),
     );
   }
+  peer.callAtRest('api:messages.answer', [forgetCached, caches.forgetFor(String(constants['moduleName']))]);
   for (const part of Object.values(api)) if (typeof part === 'object') Object.freeze(part);
   return Object.freeze(api) as unknown as ModuleApi;
 }

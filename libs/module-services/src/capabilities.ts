@@ -3,25 +3,30 @@ import { FederationClient } from '@rookery/federation-client';
 import { OutboundHttp } from '@rookery/http';
 import type { AccountApi, MessagingApi, RoomApi } from '@rookery/module-api';
 import type { ModuleCapabilities } from '@rookery/module-host';
-import { Config } from '@rookery/platform';
+import { BackgroundTasks, Config } from '@rookery/platform';
 import { AccountCalls } from './accounts/account-calls.js';
 import { JobRunner } from './jobs/jobs.js';
 import { MessagingCalls } from './messaging/messaging-calls.js';
 import { RoomCalls } from './rooms/room-calls.js';
+import { ModuleCopies } from './module-copies.js';
 import { ModuleDocuments } from './storage/documents.query.js';
 import { ModuleTables } from './storage/tables.js';
 import { federationApi } from './web/module-federation.js';
 import { httpClient } from './web/module-http-client.js';
-
-/** Name of the process that holds every role unless the settings say otherwise. */
-const mainProcess = 'master';
 
 /** What all modules may call alike. */
 @Injectable()
 export class SharedCalls {
   readonly calls: ModuleCapabilities['shared'];
 
-  constructor(config: Config, http: OutboundHttp, accounts: AccountCalls, rooms: RoomCalls, messaging: MessagingCalls) {
+  constructor(
+    config: Config,
+    tasks: BackgroundTasks,
+    http: OutboundHttp,
+    accounts: AccountCalls,
+    rooms: RoomCalls,
+    messaging: MessagingCalls,
+  ) {
     const worker = config.get('worker_app');
     const workerName = worker === undefined ? undefined : (config.get('worker_name') ?? worker);
     const offered: Omit<AccountApi, 'completeSsoLogin'> & RoomApi & MessagingApi = {
@@ -37,8 +42,7 @@ export class SharedCalls {
       workerName,
       workerApp: worker,
       httpClient: httpClient(http),
-      shouldRunBackgroundTasks: () =>
-        (config.get('run_background_tasks_on') ?? mainProcess) === (workerName ?? mainProcess),
+      shouldRunBackgroundTasks: () => tasks.holds('background'),
     };
   }
 }
@@ -55,6 +59,7 @@ export class ServerCapabilities implements ModuleCapabilities {
     readonly documents: ModuleDocuments,
     readonly jobs: JobRunner,
     readonly tables: ModuleTables,
+    readonly copies: ModuleCopies,
   ) {
     this.shared = shared.calls;
     this.federation = federationApi(client);

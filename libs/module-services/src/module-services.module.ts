@@ -20,6 +20,7 @@ import { BackgroundUpdateControl } from './background-update-control.js';
 import { ServerCapabilities, SharedCalls } from './capabilities.js';
 import { JobRunner } from './jobs/jobs.js';
 import { MessagingCalls } from './messaging/messaging-calls.js';
+import { ModuleCopies } from './module-copies.js';
 import { ModuleMail } from './messaging/module-mail.js';
 import { ModulePresence } from './messaging/module-presence.js';
 import { ModulePush } from './messaging/module-push.js';
@@ -91,6 +92,7 @@ class MessagingCallsModule {}
     ServerCapabilities,
     ModuleDocuments,
     ModuleTables,
+    ModuleCopies,
     JobRunner,
     WebResources,
     BackgroundUpdateControl,

@@ -112,10 +112,18 @@ class MemoryRpc extends Rpc {
     method: RpcMethod<Request, Response>,
     request: Request,
   ): Promise<ReadonlyMap<string, Response>> {
+    const answers = new Map<string, Response>();
     const others = [...this.all.keys()].filter((name) => name !== this.instance);
-    return new Map(
-      await Promise.all(others.map(async (name) => [name, await this.call(method, request, name)] as const)),
+    await Promise.all(
+      others.map(async (name) => {
+        try {
+          answers.set(name, await this.call(method, request, name));
+        } catch {
+          // Left out, as one that is not there.
+        }
+      }),
     );
+    return answers;
   }
 }
 

@@ -61,7 +61,10 @@ export interface BackgroundApi {
   getCurrentTimeMsec(): number;
   /** `sleep`; a call that waits does not keep the server from stopping. */
   sleep(delayMs: number): Promise<void>;
-  /** `should_run_background_tasks`: whether this is the process that runs them. */
+  /**
+   * `should_run_background_tasks`: whether this is the process that runs them. Of several processes it is one at a time; where another
+   * takes its place, modules register there anew.
+   */
   shouldRunBackgroundTasks(): boolean;
   /**
    * `looping_background_call`: every `periodMs` in this process, when it runs background tasks or `runOnAllInstances`. What
@@ -98,7 +101,7 @@ export interface BackgroundApi {
     load: (key: string) => Promise<T>,
     options?: { readonly maxEntries?: number; readonly ttlMs?: number },
   ): (key: string) => Promise<T>;
-  /** `invalidate_cache`: forgets an answer of {@link registerCachedFunction} in this process. */
+  /** `invalidate_cache`: forgets an answer of {@link registerCachedFunction}, in all processes. */
   invalidateCache(name: string, key: string): Promise<void>;
 }
 

@@ -146,6 +146,13 @@ export interface ModuleMessages {
    *   time limit (5 seconds); 500 when it fails, or when ten questions wait for each other
    */
   ask(module: string, question: string, payload?: unknown): Promise<unknown>;
+  /**
+   * Asks the copies of this module in the other processes of the server, which answer as {@link answer} says; `from` is the module's
+   * own name. So they can be told what only lives in memory: that something is to be forgotten, for example.
+   * @returns what those said who answered within three seconds, in no order; empty where the server is a single process. A process that
+   *   hangs or is cut off is left out, and so is one that begins later: what must not be lost belongs in `store`
+   */
+  askCopies(question: string, payload?: unknown): Promise<readonly unknown[]>;
 }
 
 /** Numbers for the server's Prometheus page. Names get the prefix `rookery_module_` and the module's name. */
