@@ -1,5 +1,8 @@
 import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
 
+/** A PNG of one pixel. */
+const pixel = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
+
 interface Sync {
   readonly next_batch: string;
   readonly account_data?: { readonly events: readonly { readonly type: string; readonly content: { n?: number } }[] };
@@ -25,7 +28,9 @@ describe('a server of several processes, each request at one of them by chance',
   let room: string;
 
   beforeAll(async () => {
-    homeserver = await createTestHomeserver({ database: 'postgres', processes: 4 });
+    homeserver = await createTestHomeserver({
+      ...{ database: 'postgres', processes: 4, settings: { dynamic_thumbnails: true } },
+    });
     alice = await homeserver.registerUser('alice');
     bob = await homeserver.registerUser('bob');
     const created = await alice.request<{ room_id: string }>('POST', '/createRoom', { preset: 'public_chat' });
@@ -123,6 +128,14 @@ describe('a server of several processes, each request at one of them by chance',
       body: 'a file',
     });
     const { content_uri: uri } = (await uploaded.json()) as { content_uri: string };
+    const image = await fetch(`${homeserver.baseUrl}/_matrix/media/v3/upload?filename=a.png`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${alice.accessToken}`, 'content-type': 'image/png' },
+      body: Buffer.from(pixel, 'base64'),
+    });
+    const { content_uri: imageUri } = (await image.json()) as { content_uri: string };
+    const rule = '/pushrules/global/room/' + encodeURIComponent(roomId);
+    await alice.request('PUT', rule, { actions: ['dont_notify'] });
     const event = encodeURIComponent(eventId);
     const reads = [
       ['GET', `${room}/messages?dir=b&limit=1`, eventId],
@@ -140,10 +153,20 @@ describe('a server of several processes, each request at one of them by chance',
       ['POST', '/keys/query', bob.userId, { device_keys: { [bob.userId]: [] } }],
       ['GET', `/_matrix/client/v1/media/download/${uri.slice('mxc://'.length)}`, 'a file'],
       ['GET', '/account/whoami', alice.userId],
+      ['GET', '/pushrules/', roomId],
+      ['GET', '/pushrules/global/room', roomId],
+      ['GET', rule, roomId],
+      ['GET', `${rule}/enabled`, 'true'],
+      ['GET', `${rule}/actions`, 'actions'],
     ] as const;
+    let sizePx = 1;
     const readAt = async (at: number): Promise<void> => {
+      // A size that nobody had before: it is made where it is asked for.
+      sizePx += 1;
+      const size = `width=${sizePx}&height=${sizePx}&method=scale`;
+      const thumbnail = `/_matrix/client/v1/media/thumbnail/${imageUri.slice('mxc://'.length)}?${size}`;
       const port = homeserver.servers[at]!.addresses[0]!.port;
-      for (const [method, path, part, body] of reads) {
+      for (const [method, path, part, body] of [...reads, ['GET', thumbnail, 'PNG'] as const]) {
         const address = `http://127.0.0.1:${port}${path.startsWith('/_') ? '' : '/_matrix/client/v3'}${path}`;
         const answer = await fetch(address, {
           method,

@@ -40,7 +40,7 @@ export class ThumbnailController {
 
   /** GET /_matrix/client/v1/media/thumbnail/{serverName}/{mediaId} */
   @Get(clientMediaPath('/thumbnail/:serverName/:mediaId'))
-  @Access({ auth: 'required', guests: true })
+  @Access({ auth: 'required', guests: true, anyProcess: true })
   thumbnail(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
@@ -53,7 +53,7 @@ export class ThumbnailController {
 
   /** GET /_matrix/media/v3/thumbnail/{serverName}/{mediaId}: only of what was stored before media needed a token */
   @Get(mediaPaths('/thumbnail/:serverName/:mediaId'))
-  @Access({ auth: 'none' })
+  @Access({ auth: 'none', anyProcess: true })
   thumbnailWithoutToken(
     @Inbound() request: InboundRequest,
     @Query(openThumbnailQuery) query: InferQuery<typeof openThumbnailQuery>,

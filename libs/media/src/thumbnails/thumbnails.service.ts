@@ -199,7 +199,8 @@ export class Thumbnails implements OnModuleDestroy {
     const thumbnails = [...stored.values()];
     // All at once: a set that is half recorded would never be completed.
     const isThere = await this.database.write((tx) => insertThumbnails(tx, media, thumbnails), {
-      name: 'store_thumbnails',
+      // Whoever is asked first makes them; the same that two make at once are recorded once.
+      ...{ name: 'store_thumbnails', anyProcess: true },
     });
     if (isThere) return thumbnails;
     // Deleted while they were made: whoever did that did not know of them.

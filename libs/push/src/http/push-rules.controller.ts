@@ -26,21 +26,21 @@ export class PushRulesController {
 
   /** GET /_matrix/client/v3/pushrules/ */
   @Get(stable('/pushrules'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   async all(@Who() requester: Requester): Promise<{ global: Ruleset }> {
     return { global: await this.rules.ruleset(requester.userId) };
   }
 
   /** GET /_matrix/client/v3/pushrules/global/ */
   @Get(stable('/pushrules/global'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   ruleset(@Who() requester: Requester): Promise<Ruleset> {
     return this.rules.ruleset(requester.userId);
   }
 
   /** GET /_matrix/client/v3/pushrules/global/{kind} */
   @Get(stable('/pushrules/:scope/:kind'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   async kind(
     @Who() requester: Requester,
     @Param('scope') scope: string,
@@ -51,7 +51,7 @@ export class PushRulesController {
 
   /** GET /_matrix/client/v3/pushrules/global/{kind}/{ruleId} */
   @Get(stable('/pushrules/:scope/:kind/:ruleId'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   rule(
     @Who() requester: Requester,
     @Param('scope') scope: string,
@@ -91,7 +91,7 @@ export class PushRulesController {
 
   /** GET /_matrix/client/v3/pushrules/global/{kind}/{ruleId}/enabled */
   @Get(stable('/pushrules/:scope/:kind/:ruleId/enabled'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   async enabled(
     @Who() requester: Requester,
     @Param('scope') scope: string,
@@ -117,7 +117,7 @@ export class PushRulesController {
 
   /** GET /_matrix/client/v3/pushrules/global/{kind}/{ruleId}/actions */
   @Get(stable('/pushrules/:scope/:kind/:ruleId/actions'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   async actions(
     @Who() requester: Requester,
     @Param('scope') scope: string,
