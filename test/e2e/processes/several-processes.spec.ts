@@ -67,11 +67,13 @@ describeWithRedis('A server of several processes', () => {
     };
   }
 
-  function start(...args: string[]): ChildProcess {
+  const start = (...args: string[]): ChildProcess => startBuild('', ...args);
+
+  function startBuild(nodeOptions: string, ...args: string[]): ChildProcess {
     const child = spawn(process.execPath, [program, ...args], {
       stdio: ['ignore', 'pipe', 'pipe'],
       cwd: folder,
-      env: { ...process.env, NODE_OPTIONS: '' },
+      env: { ...process.env, NODE_OPTIONS: nodeOptions },
     });
     child.stdout?.on('data', (data: Buffer) => (log += data.toString()));
     child.stderr?.on('data', (data: Buffer) => (log += data.toString()));
@@ -252,6 +254,76 @@ describeWithRedis('A server of several processes', () => {
     expect(heard).toEqual(['hello']);
     expect((await ask(port, 'POST', '/logout', {}, token)).status).toBe(200);
     expect((await ask(workerPort, 'GET', '/account/whoami', undefined, token)).status).toBe(401);
+  });
+
+  it('is upgraded process by process, and keeps off what is more than one version away', async () => {
+    /** A build of the program that speaks another version between processes. */
+    const buildOf = async (protocol: number): Promise<string> => {
+      const hook = join(folder, `build${protocol}.mjs`);
+      await writeFile(
+        hook,
+        `import { registerHooks } from 'node:module';
+        registerHooks({
+          load(url, context, next) {
+            const loaded = next(url, context);
+            if (!url.endsWith('/rpc/http-rpc.js')) return loaded;
+            const text = Buffer.from(loaded.source).toString();
+            return { ...loaded, source: text.replace(/rpcProtocol = 1;/, 'rpcProtocol = ${protocol};') };
+          },
+        });`,
+      );
+      return `--import ${hook}`;
+    };
+    const ports = [await freePort(), await freePort(), await freePort()] as const;
+    const own: string[] = [];
+    for (const [n, ownPort] of ports.entries()) {
+      own.push(join(folder, `own${n}.yaml`));
+      const resources = [{ names: ['client', 'federation'] }];
+      const listeners = [{ port: ownPort, bind_addresses: ['127.0.0.1'], type: 'http', resources }];
+      await writeFile(own[n]!, JSON.stringify({ listeners, pid_file: join(folder, `own${n}.pid`) }));
+    }
+    const next = await buildOf(2);
+    const [one, two] = ports;
+    const before = start('--config', file, own[0]!);
+    const token = await register(one, 'dora');
+    startBuild(next, '--config', file, own[1]!);
+    const roomId = String(
+      (await eventually(() => tryTo(() => ask(two, 'POST', '/createRoom', {}, token)))).body['room_id'],
+    );
+    const room = `/rooms/${encodeURIComponent(roomId)}`;
+    let isTyping = false;
+    /** Who types is known to the process that writes, and the other one asks it. */
+    const areOne = async (from: number, to: number): Promise<void> => {
+      isTyping = !isTyping;
+      const typing = { typing: isTyping, timeout: 120_000 };
+      const path = `${room}/typing/${encodeURIComponent('@dora:rookery.test')}`;
+      await eventually(() => tryTo(() => ask(from, 'PUT', path, typing, token)));
+      const { body } = await eventually(() => tryTo(() => ask(to, 'GET', '/sync', undefined, token)));
+      const { ephemeral } = (body as { rooms: { join: Record<string, { ephemeral: { events: object[] } }> } }).rooms
+        .join[roomId]!;
+      const typers = ephemeral.events.filter((event) => (event as { type: string }).type === 'm.typing');
+      expect(JSON.stringify(typers).includes('@dora:rookery.test')).toBe(isTyping);
+    };
+    await areOne(one, two);
+    await areOne(two, one);
+
+    const far = startBuild(await buildOf(4), '--config', file, own[2]!);
+    await new Promise((resolve) => far.once('exit', resolve));
+    expect(far.exitCode).toBe(1);
+    expect(log).toMatch(/speaks version [12] between processes, this one \(version [^)]+\) speaks version 4/);
+
+    // The one of the version before ends; the new one writes, and one of the version before can come back beside it.
+    await end(before);
+    await areOne(two, two);
+    const back = start('--config', file, own[0]!);
+    await eventually(() => tryTo(() => ask(one, 'GET', '/account/whoami', undefined, token)));
+    await areOne(one, two);
+    await areOne(two, one);
+    await end(back);
+    startBuild(next, '--config', file, own[0]!);
+    await eventually(() => tryTo(() => ask(one, 'GET', '/account/whoami', undefined, token)));
+    await areOne(one, two);
+    await areOne(two, one);
   });
 
   it('keeps off a server that does not know of the others', async () => {

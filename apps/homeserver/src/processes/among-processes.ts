@@ -11,7 +11,7 @@ import {
 } from '@rookery/database';
 import type { ProcessAddress } from '@rookery/http';
 import { type Config, type Ids, type Logger, SystemClock, SystemIds } from '@rookery/platform';
-import { defineRpc, HttpRpc, instanceOf, RedisBus, type RpcAddress } from '@rookery/replication';
+import { canSpeak, defineRpc, HttpRpc, instanceOf, RedisBus, type RpcAddress, rpcProtocol } from '@rookery/replication';
 import { Homeserver, type HomeserverOverrides } from '../create-homeserver.js';
 import { databaseOptions } from '../database-options.js';
 import { migrations } from '../schema.js';
@@ -96,6 +96,7 @@ export class AmongProcesses {
       const registry = await joinProcesses(options as PostgresOptions, { name: own.name, version, logger });
       const among = new AmongProcesses(config, overrides, own, registry, claim, secret);
       try {
+        among.#checkVersions();
         await among.#beginSomewhere();
       } catch (error) {
         await among.stop();
@@ -172,6 +173,19 @@ export class AmongProcesses {
     }
   }
 
+  /** An upgrade goes from process to process: each must understand those that are left. @throws StartupError */
+  #checkVersions(): void {
+    for (const { number, name, address, version: theirVersion } of this.registry.view.processes) {
+      if (number === this.registry.number || address === undefined) continue;
+      const { protocol = 1 } = (JSON.parse(address) as Addresses).rpc;
+      if (canSpeak(protocol, rpcProtocol)) continue;
+      throw new StartupError(
+        `A process of this server (${name}, version ${theirVersion}) speaks version ${protocol} between processes, this one ` +
+          `(version ${version}) speaks version ${rpcProtocol}. Upgrade by way of a version between them, or stop the others first.`,
+      );
+    }
+  }
+
   /** Begins a server in a place. */
   async #begin(isWriter: boolean): Promise<void> {
     const { options, registry, secret } = this;
@@ -182,7 +196,8 @@ export class AmongProcesses {
     rpc.handle(othersLookAgain, () => registry.beat());
     const addresses: Addresses = { rpc: await rpc.listen(host) };
     await registry.moveTo(JSON.stringify(addresses));
-    if (!isWriter) await this.#writerIsThere();
+    if (isWriter) await registry.started();
+    else await this.#writerIsThere();
     const bus = await RedisBus.connect({
       ...redisOptions(this.config),
       ...{ server: this.config.serverName, id: String(registry.number), logger: logger.child('redis') },
@@ -206,7 +221,7 @@ export class AmongProcesses {
     if (isWriter) {
       await registry.moveTo(JSON.stringify({ ...addresses, fellows: server.fellowsAddress }));
       await rpc.callOthers(othersLookAgain, undefined);
-    }
+    } else await registry.started();
     logger.info(isWriter ? 'This process writes' : 'This process answers beside the one that writes', {
       process: options.name,
     });

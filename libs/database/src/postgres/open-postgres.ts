@@ -1,7 +1,7 @@
 import pg from 'pg';
 import type { Clock, Logger } from '@rookery/platform';
 import type { Database } from '../database.js';
-import { DatabaseError, errorCode, errorText } from '../errors.js';
+import { DatabaseError, errorCode, errorText, passing } from '../errors.js';
 import { type PostgresOptions, postgresTarget, type PostgresTarget, type TlsChoice } from '../options.js';
 import type { StatementObserver, TransactionReport } from '../transaction.js';
 import { checkPostgres, createStatement, type PostgresFacts } from './postgres-checks.js';
@@ -169,7 +169,8 @@ async function join(client: pg.ClientBase, processNumber: number): Promise<void>
   const [lock, check] = joinConnection(processNumber);
   await client.query(lock);
   if ((await client.query(check)).rowCount === 1) return;
-  throw new DatabaseError('This process has lost its right to write: others have taken its work over');
+  // Whoever asks again is answered by another process, or by this one once it has begun anew.
+  throw passing(new DatabaseError('This process has lost its right to write: others have taken its work over'));
 }
 
 function explain(error: unknown, target: PostgresTarget): DatabaseError {

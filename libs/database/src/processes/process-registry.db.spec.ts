@@ -4,6 +4,7 @@ import { eventually, openTestDatabase, PostgresLine, RecordingLogger, type TestD
 import {
   claimDatabase,
   databaseMigrations,
+  isTransient,
   joinProcesses,
   openDatabase,
   type PostgresOptions,
@@ -17,7 +18,7 @@ const otherProcess = `
   const { joinProcesses, openDatabase } = await import(process.argv[1]);
   const { SystemClock } = await import(process.argv[2]);
   const options = JSON.parse(process.argv[3]);
-  const registry = await joinProcesses(options, { name: 'other', version: '1', ttlMs: ${ttlMs} });
+  const registry = await joinProcesses(options, { name: 'other', version: '1', ttlMs: ${ttlMs}, startTtlMs: 0 });
   const database = await openDatabase(options, new SystemClock(), undefined, undefined, undefined, registry.number);
   void registry.lost.then((reason) => console.log('lost: ' + reason.message));
   console.log('took ' + (await registry.acquire(['typing', 'rooms/1'])).length);
@@ -53,7 +54,7 @@ describe('The processes of a server', () => {
     name: string,
     more: Partial<Parameters<typeof joinProcesses>[1]> = {},
   ): Promise<ProcessRegistry> => {
-    const one = await joinProcesses(options(), { name, version: '1', ttlMs, ...more });
+    const one = await joinProcesses(options(), { name, version: '1', ttlMs, startTtlMs: 0, ...more });
     joined.push(one);
     return one;
   };
@@ -80,6 +81,20 @@ describe('The processes of a server', () => {
     await expect(join('one')).rejects.toThrow('Another process of the name one runs on this database');
     await one.leave();
     expect((await join('one')).number).toBeGreaterThan(one.number);
+  });
+
+  it('are missed later while they start', async () => {
+    const starting = await join('starting', { startTtlMs: 600_000 });
+    const leftMs = async (): Promise<number> => {
+      const sql =
+        'SELECT expires_ts - extract(epoch FROM clock_timestamp()) * 1000 AS left_ms FROM processes WHERE number = ?';
+      return Number((await test.database.get<{ left_ms: number }>(sql, [starting.number]))?.left_ms);
+    };
+    await starting.beat();
+    expect(await leftMs()).toBeGreaterThan(300_000);
+    expect(starting.isTrusted).toBe(true);
+    await starting.started();
+    expect(await leftMs()).toBeLessThanOrEqual(ttlMs);
   });
 
   it('have a lease one at a time, until it is given up', async () => {
@@ -145,7 +160,7 @@ describe('The processes of a server', () => {
     const line = await PostgresLine.open();
     const logger = new RecordingLogger();
     const far: PostgresOptions = { ...options(), args: { ...options().args, host: '127.0.0.1', port: line.port } };
-    const cut = await joinProcesses(far, { name: 'far', version: '1', ttlMs, logger });
+    const cut = await joinProcesses(far, { name: 'far', version: '1', ttlMs, startTtlMs: 0, logger });
     expect(await cut.acquire(['typing'])).toEqual(['typing']);
     const near = await join('near');
     try {
@@ -178,9 +193,11 @@ describe('The processes of a server', () => {
     await expect(claimDatabase(file, { isShared: true })).rejects.toThrow('SQLite serves one process only');
   });
 
-  it('get no connections under a number that is worth nothing', async () => {
-    await expect(openDatabase(options(), new SystemClock(), undefined, undefined, undefined, 4711)).rejects.toThrow(
-      /has lost its right to write/,
-    );
+  it('get no connections under a number that is worth nothing, which passes: another process has one', async () => {
+    const refusal: unknown = await openDatabase(
+      ...([options(), new SystemClock(), undefined, undefined, undefined, 4711] as const),
+    ).catch((error: unknown) => error);
+    expect(String(refusal)).toMatch(/has lost its right to write/);
+    expect(isTransient(refusal)).toBe(true);
   });
 });

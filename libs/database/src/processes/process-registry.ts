@@ -35,9 +35,12 @@ export interface ProcessOptions {
   readonly logger?: Logger | undefined;
   /** How long a process has its leases without a heartbeat, milliseconds; 6,000 unless told. All processes need the same. */
   readonly ttlMs?: number | undefined;
+  /** The same until {@link ProcessRegistry.started}, milliseconds; 30,000 unless told, and never less than `ttlMs`. */
+  readonly startTtlMs?: number | undefined;
 }
 
 const defaultTtlMs = 6_000;
+const defaultStartTtlMs = 30_000;
 const reconnectMs = 250;
 const endingLimitMs = 5_000;
 const forgetEvery = 400;
@@ -59,6 +62,9 @@ interface BeatRow {
   readonly leases: string | null;
 }
 
+const startLifeMs = ({ ttlMs = defaultTtlMs, startTtlMs = defaultStartTtlMs }: Partial<ProcessOptions>): number =>
+  Math.max(ttlMs, startTtlMs);
+
 /**
  * This process among the others of the server: its heartbeat, and the leases, all of which end with that. Times are by the
  * database's clock. Whoever finds a process without a heartbeat fences it: marks it, and ends its connections, by which nothing it
@@ -76,6 +82,8 @@ export class ProcessRegistry {
   readonly #options: PostgresOptions;
   readonly #logger: Logger;
   readonly #ttlMs: number;
+  /** What a heartbeat is good for: longer while the process starts. */
+  #lifeMs: number;
   readonly #listeners = new Set<(view: ProcessView) => void>();
   // Those who have no connections any more, once they were fenced.
   readonly #gone = new Set<number>();
@@ -94,7 +102,7 @@ export class ProcessRegistry {
 
   private constructor(
     options: PostgresOptions,
-    { logger, ttlMs, address }: ProcessOptions,
+    { logger, ttlMs, startTtlMs, address }: ProcessOptions,
     /** Never given out twice. */
     readonly number: number,
     readonly name: string,
@@ -102,6 +110,7 @@ export class ProcessRegistry {
     this.#options = options;
     this.#logger = logger ?? new SilentLogger();
     this.#ttlMs = ttlMs ?? defaultTtlMs;
+    this.#lifeMs = startLifeMs({ ttlMs, startTtlMs });
     this.#address = address;
     this.lost = new Promise((resolve) => (this.#tellLost = resolve));
   }
@@ -112,16 +121,17 @@ export class ProcessRegistry {
    */
   static async join(options: PostgresOptions, own: ProcessOptions): Promise<ProcessRegistry> {
     const ttlMs = own.ttlMs ?? defaultTtlMs;
+    const lifeMs = startLifeMs(own);
     const client = await connectAlone(options);
     try {
       // One that was killed is there until its time is over.
-      const untilMs = performance.now() + ttlMs + 2_000;
+      const untilMs = performance.now() + lifeMs + 2_000;
       for (;;) {
         await client.query('BEGIN');
         await client.query(sql.registerTurn);
         const { rows } = await client.query<{ number: string }>(sql.register, [
           ...[own.name, own.address ?? null, own.version],
-          ttlMs,
+          lifeMs,
         ]);
         await client.query('COMMIT');
         if (rows[0]) {
@@ -142,6 +152,15 @@ export class ProcessRegistry {
       destroy(client);
       throw error;
     }
+  }
+
+  /**
+   * The process answers, or is about to write: from now on it is missed soon. Before, loading its code may hold up its heartbeat on a
+   * busy machine, and nobody waits for it.
+   */
+  async started(): Promise<void> {
+    this.#lifeMs = this.#ttlMs;
+    await this.#beatAnew();
   }
 
   /** What the database told last. */
@@ -166,16 +185,13 @@ export class ProcessRegistry {
   /** Says which roles this process can take. */
   async offer(roles: readonly string[]): Promise<void> {
     this.#roles = [...roles];
-    await this.beat();
-    // One may have been under way that said otherwise.
-    await this.beat();
+    await this.#beatAnew();
   }
 
   /** Says how others call this process from now on. */
   async moveTo(address: string): Promise<void> {
     this.#address = address;
-    await this.beat();
-    await this.beat();
+    await this.#beatAnew();
   }
 
   /** A heartbeat, besides those that come by themselves: the view is new afterwards. Never rejects. */
@@ -212,6 +228,12 @@ export class ProcessRegistry {
     destroy(client);
   }
 
+  /** A heartbeat that says what is so now: one may be under way that says otherwise. */
+  async #beatAnew(): Promise<void> {
+    await this.beat();
+    await this.beat();
+  }
+
   async #beat(): Promise<void> {
     if (this.#left || this.#isLost) return;
     // From when it was sent: the database counts from then or later.
@@ -219,7 +241,7 @@ export class ProcessRegistry {
     try {
       const { rows } = await this.#query<BeatRow>(sql.beat, [
         this.number,
-        this.#ttlMs,
+        this.#lifeMs,
         JSON.stringify(this.#roles),
         this.#address ?? null,
       ]);
@@ -227,7 +249,7 @@ export class ProcessRegistry {
       if (row === undefined) return;
       if (!row.alive) return this.#lose();
       // A quarter is left for what was begun while it was trusted.
-      this.#trustedUntilMs = sentAtMs + this.#ttlMs * 0.75;
+      this.#trustedUntilMs = sentAtMs + this.#lifeMs * 0.75;
       await this.#lookAt(row);
     } catch (err) {
       if (!this.#left) this.#logger.warn('The heartbeat of this process failed', { err });

@@ -65,20 +65,35 @@ describe('Calls between processes', () => {
     await expect(a.call(double, { n: 1 }, 'b')).rejects.toMatchObject({ status: 503 });
   });
 
+  it('are made in the words of the older one, and not to one that is too far away', async () => {
+    const [a, b] = [await start('a'), await start('b')];
+    b.handle(double, async (given) => given);
+    const address = addresses.get('b')!;
+    for (const [protocol, isAnswered] of [
+      [0, true],
+      [1, true],
+      [2, true],
+      [3, false],
+    ] as const) {
+      addresses.set('b', { ...address, protocol });
+      const answer = a.call(double, { n: protocol }, 'b');
+      if (isAnswered) expect(await answer).toEqual({ n: protocol });
+      else await expect(answer).rejects.toThrow('it speaks version 3 between processes, the caller version 1');
+    }
+  });
+
   it('are refused without the secret, from a version too far away, and when they are too large', async () => {
     const [a, b, stranger] = [await start('a'), await start('b'), await start('s', 'guessed')];
     b.handle(double, async (given) => given);
     await expect(stranger.call(double, { n: 1 }, 'b')).rejects.toThrow('set the same worker_replication_secret in all');
+    const { host, port } = addresses.get('b')!;
     const raw = (headers: Record<string, string>): Promise<[number | undefined, string]> =>
       new Promise((resolve, reject) => {
-        const sent = request(
-          { ...addresses.get('b'), method: 'POST', path: '/_rookery/rpc/double', headers },
-          (res) => {
-            let text = '';
-            res.on('data', (chunk: Buffer) => (text += chunk.toString()));
-            res.on('end', () => resolve([res.statusCode, text]));
-          },
-        );
+        const sent = request({ host, port, method: 'POST', path: '/_rookery/rpc/double', headers }, (res) => {
+          let text = '';
+          res.on('data', (chunk: Buffer) => (text += chunk.toString()));
+          res.on('end', () => resolve([res.statusCode, text]));
+        });
         sent.once('error', reject);
         sent.end('{}');
       });

@@ -9,6 +9,8 @@ import { Rpc, type RpcMethod } from './rpc.js';
 export interface RpcAddress {
   readonly host: string;
   readonly port: number;
+  /** The version that it speaks between processes; the first unless told. */
+  readonly protocol?: number | undefined;
 }
 
 export interface HttpRpcOptions {
@@ -27,10 +29,15 @@ export interface HttpRpcOptions {
   readonly timeoutMs?: number | undefined;
 }
 
-/** What is said and understood. Raised by one with a change that the version before cannot be asked to understand. */
-const protocol = 1;
-/** Versions that are understood: an upgrade goes from process to process, beside those of the version before. */
-const understood: ReadonlySet<number> = new Set([protocol - 1, protocol]);
+const firstProtocol = 1;
+/**
+ * What is said between processes. Raised by one with a change that the version before cannot be asked to understand: an upgrade goes
+ * from process to process, so each speaks and understands the version before its own as well.
+ */
+export const rpcProtocol = 1;
+
+/** Whether processes of these two versions can be parts of one server. */
+export const canSpeak = (one: number, other: number): boolean => Math.abs(one - other) <= 1;
 
 const path = '/_rookery/rpc/';
 const maxBodyBytes = 16 * 1024 * 1024;
@@ -104,7 +111,7 @@ export class HttpRpc extends Rpc {
     });
     server.unref();
     this.#server = server;
-    return { host, port: (server.address() as AddressInfo).port };
+    return { host, port: (server.address() as AddressInfo).port, protocol: rpcProtocol };
   }
 
   async call<Request, Response>(
@@ -153,6 +160,8 @@ export class HttpRpc extends Rpc {
   async #send(instance: string, name: string, body: unknown, timeoutMs: number): Promise<unknown> {
     const address = this.#options.addressOf(instance);
     if (!address) throw new RpcError(instance, 'it is not there');
+    const { protocol: theirs = firstProtocol } = address;
+    if (!canSpeak(theirs, rpcProtocol)) throw new RpcError(instance, tooFar(theirs, rpcProtocol));
     const release = await this.#calls.acquire();
     try {
       const text = Buffer.from(JSON.stringify(body === undefined ? {} : { body }));
@@ -169,7 +178,7 @@ export class HttpRpc extends Rpc {
 
   #post(
     instance: string,
-    { host, port }: RpcAddress,
+    { host, port, protocol = firstProtocol }: RpcAddress,
     name: string,
     text: Buffer,
     timeoutMs: number,
@@ -183,7 +192,8 @@ export class HttpRpc extends Rpc {
             'content-type': 'application/json',
             'content-length': text.length,
             [headers.secret]: this.#options.secret,
-            [headers.protocol]: String(protocol),
+            // The one with the newer version knows both.
+            [headers.protocol]: String(Math.min(protocol, rpcProtocol)),
           },
           signal: AbortSignal.timeout(timeoutMs),
         },
@@ -208,10 +218,8 @@ export class HttpRpc extends Rpc {
         error: 'the processes do not share a secret: set the same worker_replication_secret in all',
       });
     const version = Number(req.headers[headers.protocol]);
-    if (!understood.has(version))
-      return reply(426, {
-        error: `it speaks version ${protocol} between processes, the caller version ${version}: run versions of the server that follow each other`,
-      });
+    if (version !== rpcProtocol && version !== rpcProtocol - 1)
+      return reply(426, { error: tooFar(rpcProtocol, version) });
     if (req.method !== 'POST' || req.url?.startsWith(path) !== true) return reply(404, { error: 'no such call' });
     if (this.#answering >= maxCalls) return reply(503, { error: 'too many calls' });
     this.#answering++;
@@ -228,6 +236,10 @@ export class HttpRpc extends Rpc {
     }
   }
 }
+
+/** Why two processes cannot speak with each other, said of the one that is called. */
+const tooFar = (theirs: number, ours: number): string =>
+  `it speaks version ${theirs} between processes, the caller version ${ours}: run versions of the server that follow each other`;
 
 async function readBody(message: IncomingMessage): Promise<string> {
   const chunks: Buffer[] = [];
