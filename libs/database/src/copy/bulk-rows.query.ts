@@ -13,6 +13,7 @@ const sessionSettings = `
   SET statement_timeout = 0;
   SET idle_in_transaction_session_timeout = 0;
   SET synchronous_commit = off;
+  SET maintenance_work_mem = '256MB';
   SET bytea_output = 'hex'`;
 
 /** Rows on their way into PostgreSQL in bulk. */
