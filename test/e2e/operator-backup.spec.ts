@@ -1,43 +1,27 @@
-import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import pg from 'pg';
-import { type DatabasePlace, databaseKinds, ServerProcess } from '../support/server-process.js';
-
-const command = join(process.cwd(), 'apps/ctl/bin/rookery.mjs');
-
-function rookery(...args: readonly string[]): Promise<{ code: number | null; output: string }> {
-  const environment = { ...process.env };
-  delete environment['NODE_OPTIONS'];
-  const child = spawn(process.execPath, [command, ...args], { env: environment });
-  let output = '';
-  child.stdout.on('data', (data: Buffer) => (output += data.toString()));
-  child.stderr.on('data', (data: Buffer) => (output += data.toString()));
-  return new Promise((resolve) => child.on('close', (code) => resolve({ code, output })));
-}
-
-/** As after a fire: the machine's folder is gone, and on PostgreSQL the database is a new one. */
-async function burn(folder: string, place: DatabasePlace): Promise<void> {
-  for (const name of await readdir(folder)) await rm(join(folder, name), { recursive: true });
-  if (!('name' in place)) return;
-  const client = new pg.Client({ connectionString: process.env['ROOKERY_TEST_POSTGRES'] });
-  await client.connect();
-  await client.query(`DROP DATABASE ${place.name} WITH (FORCE)`);
-  await client.query(`CREATE DATABASE ${place.name} TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'`);
-  await client.end();
-}
+import { burn, rookery } from '../support/operators.js';
+import { databaseKinds, ServerProcess } from '../support/server-process.js';
 
 interface Event {
   readonly event_id: string;
   readonly type: string;
-  readonly content: { readonly body?: string };
+  readonly content: { readonly body?: string; readonly name?: string; readonly n?: number };
+}
+
+interface Events {
+  readonly events: readonly Event[];
 }
 
 interface Sync {
   readonly next_batch: string;
-  readonly rooms?: { readonly join?: Record<string, { readonly timeline: { readonly events: readonly Event[] } }> };
+  readonly account_data?: Events;
+  readonly rooms?: {
+    readonly join?: Record<string, { readonly timeline: Events; readonly state: Events }>;
+    readonly invite?: Record<string, object>;
+  };
   readonly device_lists?: { readonly changed?: readonly string[] };
   readonly device_one_time_keys_count: Record<string, number>;
   readonly device_unused_fallback_key_types: readonly string[];
@@ -101,6 +85,17 @@ describe.each(databaseKinds)('a fire, and the backup (%s)', (kind) => {
         one_time_keys: { [alice.user_id]: { [alice.device_id]: 'curve25519' } },
       });
 
+    // What holds when the backup is made, and what it is changed to afterwards.
+    const { room_id: elsewhere } = await call<{ room_id: string }>(alice.access_token, 'POST', 'createRoom', {
+      invite: [bob.user_id],
+    });
+    const keptBy = `user/${encodeURIComponent(bob.user_id)}/account_data/org.example.note`;
+    const setTo = async (name: string, n: number): Promise<void> => {
+      await call(alice.access_token, 'PUT', `${at}/state/m.room.name`, { name });
+      await call(bob.access_token, 'PUT', keptBy, { n });
+    };
+    await setTo('as it was', 1);
+
     // People go on talking.
     const acknowledged: string[] = [];
     let isOver = false;
@@ -135,6 +130,9 @@ describe.each(databaseKinds)('a fire, and the backup (%s)', (kind) => {
     while (acknowledged.length < behind + 15) await call(bob.access_token, 'GET', 'sync?timeout=50');
     isOver = true;
     await talking;
+    await setTo('lost', 2);
+    await call(bob.access_token, 'POST', `rooms/${encodeURIComponent(elsewhere)}/leave`, {});
+    await call(bob.access_token, 'PUT', 'pushrules/global/content/lost', { pattern: 'x', actions: [] });
     const claimed = JSON.stringify((await claim()).one_time_keys);
     expect(claimed).toContain('Akey');
     const { next_batch: since } = await call<Sync>(bob.access_token, 'GET', 'sync');
@@ -170,7 +168,17 @@ describe.each(databaseKinds)('a fire, and the backup (%s)', (kind) => {
     const seen = (sync: Sync): string[] =>
       (sync.rooms?.join?.[room]?.timeline.events ?? []).map((event) => event.event_id);
     expect(seen(news)).toEqual(fresh);
-    expect(seen(await call<Sync>(bob.access_token, 'GET', `sync?since=${news.next_batch}`))).toEqual([]);
+    // What he holds that was lost is put right, once.
+    const told = ({ rooms, account_data: kept }: Sync): unknown => ({
+      name: rooms?.join?.[room]?.state.events.find(({ type }) => type === 'm.room.name')?.content.name,
+      note: kept?.events.find(({ type }) => type === 'org.example.note')?.content.n,
+      invites: Object.keys(rooms?.invite ?? {}),
+      hasRules: kept?.events.some(({ type }) => type === 'm.push_rules') ?? false,
+    });
+    expect(told(news)).toEqual({ name: 'as it was', note: 1, invites: [elsewhere], hasRules: true });
+    const later = await call<Sync>(bob.access_token, 'GET', `sync?since=${news.next_batch}`);
+    expect(told(later)).toEqual({ name: undefined, note: undefined, invites: [], hasRules: false });
+    expect(seen(later)).toEqual([]);
     const positionIn = (token: string): number => Number(/^s(\d+)/.exec(token)?.[1]);
     expect(positionIn(news.next_batch) - positionIn(since)).toBeGreaterThan(1_000_000_000);
     // Keys and devices: nothing is given out twice, and everybody asks anew.

@@ -1,21 +1,9 @@
-import { spawn } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { eventually } from '@rookery/testing';
 import { parse, stringify } from 'yaml';
+import { rookery } from '../support/operators.js';
 import { type DatabaseKind, emptyDatabase, ServerProcess } from '../support/server-process.js';
-
-const command = join(process.cwd(), 'apps/ctl/bin/rookery.mjs');
-
-function rookery(...args: readonly string[]): Promise<{ code: number | null; output: string }> {
-  const environment = { ...process.env };
-  delete environment['NODE_OPTIONS'];
-  const child = spawn(process.execPath, [command, ...args], { env: environment });
-  let output = '';
-  child.stdout.on('data', (data: Buffer) => (output += data.toString()));
-  child.stderr.on('data', (data: Buffer) => (output += data.toString()));
-  return new Promise((resolve) => child.on('close', (code) => resolve({ code, output })));
-}
 
 describe.each([
   ['sqlite', 'postgres'],

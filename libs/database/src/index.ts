@@ -36,6 +36,7 @@ export { isRestored, markRestored, reviveRestored } from './restored.query.js';
 export { planRollback, rollback, type SchemaRollback } from './rollback.js';
 export { checkServable, pendingMigrations, readSchemaState, type SchemaState, tablesAmong } from './schema-state.js';
 export { Sequence } from './streams/sequence.js';
+export { SkippedPositions } from './streams/skipped-positions.query.js';
 export { StreamIds } from './streams/stream-ids.js';
 export type { StatementObserver, TransactionReport } from './transaction.js';
 export {

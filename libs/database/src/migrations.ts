@@ -34,4 +34,15 @@ export const databaseMigrations: readonly Migration[] = [
       await tx.run('DROP TABLE processes');
     },
   },
+  {
+    version: 1,
+    name: 'database_04_skipped_positions',
+    async up(tx) {
+      await tx.run(`CREATE TABLE skipped_positions (
+        stream_name TEXT NOT NULL, after_position BIGINT NOT NULL, up_to_position BIGINT NOT NULL)`);
+    },
+    async back(tx) {
+      await tx.run('DROP TABLE skipped_positions');
+    },
+  },
 ];

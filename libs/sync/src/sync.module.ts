@@ -7,6 +7,7 @@ import { UsersModule } from '@rookery/users';
 import { RoomFactsCache } from './caches/room-facts.js';
 import { LazyMemberMemories } from './request/device-members.js';
 import { KeptAnswers } from './request/kept-answers.js';
+import { TokenPlaces } from './request/token-places.js';
 import { LegacySyncController } from './legacy/legacy-sync.controller.js';
 import { LegacySyncService } from './legacy/legacy-sync.service.js';
 import { SlidingConnections } from './sliding/connections.js';
@@ -40,6 +41,7 @@ import { SyncService } from './sync.service.js';
     KeptAnswers,
     LazyMemberMemories,
     SyncResponses,
+    TokenPlaces,
     SyncService,
     LegacySyncService,
     RoomFactsCache,

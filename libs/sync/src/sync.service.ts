@@ -2,19 +2,14 @@ import { Injectable } from '@nestjs/common';
 import type { JsonObject } from '@rookery/matrix-types';
 import { SyncPositions } from '@rookery/e2ee';
 import { type PresenceName, PresenceService } from '@rookery/ephemeral';
-import { Clock, Logger } from '@rookery/platform';
+import { Clock } from '@rookery/platform';
 import { Notifier } from '@rookery/replication';
 import type { SyncFilter } from '@rookery/matrix-types';
 import type { DeviceMembers } from './request/device-members.js';
 import { FullAnswers } from './request/full-answers.js';
 import { KeptAnswers } from './request/kept-answers.js';
-import {
-  formatSyncToken,
-  parseSyncToken,
-  type SyncToken,
-  tokenStreams,
-  type TokenStream,
-} from './request/sync-token.js';
+import { formatSyncToken, parseSyncToken, type SyncToken } from './request/sync-token.js';
+import { type PlacedToken, TokenPlaces } from './request/token-places.js';
 import type { StateAfter, SyncContext } from './sync-context.js';
 import { type SyncResponse, SyncResponses } from './sync-responses.js';
 
@@ -35,48 +30,27 @@ export interface SyncRequest {
   readonly asText?: boolean;
 }
 
-/** Names of the streams on the bus, by their place in the token. */
-const streamNames: Readonly<Record<TokenStream, string>> = {
-  events: 'events',
-  presence: 'presence',
-  typing: 'typing',
-  receipts: 'receipts',
-  accountData: 'account_data',
-  pushRules: 'push_rules',
-  toDevice: 'to_device',
-  deviceLists: 'device_lists',
-  threads: 'thread_subscriptions',
-  sticky: 'sticky_events',
-  profiles: 'profile_updates',
-};
-
-/** How long to wait for other processes' news before answering with what there is, milliseconds. */
-const catchUpMs = 1_000;
-
 /** Answers syncs: at once where there is news, else when there is, or when the time is over. */
 @Injectable()
 export class SyncService {
   readonly #full: FullAnswers;
-  #hasWarned = false;
 
   constructor(
     private readonly responses: SyncResponses,
     private readonly notifier: Notifier,
     private readonly presence: PresenceService,
     private readonly clock: Clock,
-    private readonly logger: Logger,
+    private readonly places: TokenPlaces,
     positions: SyncPositions,
     private readonly kept: KeptAnswers,
   ) {
-    positions.port.give((text) => this.#upToHead(parseSyncToken(text)));
+    positions.port.give((text) => this.places.upToHead(parseSyncToken(text)));
     this.#full = new FullAnswers(clock);
   }
 
   /** Where every stream stands now. */
   currentToken(): SyncToken {
-    return Object.fromEntries(
-      tokenStreams.map((stream) => [stream, this.notifier.position(streamNames[stream])]),
-    ) as SyncToken;
+    return this.places.current();
   }
 
   /**
@@ -94,36 +68,14 @@ export class SyncService {
     }
   }
 
-  /**
-   * A token from a client as far as it can be one: positions beyond the heads of the streams, which a database that was put
-   * back to an earlier day does not know, become the heads. Of what such a client has got to its device nothing is known.
-   */
-  async placed(since: SyncToken, signal: AbortSignal): Promise<SyncToken> {
-    const ahead = (): TokenStream[] => {
-      const head = this.currentToken();
-      return tokenStreams.filter((stream) => since[stream] > head[stream]);
-    };
-    // Another process may have given it, and be ahead of this one.
-    await Promise.all(
-      ahead().map((stream) =>
-        this.notifier.reached(streamNames[stream], since[stream], { timeoutMs: catchUpMs, signal }),
-      ),
-    );
-    const streams = ahead();
-    if (streams.length === 0) return since;
-    if (!this.#hasWarned) {
-      this.#hasWarned = true;
-      this.logger.warn(
-        'A client syncs from the future: it goes on from now. After the database was put back, run "rookery restore adopt" first',
-        { streams },
-      );
-    }
-    return { ...this.#upToHead(since), toDevice: 0 };
+  /** Where a client stands that comes with a token. */
+  placed(since: SyncToken, signal: AbortSignal): Promise<PlacedToken> {
+    return this.places.placed(since, signal);
   }
 
   async #answer(asked: SyncRequest, signal: AbortSignal): Promise<JsonObject> {
     const deadlineMs = this.clock.monotonicMs() + asked.timeoutMs;
-    const request = asked.since === undefined ? asked : { ...asked, since: await this.placed(asked.since, signal) };
+    const request = asked.since === undefined ? asked : await this.#placed(asked, asked.since, signal);
     const mayWait = request.since !== undefined && !request.fullState;
     if (!mayWait && request.asText === true) return this.#whole(request, signal);
     const members = await this.#membersOf(request);
@@ -143,6 +95,11 @@ export class SyncService {
         wait?.end();
       }
     }
+  }
+
+  async #placed(asked: SyncRequest, since: SyncToken, signal: AbortSignal): Promise<SyncRequest> {
+    const { token, isLost } = await this.placed(since, signal);
+    return { ...asked, since: token, fullState: asked.fullState || isLost };
   }
 
   /** An answer that tells everything. It takes long: a client that did not wait for it finds it when it asks again. */
@@ -178,13 +135,4 @@ export class SyncService {
     await members.begin();
     return members;
   }
-
-  #upToHead(token: SyncToken): SyncToken {
-    const head = this.currentToken();
-    return mapToken((stream) => Math.min(head[stream], token[stream]));
-  }
-}
-
-function mapToken(position: (stream: TokenStream) => number): SyncToken {
-  return Object.fromEntries(tokenStreams.map((stream) => [stream, position(stream)])) as SyncToken;
 }

@@ -1,21 +1,8 @@
-import { spawn } from 'node:child_process';
 import { readFile, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { eventually } from '@rookery/testing';
+import { rookery } from '../../support/operators.js';
 import { databaseKinds, ServerProcess } from '../../support/server-process.js';
 import { FakeService, pause, RegistrationFiles } from './support.js';
-
-const command = join(process.cwd(), 'apps/ctl/bin/rookery.mjs');
-
-function rookery(...args: readonly string[]): Promise<{ code: number | null; output: string }> {
-  const environment = { ...process.env };
-  delete environment['NODE_OPTIONS'];
-  const child = spawn(process.execPath, [command, ...args], { env: environment });
-  let output = '';
-  child.stdout.on('data', (data: Buffer) => (output += data.toString()));
-  child.stderr.on('data', (data: Buffer) => (output += data.toString()));
-  return new Promise((resolve) => child.on('close', (code) => resolve({ code, output })));
-}
 
 describe('an operator who adds application services', () => {
   const files = new RegistrationFiles();

@@ -11,6 +11,7 @@ import {
   TestRedis,
   testPostgresUrl,
 } from '@rookery/testing';
+import { rookery } from '../../support/operators.js';
 
 const program = new URL('../../../apps/homeserver/dist/main.js', import.meta.url).pathname;
 
@@ -128,6 +129,37 @@ describeWithRedis('A server of several processes', () => {
     };
     return (rooms?.join?.[roomId]?.timeline?.events ?? []).map(({ content }) => content.body ?? '');
   };
+
+  it('keeps a restore off its database while any of them runs', async () => {
+    const parent = start('--config', file, '--processes', '2');
+    const token = await register(port, 'alice');
+    await eventually(() => log.includes('answers beside the one that writes'));
+    const backups = join(folder, 'backups');
+    expect(await rookery('backup', '--config', file, '--to', backups)).toMatchObject({ code: 0 });
+    const runs = await rookery('restore', '--from', backups, '--config', file);
+    expect(runs).toMatchObject({
+      code: 1,
+      output: expect.stringMatching(/The server runs \(process \d+ of .*stop it/),
+    });
+    // Where no file tells, on another machine for one, the database does.
+    const elsewhere = join(folder, 'elsewhere.yaml');
+    await writeFile(elsewhere, JSON.stringify(settings({ pid_file: join(folder, 'none.pid') })));
+    for (const command of [
+      ['restore', '--from', backups],
+      ['restore', 'adopt'],
+    ])
+      expect(await rookery(...command, '--config', elsewhere)).toMatchObject({
+        code: 1,
+        output: expect.stringContaining('Another server runs'),
+      });
+    expect((await ask(port, 'GET', '/account/whoami', undefined, token)).status).toBe(200);
+    await end(parent);
+    // Then it is the database that must be empty.
+    expect(await rookery('restore', '--from', backups, '--config', elsewhere)).toMatchObject({
+      code: 1,
+      output: expect.stringContaining('The database is not empty'),
+    });
+  });
 
   it('answers everything on one port, and goes on when processes are killed, paused and started', async () => {
     const parent = start('--config', file, '--processes', '3');

@@ -2,10 +2,11 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Database, Tx } from '../database.js';
 import { type Logger, OnlyAtWriterError, SilentLogger } from '@rookery/platform';
 
-const defaultBlockSize = 1000;
+/** How many numbers one reservation covers, unless told. */
+export const defaultBlockSize = 1000;
 
 export interface IdBlocksOptions {
-  /** How many numbers one reservation covers; so many at most are skipped by a restart. 1,000 unless told. */
+  /** How many numbers one reservation covers; so many at most are skipped by a restart. {@link defaultBlockSize} unless told. */
   readonly blockSize?: number | undefined;
   /** Numbers up to this one are taken, whatever the table says: for data that was imported. */
   readonly takenUpTo?: number | undefined;

@@ -191,7 +191,8 @@ export class LegacySyncService {
     signal: AbortSignal,
   ): Promise<JsonObject> {
     await this.access.read(requester, roomId);
-    const since = from === undefined ? this.sync.currentToken() : await this.sync.placed(parseSyncToken(from), signal);
+    const since =
+      from === undefined ? this.sync.currentToken() : (await this.sync.placed(parseSyncToken(from), signal)).token;
     const deadlineMs = this.clock.monotonicMs() + timeoutMs;
     for (;;) {
       const leftMs = deadlineMs - this.clock.monotonicMs();

@@ -27,15 +27,14 @@ export class AccountDataSection {
     private readonly pushRules: PushRulesService,
   ) {}
 
-  /** What changed since the last sync; without one, all of the account's own. */
+  /** What changed since the last sync; without one, or where the client wants all state again, all of the account's own. */
   async changes(context: SyncContext): Promise<AccountDataNews> {
     const { userId, since, filter } = context;
-    const after = since?.accountData ?? 0;
-    const [own, rules] = await Promise.all([this.#own(context, after), this.#pushRules(context)]);
+    const [own, rules] = await Promise.all([this.#own(context), this.#pushRules(context)]);
     if (own === undefined && rules === undefined) return nothing;
     const wanted = filter.accountData;
     const global = (own?.global ?? [])
-      .filter((row) => since !== undefined || isKept(row))
+      .filter((row) => isKept(row) || (since !== undefined && row.streamId > since.accountData))
       .map((row) => ({
         type: row.type,
         content: JSON.parse(row.content) as JsonObject,
@@ -74,24 +73,28 @@ export class AccountDataSection {
     return result;
   }
 
-  async #own(
-    { userId, since, now }: SyncContext,
-    after: number,
-  ): Promise<
+  async #own({
+    userId,
+    since,
+    now,
+    fullState,
+  }: SyncContext): Promise<
     { readonly global: readonly AccountDataRow[]; readonly rooms: readonly RoomAccountDataRow[] } | undefined
   > {
-    if (since !== undefined && !this.accountData.hasChanged(userId, after)) return undefined;
+    const after = since?.accountData ?? 0;
+    if (since !== undefined && !fullState && !this.accountData.hasChanged(userId, after)) return undefined;
     const [global, rooms] = await Promise.all([
-      this.accountData.changes(userId, after, now.accountData),
+      this.accountData.changes(userId, fullState ? 0 : after, now.accountData),
       since === undefined ? [] : this.accountData.roomChanges(userId, after, now.accountData),
     ]);
     return { global, rooms };
   }
 
   /** Push rules are account data to clients, but kept elsewhere. */
-  async #pushRules({ userId, since, now }: SyncContext): Promise<AccountDataEvent | undefined> {
-    if (since !== undefined && !(await this.pushRules.changedBetween(userId, since.pushRules, now.pushRules)))
-      return undefined;
+  async #pushRules({ userId, since, now, fullState }: SyncContext): Promise<AccountDataEvent | undefined> {
+    const isNews =
+      since === undefined || fullState || (await this.pushRules.changedBetween(userId, since.pushRules, now.pushRules));
+    if (!isNews) return undefined;
     return { type: 'm.push_rules', content: await this.pushRules.content(userId) };
   }
 }

@@ -93,7 +93,11 @@ export class RoomList {
     const changes = this.activity.membershipsChanged(userId, since.events)
       ? (await this.memberships.changesOf(userId, since.events, now.events)).filter((change) => wanted(change.roomId))
       : [];
-    const active = context.fullState ? rooms.joined : this.activity.changedRooms(rooms.joined, since.events);
+    const active = context.fullState
+      ? [...rooms.byId.values()]
+          .filter(({ membership }) => sectionOf[membership] !== 'leave')
+          .map(({ roomId }) => roomId)
+      : this.activity.changedRooms(rooms.joined, since.events);
     const roomIds = new Set([...active, ...otherNews].filter(wanted));
     for (const change of changes) roomIds.add(change.roomId);
     if (roomIds.size === 0) return [];
@@ -128,8 +132,9 @@ export class RoomList {
         changes === undefined || (before === 'join' && changes.every((change) => change.membership === 'join'));
       return this.#entry(membership, section, !stayed, stayed ? since : 0, undefined, context);
     }
-    if (changes === undefined) return undefined;
+    if (changes === undefined && !context.fullState) return undefined;
     if (section === 'leave') {
+      if (changes === undefined) return undefined;
       // What the client still shows has to go, also where another device has forgotten it at once.
       const isShown = before !== undefined && sectionOf[before] !== 'leave';
       if (membership.forgotten === true && !isShown) return undefined;

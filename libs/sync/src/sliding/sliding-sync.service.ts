@@ -62,8 +62,8 @@ export class SlidingSyncService {
     const memory = position && (await this.connections.resume(identity, position.connection));
     if (memory && query.pos !== undefined) this.connections.lazyMembers.confirm(memory.key, query.pos);
     const since = position?.token;
-    // A client that comes from the future starts anew.
-    if (since && (await this.sync.placed(since, signal)) !== since) throw unknownPosition();
+    // A client that comes from the future, or from a time that was lost, starts anew.
+    if (since && (await this.sync.placed(since, signal)).isLost) throw unknownPosition();
     const before = memory && this.connections.lists.get(memory.key);
     const isNewList = (lists: JsonObject): boolean => before?.pos === query.pos && before?.digest !== digestOf(lists);
     const draft = await this.#await(query, memory, since, isNewList, signal);

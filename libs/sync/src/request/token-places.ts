@@ -1,0 +1,98 @@
+import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { Database, SkippedPositions } from '@rookery/database';
+import { Logger } from '@rookery/platform';
+import { Notifier } from '@rookery/replication';
+import { type SyncToken, tokenStreams, type TokenStream } from './sync-token.js';
+
+/** Names of the streams on the bus, by their place in the token. */
+const streamNames: Readonly<Record<TokenStream, string>> = {
+  events: 'events',
+  presence: 'presence',
+  typing: 'typing',
+  receipts: 'receipts',
+  accountData: 'account_data',
+  pushRules: 'push_rules',
+  toDevice: 'to_device',
+  deviceLists: 'device_lists',
+  threads: 'thread_subscriptions',
+  sticky: 'sticky_events',
+  profiles: 'profile_updates',
+};
+
+/** What a client keeps by itself, and would keep for good where the database lost it. */
+const keptStreams = ['events', 'accountData', 'pushRules'] as const satisfies readonly TokenStream[];
+
+/** How long to wait for other processes' news before answering with what there is, milliseconds. */
+const catchUpMs = 1_000;
+
+/** A token from a client, as this server understands it. */
+export interface PlacedToken {
+  readonly token: SyncToken;
+  /**
+   * The database was put back to before the client got it: what the client holds may be what was lost, so it is told everything
+   * that can have changed.
+   */
+  readonly isLost: boolean;
+}
+
+/** Where the streams stand, and where clients do that come with a token. */
+@Injectable()
+export class TokenPlaces implements OnModuleInit {
+  #skipped: SkippedPositions | undefined;
+  #hasWarned = false;
+
+  constructor(
+    private readonly notifier: Notifier,
+    private readonly database: Database,
+    private readonly logger: Logger,
+  ) {}
+
+  async onModuleInit(): Promise<void> {
+    this.#skipped = await SkippedPositions.load(this.database);
+  }
+
+  /** Where every stream stands now. */
+  current(): SyncToken {
+    return mapToken((stream) => this.notifier.position(streamNames[stream]));
+  }
+
+  /** A token that is nowhere ahead of the streams. */
+  upToHead(token: SyncToken): SyncToken {
+    const head = this.current();
+    return mapToken((stream) => Math.min(head[stream], token[stream]));
+  }
+
+  /**
+   * A token from a client as far as it can be one: positions beyond the heads of the streams, which a database that was put
+   * back to an earlier day does not know, become the heads. Of what such a client has got to its device nothing is known.
+   * @param signal ends the wait for other processes
+   */
+  async placed(since: SyncToken, signal: AbortSignal): Promise<PlacedToken> {
+    const ahead = (): TokenStream[] => {
+      const head = this.current();
+      return tokenStreams.filter((stream) => since[stream] > head[stream]);
+    };
+    // Another process may have given it, and be ahead of this one.
+    await Promise.all(
+      ahead().map((stream) =>
+        this.notifier.reached(streamNames[stream], since[stream], { timeoutMs: catchUpMs, signal }),
+      ),
+    );
+    const streams = ahead();
+    if (streams.length === 0) {
+      const isLost = keptStreams.some((stream) => this.#skipped?.has(streamNames[stream], since[stream]));
+      return { token: since, isLost };
+    }
+    if (!this.#hasWarned) {
+      this.#hasWarned = true;
+      this.logger.warn(
+        'A client syncs from the future: it goes on from now. After the database was put back, run "rookery restore adopt" first',
+        { streams },
+      );
+    }
+    return { token: { ...this.upToHead(since), toDevice: 0 }, isLost: true };
+  }
+}
+
+const mapToken = (position: (stream: TokenStream) => number): SyncToken =>
+  Object.fromEntries(tokenStreams.map((stream) => [stream, position(stream)])) as SyncToken;
