@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { claimDatabase, migrate } from '@rookery/database';
+import { claimDatabase, migrate, tablesAmong } from '@rookery/database';
 import { migrations } from '@rookery/homeserver';
 import { eachDatabase, freePort, type TestDatabase } from '@rookery/testing';
 import { rookery, settingsFor } from './fixtures/rookery.fixture.js';
@@ -41,18 +41,75 @@ eachDatabase('rookery doctor', (open, kind) => {
     expect(wrong).toMatchObject({ code: 1, notes: expect.stringMatching(/^Wrong: 1;/) });
     expect(wrong.out).toMatch(/^WRONG {3}database: the sequence application_services_txn_id_seq stands at 0, .* 41$/m);
     const claim = await claimDatabase(test.options);
-    await expect(doctor('--mend')).resolves.toMatchObject({
+    await expect(doctor('--repair')).resolves.toMatchObject({
       code: 1,
       notes: expect.stringContaining('Another server'),
     });
     await claim.release();
-    const mended = await doctor('--mend');
+    const mended = await doctor('--repair');
     expect(mended).toMatchObject({ code: 0, out: expect.stringContaining('stands at 41 now') });
     if (kind === 'postgres')
       expect(
         await test.database.write((tx) => tx.get("SELECT nextval('application_services_txn_id_seq') AS id")),
       ).toEqual({ id: 42 });
-    expect((await doctor('--mend')).out).toContain('there was nothing to mend');
+    expect((await doctor('--repair')).out).toContain('there was nothing to repair');
+  });
+
+  it('finds statistics that are not what they count, and has them counted anew', async () => {
+    await test.database.write(async (tx) => {
+      await tx.run(
+        "INSERT INTO rooms (room_id, room_version, is_public) VALUES ('!a:b', '11', FALSE), ('!c:d', '11', FALSE)",
+      );
+      const row = "('$a', '!a:b', 'm.room.member', '@a:b', 'join')";
+      await tx.run(`INSERT INTO current_state_events (event_id, room_id, type, state_key, membership) VALUES ${row}`);
+      await tx.run(
+        `INSERT INTO local_current_membership (room_id, user_id, event_id, membership, event_stream_ordering, forgotten)
+         VALUES ('!a:b', '@a:b', '$a', 'join', 1, 0)`,
+      );
+      await tx.run("INSERT INTO users (name, creation_ts) VALUES ('@a:b', 1)");
+    });
+    const wrong = await doctor();
+    expect(wrong).toMatchObject({ code: 1, notes: expect.stringMatching(/^Wrong: 2;/) });
+    expect(wrong.out).toMatch(/^WRONG {3}statistics: the numbers of 1 room are not what they count$/m);
+    expect(wrong.out).toMatch(/^WRONG {3}statistics: the numbers of 1 user are not what they count$/m);
+    expect(wrong.out).toMatch(/^warning releases: 1\.13, populate_stats_process_rooms.*: 1 to do something about$/m);
+    const repaired = await doctor('--repair');
+    expect(repaired).toMatchObject({
+      code: 0,
+      out: expect.stringMatching(/1 room will be counted anew[^]*1 user will be counted anew/),
+    });
+    const queued = await test.database.query('SELECT update_name FROM background_updates ORDER BY update_name');
+    expect(queued.map((row) => row['update_name'])).toEqual([
+      'populate_stats_process_rooms',
+      'populate_stats_process_users',
+    ]);
+    expect(await doctor('--strict')).toMatchObject({ code: 1, notes: expect.stringMatching(/^To look at: /) });
+    const figures = ['!a:b', 1, 1, 0, 0, 0, 0, 1];
+    await test.database.write(async (tx) => {
+      await tx.run(
+        `INSERT INTO room_stats_current (room_id, current_state_events, joined_members, invited_members, left_members,
+           banned_members, knocked_members, local_users_in_room) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+        figures,
+      );
+      await tx.run(
+        "INSERT INTO user_stats_current (user_id, joined_rooms, completed_delta_stream_id) VALUES ('@a:b', 1, 1)",
+      );
+    });
+    expect((await doctor()).out).toMatch(/^ok {6}statistics: rooms and users are counted right$/m);
+  });
+
+  it('looks for what the register of releases knows to be left to do', async () => {
+    const { releases } = await import('../releases/index.js');
+    const looks = releases.flatMap(({ changes }) => changes.flatMap(({ look }) => look ?? []));
+    expect(looks.length).toBeGreaterThan(3);
+    const dialect = kind === 'postgres' ? 'postgres' : 'sqlite';
+    for (const { tables, sql } of looks) {
+      const text = sql[dialect];
+      if (text === undefined) continue;
+      expect([...(await tablesAmong(test.database, tables))].sort()).toEqual([...tables].sort());
+      expect(Number((await test.database.get<{ found: number }>(text))?.found)).toBe(0);
+    }
+    expect((await doctor()).out).toMatch(/^ok {6}releases: nothing is left to do/m);
   });
 
   it('finds doubled edges, steps to come, and pushers that fail', async () => {

@@ -1,10 +1,12 @@
-import type { Command } from 'commander';
+import { type Command, Option } from 'commander';
 import { checkConfig, type Config, describeProblem, SystemClock } from '@rookery/platform';
 import { claimDatabase, openDatabase } from '@rookery/database';
 import { CommandError } from '../command-error.js';
 import { type Check, error, type Finding, ok, warning } from './doctor/finding.js';
 import { certificateCheck, databaseCheck, diskCheck, moduleCheck, proxyCheck } from './doctor/local-checks.js';
+import { registerCheck } from './doctor/register-check.js';
 import { clientCheck, dnsCheck, federationCheck, mailCheck } from './doctor/remote-checks.js';
+import { repairStatistics, statisticsCheck } from './doctor/statistics.js';
 import type { Terminal } from '../terminal.js';
 import { collect } from './common.js';
 import { withDatabaseErrors } from './database-at.js';
@@ -12,13 +14,14 @@ import { withDatabaseErrors } from './database-at.js';
 interface Options {
   readonly config?: readonly string[];
   readonly offline?: boolean;
+  readonly repair?: boolean;
   readonly mend?: boolean;
   readonly strict?: boolean;
   readonly json?: boolean;
 }
 
 const checks: readonly Check[] = [
-  ...[databaseCheck, diskCheck, certificateCheck, proxyCheck, moduleCheck],
+  ...[databaseCheck, statisticsCheck, registerCheck, diskCheck, certificateCheck, proxyCheck, moduleCheck],
   ...[dnsCheck, clientCheck, federationCheck, mailCheck],
 ];
 
@@ -27,11 +30,16 @@ export function registerDoctorCommand(program: Command, terminal: Terminal): voi
   program
     .command('doctor')
     .description(
-      'Looks at settings, database, disk, certificates, proxy, modules, names, federation and mail, and says what is wrong and what to do. Changes nothing unless told.',
+      'Looks at settings, database, statistics, what upgrades left to do, disk, certificates, proxy, modules, names, federation and mail, and says what is wrong and what to do. Changes nothing unless told. Ends with 1 when something is wrong.',
     )
     .option('-c, --config <file>', 'settings file or folder; may be given several times', collect)
     .option('--offline', 'ask no other machine')
-    .option('--mend', 'set the sequence of application service transactions right; the server must be stopped')
+    .option(
+      '--repair',
+      'set the sequence of application service transactions right, and have wrong statistics counted anew from the next start on; the server must be stopped',
+    )
+    // Its name once.
+    .addOption(new Option('--mend').hideHelp())
     .option('--strict', 'fail on warnings, too')
     .option('--json', 'for programs')
     .action((options: Options) => doctor(options, terminal));
@@ -49,7 +57,7 @@ async function doctor({ config: files = ['homeserver.yaml'], ...options }: Optio
     },
   ];
   if (config !== undefined) {
-    if (options.mend) results.push({ name: 'mended', findings: await mend(config) });
+    if (options.repair || options.mend) results.push({ name: 'repaired', findings: await repair(config) });
     for (const check of checks) {
       if (check.isRemote && options.offline) continue;
       results.push({ name: check.name, findings: await found(check, config, files) });
@@ -81,7 +89,7 @@ function show(name: string, findings: readonly Finding[], terminal: Terminal): v
 }
 
 /** Sets right what can only be set right while no server runs. */
-async function mend(config: Config): Promise<readonly Finding[]> {
+async function repair(config: Config): Promise<readonly Finding[]> {
   const { databaseOptions } = await import('@rookery/homeserver');
   const { mendSequence } = await import('@rookery/appservices');
   return withDatabaseErrors(async () => {
@@ -91,13 +99,12 @@ async function mend(config: Config): Promise<readonly Finding[]> {
       const database = await openDatabase(options, new SystemClock());
       try {
         const position = await mendSequence(database);
-        return [
-          ok(
-            position === undefined
-              ? 'there was nothing to mend'
-              : `the sequence of transactions stands at ${position} now`,
-          ),
+        const counted = await repairStatistics(database, config);
+        const done = [
+          ...(position === undefined ? [] : [`the sequence of transactions stands at ${position} now`]),
+          ...counted.map((what) => `${what} will be counted anew from the next start on`),
         ];
+        return (done.length > 0 ? done : ['there was nothing to repair']).map(ok);
       } finally {
         await database.close();
       }

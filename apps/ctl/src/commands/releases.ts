@@ -13,7 +13,7 @@ import {
 } from '../releases/index.js';
 import type { Terminal } from '../terminal.js';
 import { many } from './common.js';
-import { writtenSettings } from './written-settings.js';
+import { writtenSettings } from '../written-settings.js';
 
 /** `rookery releases [version]` */
 export function registerReleasesCommand(program: Command, terminal: Terminal): void {

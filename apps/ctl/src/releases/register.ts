@@ -10,6 +10,14 @@ export interface Condition {
   readonly when?: 'given' | 'missing' | ((value: unknown) => boolean);
 }
 
+/** A look into the database that shows whether there is something to do. */
+export interface DatabaseLook {
+  /** Without these tables there is nothing to look at. */
+  readonly tables: readonly string[];
+  /** Answers with one number, `found`: how many there are to do something about. Absent for a database that needs no look. */
+  readonly sql: { readonly postgres?: string; readonly sqlite?: string };
+}
+
 /** One thing that is different from a release on. */
 export interface Change {
   readonly kind: ChangeKind;
@@ -23,8 +31,8 @@ export interface Change {
   readonly here?: string;
   /** Whom it concerns; everybody unless told. */
   readonly concerns?: Condition;
-  /** A look into the database that shows whether it concerns a server. */
-  readonly query?: string;
+  /** Whether something is left to do, as the database shows; `rookery doctor` looks. */
+  readonly look?: DatabaseLook;
 }
 
 /** A release with what it changes. */
@@ -36,7 +44,7 @@ export interface Release {
   readonly schema?: { readonly version: number; readonly servedFrom: number };
 }
 
-type More = Pick<Change, 'remedy' | 'here' | 'concerns' | 'query'>;
+type More = Pick<Change, 'remedy' | 'here' | 'concerns' | 'look'>;
 
 /** A change, written short. */
 export const change = (kind: ChangeKind, about: string, what: string, more: More = {}): Change => ({
@@ -57,6 +65,11 @@ export const missing = (...settings: readonly string[]): Pick<Change, 'concerns'
 /** Concerns servers on which a setting has such a value. */
 export const holds = (setting: string, test: (value: unknown) => boolean): Pick<Change, 'concerns'> => ({
   concerns: { settings: [setting], when: test },
+});
+
+/** A look with a statement that both databases understand. */
+export const look = (tables: readonly string[], sql: string): Pick<Change, 'look'> => ({
+  look: { tables, sql: { postgres: sql, sqlite: sql } },
 });
 
 /** Tests a value that switches something on. */

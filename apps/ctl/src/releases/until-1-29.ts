@@ -5,6 +5,7 @@ import {
   holds,
   isTrue,
   listenersWith,
+  look,
   mail,
   missing,
   ownTemplates,
@@ -240,7 +241,12 @@ export const until129: readonly Release[] = [
         'An incomplete room directory is mended by queueing these background updates and restarting.',
         {
           remedy:
-            "Where rooms are missing: INSERT INTO background_updates (update_name, progress_json, depends_on) both, the users behind the rooms, and restart; or the administrators' job of that name.",
+            "Where rooms are missing: INSERT INTO background_updates (update_name, progress_json, depends_on) both, the users behind the rooms, and restart; or rookery doctor --repair; or the administrators' job of that name.",
+          ...look(
+            ['rooms', 'current_state_events', 'room_stats_current'],
+            `SELECT COUNT(*) AS found FROM rooms r WHERE EXISTS (SELECT 1 FROM current_state_events e WHERE e.room_id = r.room_id)
+               AND NOT EXISTS (SELECT 1 FROM room_stats_current s WHERE s.room_id = r.room_id)`,
+          ),
         },
       ),
       change('module', 'complete_sso_login', 'Deprecated; complete_sso_login_async is used instead.', {

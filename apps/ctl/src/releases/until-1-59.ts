@@ -299,7 +299,17 @@ export const until159: readonly Release[] = [
         'setting',
         'allow_unsafe_locale',
         'An unsafe locale is refused: the service refuses to start on PostgreSQL with a COLLATE and CTYPE other than C unless this is true in the database section.',
-        { remedy: 'Make the database anew with the C locale.', ...postgres },
+        {
+          remedy: 'Make the database anew with the C locale.',
+          look: {
+            tables: [],
+            sql: {
+              postgres:
+                "SELECT COUNT(*) AS found FROM pg_database WHERE datname = current_database() AND (datcollate NOT IN ('C', 'POSIX') OR datctype NOT IN ('C', 'POSIX'))",
+            },
+          },
+          ...postgres,
+        },
       ),
     ],
   },
@@ -311,8 +321,16 @@ export const until159: readonly Release[] = [
         'application_services_txns, application_services_txn_id_seq',
         'Application-service transaction ids changed: a sequence gives them. Stop the application-service worker during the schema upgrade. A sequence that is inconsistent with the txn table is a startup error: stop all processes, set the sequence to the greater of 0 and the maximum txn_id, restart.',
         {
-          remedy: 'rookery doctor --mend sets it.',
-          query: 'SELECT MAX(txn_id) FROM application_services_txns',
+          remedy: 'rookery doctor --repair sets it.',
+          look: {
+            tables: ['application_services_txns'],
+            sql: {
+              postgres:
+                'SELECT COUNT(*) AS found FROM application_services_txns WHERE txn_id > (SELECT last_value FROM application_services_txn_id_seq)',
+              sqlite:
+                "SELECT COUNT(*) AS found FROM application_services_txns WHERE txn_id > COALESCE((SELECT stream_id FROM stream_positions WHERE stream_name = 'application_services_txn_id_seq'), 0)",
+            },
+          },
           ...appservices,
         },
       ),

@@ -4,6 +4,7 @@ import {
   given,
   holds,
   isTrue,
+  look,
   modules,
   newer,
   node,
@@ -27,8 +28,10 @@ export const until190: readonly Release[] = [
         'Gets a unique index. Its creation fails with duplicates: remove duplicate rows, keeping one per pair of state_group and prev_state_group, then retry.',
         {
           remedy: 'Rookery finds and removes them by itself, in the background.',
-          query:
-            'SELECT COUNT(*) FROM (SELECT 1 FROM state_group_edges GROUP BY state_group, prev_state_group HAVING COUNT(*) > 1) AS doubled',
+          ...look(
+            ['state_group_edges'],
+            'SELECT COUNT(*) AS found FROM (SELECT 1 FROM state_group_edges GROUP BY state_group, prev_state_group HAVING COUNT(*) > 1) AS doubled',
+          ),
         },
       ),
     ],

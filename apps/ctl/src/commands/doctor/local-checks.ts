@@ -49,7 +49,7 @@ export const databaseCheck: Check = {
       if (tables.has('application_services_txns') && plan.steps.length === 0) {
         const { sequenceProblem } = await import('@rookery/appservices');
         const problem = await sequenceProblem(db);
-        if (problem !== undefined) findings.push(error(problem, 'Stop the server, then: rookery doctor --mend'));
+        if (problem !== undefined) findings.push(error(problem, 'Stop the server, then: rookery doctor --repair'));
       }
       if (tables.has('pushers')) {
         const row = await db.get<{ total: number }>(

@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { isMap, isScalar, LineCounter, parseDocument, type YAMLMap } from 'yaml';
 import { filesAt } from '@rookery/platform';
-import { CommandError } from '../command-error.js';
-import type { SettingsLookup, WrittenSetting } from '../releases/index.js';
-import { because } from '../replace-file.js';
+import { CommandError } from './command-error.js';
+import type { SettingsLookup, WrittenSetting } from './releases/index.js';
+import { because } from './replace-file.js';
 
 /**
  * Settings as the files say them, whatever the server thinks of them: a file for an older release has names that it refuses.
