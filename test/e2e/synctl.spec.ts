@@ -97,6 +97,8 @@ describe('synctl', () => {
     writeFileSync(join(folder, 'nothing.yaml'), 'worker_name: one\n');
     expect((await synctl('start', '-w', 'nothing.yaml')).code).toBe(1);
     expect((await synctl('start', '-w', 'nothing.yaml', '-a', '.')).code).toBe(2);
+    expect((await synctl('start', 'homeserver.yaml', 'nothing.yaml', '-a', '.')).code).toBe(2);
+    expect((await synctl('start', 'homeserver.yaml', 'nothing.yaml')).output).toContain('has no worker_app');
   });
 });
 
@@ -147,6 +149,13 @@ describeWithRedis('synctl with workers', () => {
       });
       expect(await up()).toEqual(['main', 'one', 'two']);
       expect(await run(folder, ['stop', '-w', 'workers/one.yaml'])).toEqual({ code: 0, output: 'one stopped\n' });
+      expect(await up()).toEqual(['main', 'two']);
+      // The same by the file alone, and behind that of the main process.
+      expect(await run(folder, ['start', 'homeserver.yaml', 'workers/one.yaml'])).toMatchObject({
+        code: 0,
+        output: expect.stringMatching(/^one started/),
+      });
+      expect(await run(folder, ['stop', 'workers/one.yaml'])).toEqual({ code: 0, output: 'one stopped\n' });
       expect(await up()).toEqual(['main', 'two']);
       const again = await run(folder, ['restart', '-w', 'workers/one.yaml']);
       expect(again).toMatchObject({ code: 0, output: expect.stringMatching(/^one does not run\none started/) });

@@ -17,7 +17,10 @@ export function createSynctl(terminal: Terminal): Command {
       'Starts and stops a server that runs in the background. Its settings say in pid_file where its process id is kept.',
     )
     .addArgument(createActionArgument())
-    .argument('[configfile]', 'settings file of the main process', 'homeserver.yaml')
+    .argument(
+      '[configfile...]',
+      'settings file of the main process (default: homeserver.yaml); settings files of workers behind it, or in its place: only these workers',
+    )
     .addOption(
       new Option(
         '-w, --worker <file>',
@@ -29,8 +32,8 @@ export function createSynctl(terminal: Terminal): Command {
       'the main process and each worker whose settings lie in this folder (*.yaml)',
     )
     .option('--no-daemonize', 'stay with the process that is started, in the foreground')
-    .action(async (action: 'start' | 'stop' | 'restart', file: string, options: Options) => {
-      const processes = managedProcesses(file, options);
+    .action(async (action: 'start' | 'stop' | 'restart', files: string[], options: Options) => {
+      const processes = managedProcesses(files, options);
       // Workers need the main process: they end before it and begin after it.
       if (action !== 'start') for (const one of processes.toReversed()) await stopProcess(one, terminal);
       if (action !== 'stop') for (const one of processes) await startProcess(one, options.daemonize, terminal);

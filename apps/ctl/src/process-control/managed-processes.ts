@@ -1,6 +1,7 @@
-import { readdirSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { type Config, loadConfig } from '@rookery/platform';
+import { writtenSettings } from '../written-settings.js';
 import { because } from '../replace-file.js';
 import { CommandError } from '../command-error.js';
 
@@ -13,18 +14,34 @@ export interface ManagedProcess {
   readonly pidFile: string;
 }
 
+const defaultMain = 'homeserver.yaml';
+
 /**
  * The processes that a call is about, the main process first.
+ * @param given settings files as they were given: that of the main process, `homeserver.yaml` unless told, and behind it those
+ *   of the workers that alone are meant
  * @throws CommandError when a file names none, or no place for its process id
  */
 export function managedProcesses(
-  main: string,
+  given: readonly string[],
   { worker, allProcesses: folder }: { readonly worker?: string; readonly allProcesses?: string },
 ): ManagedProcess[] {
-  if (worker !== undefined) return [managed([main, worker])];
+  const [first = defaultMain] = given;
+  const [main, positional] = isOfWorker(first) ? [defaultMain, given] : [first, given.slice(1)];
+  const workers = [...positional, ...(worker === undefined ? [] : [worker])];
+  if (workers.length > 0 && folder !== undefined)
+    throw new CommandError('Either all processes or those of the files that are named', 2);
+  if (workers.length > 0) return workers.map((file) => managed([main, file]));
   if (folder === undefined) return [managed([main])];
   const files = yamlFilesIn(folder).filter((file) => resolve(file) !== resolve(main));
   return [managed([main]), ...files.map((file) => managed([main, file]))];
+}
+
+/** Whether a file has the settings of a worker alone. What it has else is looked at when it is loaded. */
+function isOfWorker(file: string): boolean {
+  if (!existsSync(file)) return false;
+  const find = writtenSettings([file]);
+  return find('worker_app') !== undefined && find('server_name') === undefined;
 }
 
 function yamlFilesIn(folder: string): string[] {
