@@ -78,8 +78,10 @@ eachDatabase('rookery doctor', (open, kind) => {
       code: 0,
       out: expect.stringMatching(/1 room will be counted anew[^]*1 user will be counted anew/),
     });
-    const queued = await test.database.query('SELECT update_name FROM background_updates ORDER BY update_name');
-    expect(queued.map((row) => row['update_name'])).toEqual([
+    const queued = await test.database.query<{ update_name: string }>(
+      'SELECT update_name FROM background_updates ORDER BY update_name',
+    );
+    expect(queued.map((row) => row.update_name)).toEqual([
       'populate_stats_process_rooms',
       'populate_stats_process_users',
     ]);
