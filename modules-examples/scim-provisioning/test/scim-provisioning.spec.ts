@@ -1,0 +1,193 @@
+import { fileURLToPath } from 'node:url';
+import { createTestHomeserver, type TestHomeserver } from '@rookery/testing';
+import { parseConfig } from '../src/config.js';
+import { filterOf, patched, type User } from '../src/protocol.js';
+
+const module = fileURLToPath(new URL('../src/index.ts', import.meta.url));
+const token = 't'.repeat(32);
+
+it.each<[unknown, string]>([
+  [undefined, 'expected an object'],
+  [{ token: 'short' }, 'expected a text of at least 32'],
+  [{ token, adopt: 1 }, 'expected true or false'],
+  [{ token, auth_provider: '' }, 'expected the id of a sign-in provider'],
+  [{ token, more: 1 }, 'is unknown; there are token, auth_provider, adopt'],
+])('%j is refused', (config, problem) => expect(() => parseConfig(config)).toThrow(problem));
+
+describe('the protocol', () => {
+  const user: User = {
+    ...{
+      id: 'i',
+      userId: '@a:x',
+      userName: 'a',
+      externalId: 'e',
+      displayName: 'A',
+      emails: ['a@x', 'b@x'],
+      active: true,
+    },
+    ...{ createdMs: 0, modifiedMs: 0 },
+  };
+  const schema = 'urn:ietf:params:scim:schemas:core:2.0:User';
+  it.each<[string, object, object]>([
+    ['a value by its path', { op: 'Replace', path: 'active', value: false }, { active: false }],
+    ['truth as a text', { op: 'replace', path: 'active', value: 'False' }, { active: false }],
+    [
+      'values without a path',
+      { op: 'replace', value: { displayName: 'B', active: false } },
+      { displayName: 'B', active: false },
+    ],
+    ['a path with its schema', { op: 'replace', path: `${schema}:displayName`, value: 'B' }, { displayName: 'B' }],
+    [
+      'the name from its parts',
+      { op: 'replace', path: 'name', value: { givenName: 'C', familyName: 'D' } },
+      { displayName: 'C D' },
+    ],
+    ['another address', { op: 'add', path: 'emails', value: [{ value: 'c@x' }] }, { emails: ['a@x', 'b@x', 'c@x'] }],
+    [
+      'the address of a kind',
+      { op: 'replace', path: 'emails[type eq "work"].value', value: 'c@x' },
+      { emails: ['c@x', 'b@x'] },
+    ],
+    ['something taken away', { op: 'remove', path: 'externalId' }, { externalId: undefined }],
+    ['what is not kept here', { op: 'replace', path: 'title', value: 'Dr' }, {}],
+  ])('changes %s', (_, operation, change) => {
+    expect(patched(user, { Operations: [operation] })).toEqual({ ...user, ...change });
+  });
+
+  it.each<[unknown, string]>([
+    [{}, 'Operations is no list'],
+    [{ Operations: [{ op: 'move', path: 'active' }] }, 'op is not'],
+    [{ Operations: [{ op: 'remove', path: 'userName' }] }, 'cannot be taken away'],
+    [{ Operations: [{ op: 'replace', path: 'active', value: 'maybe' }] }, 'neither true nor false'],
+    [{ Operations: [{ op: 'replace', path: 'displayName', value: 'x'.repeat(501) }] }, 'no text of at most'],
+    [{ Operations: [{ op: 'remove' }] }, 'path is missing'],
+  ])('refuses %j', (body, problem) => expect(() => patched(user, body)).toThrow(problem));
+
+  it('reads the filters that directories send', () => {
+    expect(filterOf(null)).toBeUndefined();
+    expect(filterOf('userName eq "a\\"b"')).toEqual({ attribute: 'userName', value: 'a"b' });
+    expect(filterOf('EXTERNALID Eq "1"')).toEqual({ attribute: 'externalId', value: '1' });
+    for (const filter of ['userName sw "a"', 'userName eq a', 'userName eq "a" or userName eq "b"'])
+      expect(() => filterOf(filter)).toThrow('can be filtered by');
+  });
+});
+
+interface Answer {
+  readonly status: number;
+  readonly body: Record<string, unknown>;
+}
+
+describe.each(['sqlite', 'postgres'] as const)('a server with a directory (%s)', (database) => {
+  let server: TestHomeserver;
+  const settings = (more: object = {}) => [{ module, config: { token, auth_provider: 'oidc-work', ...more } }];
+  beforeAll(async () => {
+    server = await createTestHomeserver({ database, settings: { modules: settings() } });
+  });
+  afterAll(() => server?.stop());
+
+  const scim = async (method: string, path: string, body?: object, by = token): Promise<Answer> => {
+    const response = await fetch(`${server.baseUrl}/_synapse/client/scim/v2${path}`, {
+      method,
+      headers: { authorization: `Bearer ${by}`, 'content-type': 'application/scim+json' },
+      ...(body ? { body: JSON.stringify(body) } : {}),
+    });
+    const text = await response.text();
+    if (text !== '') expect(response.headers.get('content-type')).toBe('application/scim+json');
+    return { status: response.status, body: text === '' ? {} : (JSON.parse(text) as Record<string, unknown>) };
+  };
+  const person = (userName: string, more: object = {}) => ({
+    schemas: ['urn:ietf:params:scim:schemas:core:2.0:User'],
+    userName,
+    name: { givenName: 'Ann', familyName: 'Example' },
+    emails: [{ value: `${userName.split('@')[0]}@mail.example`, type: 'work', primary: true }],
+    active: true,
+    ...more,
+  });
+
+  it('answers those with the token only', async () => {
+    expect(await scim('GET', '/Users', undefined, 'x'.repeat(32))).toMatchObject({
+      status: 401,
+      body: { schemas: ['urn:ietf:params:scim:api:messages:2.0:Error'], status: '401' },
+    });
+    for (const path of ['/ServiceProviderConfig', '/ResourceTypes', '/Schemas', '/Groups'])
+      expect((await scim('GET', path)).status).toBe(200);
+    expect((await scim('POST', '/Groups', {})).status).toBe(501);
+  });
+
+  it('has people made, changed, switched off and on, and closed', async () => {
+    const root = await server.registerAdministrator('root');
+    const made = await scim('POST', '/Users', person('Ann@example.org', { externalId: 'e-1' }));
+    expect(made).toMatchObject({
+      status: 201,
+      body: { userName: 'Ann@example.org', active: true, displayName: 'Ann Example' },
+    });
+    const id = String(made.body['id']);
+    const account = async () =>
+      (await root.request<Record<string, unknown>>('GET', '/_synapse/admin/v2/users/@ann:rookery.test')).body;
+    expect(await account()).toMatchObject({
+      displayname: 'Ann Example',
+      deactivated: false,
+      threepids: [{ medium: 'email', address: 'ann@mail.example' }],
+      external_ids: [{ auth_provider: 'oidc-work', external_id: 'e-1' }],
+    });
+
+    const path = '/_synapse/admin/v1/users/@ann:rookery.test/login';
+    const { body: login } = await root.request<{ access_token: string }>('POST', path, {});
+    const asAnn = () => server.request('GET', '/joined_rooms', undefined, login.access_token);
+    expect((await asAnn()).status).toBe(200);
+    const patch = (value: object) =>
+      scim('PATCH', `/Users/${id}`, {
+        schemas: ['urn:ietf:params:scim:api:messages:2.0:PatchOp'],
+        Operations: [{ op: 'Replace', value }],
+      });
+    expect(await patch({ active: false })).toMatchObject({ status: 200, body: { active: false } });
+    expect(await asAnn()).toMatchObject({ status: 403, body: { errcode: 'ORG_MATRIX_EXPIRED_ACCOUNT' } });
+    expect((await patch({ active: true, displayName: 'Anna' })).status).toBe(200);
+    expect((await asAnn()).status).toBe(200);
+    expect(await account()).toMatchObject({ displayname: 'Anna' });
+    const put = await scim('PUT', `/Users/${id}`, person('Ann@example.org', { externalId: 'e-2', displayName: 'Ann' }));
+    expect(put).toMatchObject({ status: 200, body: { id, externalId: 'e-2', displayName: 'Ann' } });
+
+    const find = async (filter: string) => (await scim('GET', `/Users?filter=${encodeURIComponent(filter)}`)).body;
+    expect(await find('userName eq "ann@EXAMPLE.org"')).toMatchObject({ totalResults: 1, Resources: [{ id }] });
+    expect(await find('externalId eq "e-2"')).toMatchObject({ totalResults: 1, Resources: [{ id }] });
+    expect(await find('externalId eq "e-1"')).toMatchObject({ totalResults: 0, Resources: [] });
+    expect(await find('userName co "a"')).toMatchObject({ status: '400', scimType: 'invalidFilter' });
+
+    expect((await scim('DELETE', `/Users/${id}`)).status).toBe(204);
+    expect((await scim('GET', `/Users/${id}`)).status).toBe(404);
+    expect(await account()).toMatchObject({ deactivated: true });
+    expect((await asAnn()).status).toBe(401);
+  });
+
+  it('takes nobody twice, and nobody who is here already unless it is told to', async () => {
+    await server.registerUser('here');
+    expect(await scim('POST', '/Users', person('here'))).toMatchObject({
+      status: 409,
+      body: { scimType: 'uniqueness' },
+    });
+    expect((await scim('POST', '/Users', person('twice'))).status).toBe(201);
+    expect(await scim('POST', '/Users', person('TWICE'))).toMatchObject({
+      status: 409,
+      body: { scimType: 'uniqueness' },
+    });
+    expect(await scim('POST', '/Users', person('no spaces please'))).toMatchObject({
+      status: 400,
+      body: { scimType: 'invalidValue' },
+    });
+    expect(await scim('POST', '/Users', { userName: 7 })).toMatchObject({
+      status: 400,
+      body: { scimType: 'invalidValue' },
+    });
+    for (const name of ['three', 'four']) expect((await scim('POST', '/Users', person(name))).status).toBe(201);
+    const pages = await Promise.all([1, 2, 3, 4].map((start) => scim('GET', `/Users?startIndex=${start}&count=1`)));
+    expect(pages.map(({ body }) => body['totalResults'])).toEqual([3, 3, 3, 3]);
+    const names = pages
+      .flatMap(({ body }) => body['Resources'] as { userName: string }[])
+      .map(({ userName }) => userName);
+    expect(names.sort()).toEqual(['four', 'three', 'twice']);
+    await server.restart({ modules: settings({ adopt: true }) });
+    expect((await scim('POST', '/Users', person('here'))).status).toBe(201);
+    expect((await scim('GET', '/Users?count=0')).body).toMatchObject({ totalResults: 4, Resources: [] });
+  });
+});
