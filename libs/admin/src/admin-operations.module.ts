@@ -8,6 +8,7 @@ import { ReportLibraryController } from './event-reports/reports.controller.js';
 import { ExperimentalFeaturesController } from './experimental-features/experimental-features.controller.js';
 import { DestinationsController } from './federation/destinations.controller.js';
 import { AdminKitModule } from './http/admin-kit.module.js';
+import { AdministratorsPageController } from './modules/administrators-page.controller.js';
 import { ModulesController } from './modules/modules.controller.js';
 import { RoomMedia } from './media/room-media.js';
 import { RoomMediaController } from './media/room-media.controller.js';
@@ -22,6 +23,7 @@ import { ScheduledTasksController } from './tasks/scheduled-tasks.controller.js'
 @Module({
   imports: [AdminKitModule, AdminRoomsModule, FederationClientModule, MediaModule, RoomsModule, ServerNoticesModule],
   controllers: [
+    AdministratorsPageController,
     BackgroundUpdatesController,
     DestinationsController,
     ExperimentalFeaturesController,

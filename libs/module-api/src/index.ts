@@ -9,6 +9,16 @@ export {
   localpartOf,
   MatrixError,
 } from '@rookery/matrix-types';
+export {
+  type AdminField,
+  type AdminFieldValue,
+  type AdminForm,
+  type AdminPage,
+  type AdminPageContext,
+  adminPagesPath,
+  type AdminSection,
+  registerAdminPage,
+} from './admin-page.js';
 export type { AccountApi, AccountDataManager, RegisteredDevice, UserInfo, UserIpAndAgent } from './api/accounts.js';
 export type { BackgroundApi, MessagingApi, ModuleApi, PresenceToSet } from './api/module-api.js';
 export type { RegistrationApi, WebHandler, WebRequestContext } from './api/registration.js';
@@ -66,6 +76,7 @@ export type { FederatedEventDelivery, FederatedEventDeliveryMethod } from './fed
 export type {
   EventAllowed,
   EventReplacement,
+  HistoryRemovalReason,
   ModuleRequester,
   ProfileInfo,
   ThirdPartyRulesCallbacks,

@@ -156,6 +156,7 @@ export const gateAnswers: Readonly<Record<NamesOfKind<'gate'>, (answer: unknown)
   checkThreepidCanBeInvited: permission(),
   checkVisibilityCanBeModified: permission(),
   checkCanShutdownRoom: permission(),
+  checkCanRemoveHistory: permission(),
   checkCanDeactivateUser: permission(),
   is3pidAllowed: permission({
     status: 403,

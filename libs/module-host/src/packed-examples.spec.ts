@@ -157,6 +157,14 @@ const cases: Record<string, { config: unknown; question: string; answer: unknown
     question: `async (modules) => [...modules.loginTypes.keys()]`,
     answer: ['m.login.password'],
   },
+  'retention-policy': {
+    config: { rooms: [{ kind: 'private', max_lifetime_days: 1 }] },
+    question: `(modules, context) => modules.transform('onCreateRoom', context, {}, {}, false)`,
+    answer: {
+      allowed: true,
+      value: { initial_state: [{ type: 'm.room.retention', content: { max_lifetime: 86_400_000 } }] },
+    },
+  },
   'room-notes': {
     config: undefined,
     question: `async (modules) => modules.webPrefixes`,
@@ -170,7 +178,7 @@ const cases: Record<string, { config: unknown; question: string; answer: unknown
       });
       return Object.keys(provider);
     }`,
-    answer: ['storeFile', 'fetch', 'remove'],
+    answer: ['storeFile', 'fetch', 'remove', 'downloadUrl'],
   },
   'saml-login': {
     config: {
@@ -179,10 +187,20 @@ const cases: Record<string, { config: unknown; question: string; answer: unknown
     question: `async (modules) => [...modules.identityProviders.keys()]`,
     answer: ['a'],
   },
+  'scim-provisioning': {
+    config: { token: 'x'.repeat(32) },
+    question: `async (modules) => modules.webPrefixes.includes('/_synapse/client/scim/v2/Users')`,
+    answer: true,
+  },
   'shared-secret-auth': {
     config: { shared_secret: 'x'.repeat(32) },
     question: `async (modules) => [...modules.loginTypes.keys()]`,
     answer: ['com.devture.shared_secret_auth'],
+  },
+  'terms-of-use': {
+    config: { version: '1', documents: [{ name: 'Terms', url: 'https://example.org/terms' }] },
+    question: `async (modules) => modules.webPrefixes`,
+    answer: ['/_synapse/client/terms-of-use', '/_synapse/client/terms-of-use/agreements'],
   },
   'threepid-audit': {
     config: { email_domains: ['example.org'] },

@@ -1,6 +1,7 @@
 import type { CallbackName } from '@rookery/module-api';
 import type { CallbackFigures, LastError, ModuleFigures, ShadowRefusal } from './figures.js';
 import type { LoadedModule } from './loader.js';
+import { type ModuleSettings, settingsOf } from './module-settings.js';
 import type { Handler } from './registry.js';
 import { isDead } from './watch.js';
 
@@ -33,17 +34,19 @@ export interface ModuleReport {
   readonly thread: { readonly heapBytes: number; readonly busy: number; readonly waiting: number } | undefined;
   /** What it would have refused of late, when it runs in shadow. */
   readonly shadowRefusals: readonly ShadowRefusal[];
+  readonly settings: ModuleSettings;
 }
 
 /** Puts together what is known of a module. */
 export async function reportOf(
-  { entry, definition, url, thread }: LoadedModule,
+  module: LoadedModule,
   { counted, handlers }: { readonly counted: ModuleFigures; readonly handlers: readonly Handler[] },
   nowMs: number,
 ): Promise<ModuleReport> {
+  const { entry, definition, url, thread } = module;
   const { name, apiVersion } = definition;
   const figures = counted.ofModule(name);
-  const own = handlers.filter(({ module }) => module === name);
+  const own = handlers.filter((handler) => handler.module === name);
   // One registered by its deprecated name is listed by both.
   const callbacks = [...new Map(own.map((handler) => [handler.callback, handler])).values()];
   return {
@@ -51,6 +54,7 @@ export async function reportOf(
     callbacks: callbacks.map((handler) => callbackReport(handler, figures.get(handler.callback), nowMs)),
     thread: await thread?.figures(),
     shadowRefusals: counted.shadowedOf(name),
+    settings: settingsOf(module),
   };
 }
 

@@ -99,6 +99,8 @@ export const CheckVisibilityCanBeModified = decorator('checkVisibilityCanBeModif
 export const OnNewEvent = decorator('onNewEvent');
 /** A method is the callback `checkCanShutdownRoom`. */
 export const CheckCanShutdownRoom = decorator('checkCanShutdownRoom');
+/** A method is the callback `checkCanRemoveHistory`. */
+export const CheckCanRemoveHistory = decorator('checkCanRemoveHistory');
 /** A method is the callback `checkCanDeactivateUser`. */
 export const CheckCanDeactivateUser = decorator('checkCanDeactivateUser');
 /** A method is the callback `onProfileUpdate`. */

@@ -2,6 +2,9 @@ import { Injectable } from '@nestjs/common';
 import type { RoomEvent, RoomVersionRules } from '@rookery/events';
 import type { Tx } from '@rookery/database';
 import type { Membership } from '@rookery/matrix-types';
+import type { HistoryRemovalReason } from '@rookery/module-api';
+import type { GateVerdict } from '@rookery/module-host';
+import type { Requester } from '@rookery/platform';
 import type { StoredEvent } from './model/stored-event.js';
 
 /** A room as it is after a batch of events; valid for the duration of a hook. */
@@ -111,6 +114,11 @@ export interface RoomHook<Prepared = unknown> {
   onFollowed?(userId: string, oldRoomId: string, newRoomId: string): Promise<void>;
   /** A room was replaced by another. Must not throw. */
   onUpgraded?(oldRoomId: string, newRoomId: string, userId: string): void;
+  /**
+   * Whether what was said in a room may be removed for good; nothing for those who have no say in it. Must not throw.
+   * @param by an administrator who wants it; otherwise it is due
+   */
+  mayRemoveHistory?(roomId: string, reason: HistoryRemovalReason, by?: Requester): Promise<GateVerdict | undefined>;
   /** Deletes what was derived from events that are being purged: they leave the timeline, and most of them the database. */
   onEventsPurged?(tx: Tx, roomId: string, eventIds: readonly string[]): Promise<void>;
   /** Deletes everything that was derived from a room, in the transaction that deletes the room. */

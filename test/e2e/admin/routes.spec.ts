@@ -32,6 +32,9 @@ const endpoints: readonly (readonly [methods: string, path: string])[] = [
   ['GET PUT DELETE', 'v2/users/@a:rookery.test/devices/D'],
   ['POST', 'v2/users/@a:rookery.test/delete_devices'],
   ['GET DELETE', 'v1/users/@a:rookery.test/media'],
+  ['GET', 'v1/modules'],
+  ['GET', 'v1/modules/m/settings'],
+  ['POST', 'v1/modules/m/settings/check'],
   ['GET', 'v1/rooms'],
   ['GET DELETE', 'v1/rooms/!r:rookery.test'],
   ['GET', 'v1/rooms/!r:rookery.test/members'],
@@ -124,7 +127,7 @@ describe('the routes of the admin API', () => {
   afterAll(() => homeserver?.stop());
 
   it('are as many as there should be', () => {
-    expect(single([...endpoints, ...others])).toHaveLength(104);
+    expect(single([...endpoints, ...others])).toHaveLength(107);
   });
 
   it.each(single(endpoints))('%s %s is for administrators', async (method, path) => {

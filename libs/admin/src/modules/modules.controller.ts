@@ -1,8 +1,13 @@
-import { Controller, Get } from '@nestjs/common';
+import { Controller, Get, Param, Post } from '@nestjs/common';
+import { type Infer, json, JsonBody } from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
+import { adminPagesPath } from '@rookery/module-api';
 import { type CallbackReport, ModuleDispatcher, type ModuleReport } from '@rookery/module-host';
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
 
-/** How the modules of this process do. */
+const checkSchema = json.object({ config: json.unknown() });
+
+/** How the modules of this process do, and what can be set. */
 @Controller()
 @AdminAccess()
 export class ModulesController {
@@ -11,11 +16,41 @@ export class ModulesController {
   /** GET /_synapse/admin/v1/modules */
   @Get(admin('v1', '/modules'))
   async list(): Promise<object> {
-    return { modules: (await this.modules.report()).map(toWire) };
+    const pages = new Map(this.modules.summary().map(({ module, paths }) => [module, adminPagesOf(module, paths)]));
+    const reports = await this.modules.report();
+    return { modules: reports.map((report) => toWire(report, pages.get(report.name) ?? [])) };
+  }
+
+  /** GET /_synapse/admin/v1/modules/{name}/settings: without what is secret */
+  @Get(admin('v1', '/modules/:name/settings'))
+  async settings(@Param('name') name: string): Promise<object> {
+    const { entry, settings } = await this.#named(name);
+    const { schema, config, withheld } = settings;
+    return { entry, schema: schema ?? null, config: config ?? null, withheld };
+  }
+
+  /** POST /_synapse/admin/v1/modules/{name}/settings/check: whether the module would take another `config`; nothing is changed */
+  @Post(admin('v1', '/modules/:name/settings/check'))
+  async check(@Param('name') name: string, @JsonBody(checkSchema) body: Infer<typeof checkSchema>): Promise<object> {
+    const { settings } = await this.#named(name);
+    const problems = settings.check(body.config);
+    return { tried: problems !== undefined, problems: (problems ?? []).map((message) => ({ message })) };
+  }
+
+  async #named(name: string): Promise<ModuleReport> {
+    const found = (await this.modules.report()).find((report) => report.name === name);
+    if (!found) throw MatrixError.notFound('There is no such module');
+    return found;
   }
 }
 
-function toWire({ thread, ...module }: ModuleReport): object {
+/** The pages of a module for administrators, by their ids. */
+const adminPagesOf = (module: string, paths: readonly string[]): string[] => {
+  const prefix = `${adminPagesPath}${module}/`;
+  return paths.filter((path) => path.startsWith(prefix)).map((path) => path.slice(prefix.length));
+};
+
+function toWire({ thread, ...module }: ModuleReport, adminPages: readonly string[]): object {
   return {
     name: module.name,
     entry: module.entry,
@@ -23,6 +58,7 @@ function toWire({ thread, ...module }: ModuleReport): object {
     api_version: module.apiVersion,
     shadow: module.isShadow,
     on_error: module.onError,
+    admin_pages: adminPages,
     callbacks: module.callbacks.map(callbackToWire),
     thread: thread
       ? {

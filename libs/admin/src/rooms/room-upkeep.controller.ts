@@ -106,11 +106,12 @@ export class RoomUpkeepController {
   /** POST /_synapse/admin/v1/purge_history/{roomId}[/{eventId}] */
   @Post([admin('v1', '/purge_history/:roomId'), admin('v1', '/purge_history/:roomId/:eventId')])
   async purgeHistory(
+    @Who() requester: Requester,
     @Param() { roomId = '', eventId }: { readonly roomId?: string; readonly eventId?: string },
     @JsonBody(purgeSchema, { optional: true }) body: PurgeBody,
   ): Promise<object> {
     const limit = { eventId: eventId ?? body.purge_up_to_event_id ?? undefined, ts: body.purge_up_to_ts ?? undefined };
-    return { purge_id: await this.purge.purgeHistory(roomId, limit, body.delete_local_events ?? false) };
+    return { purge_id: await this.purge.purgeHistory(roomId, limit, body.delete_local_events ?? false, requester) };
   }
 
   /** GET /_synapse/admin/v1/purge_history_status/{purgeId} */

@@ -148,6 +148,7 @@ export const callbackTable = {
     kind: 'gate',
     fires: true,
   },
+  checkCanRemoveHistory: { category: 'thirdPartyRules', snakeCase: undefined, kind: 'gate', fires: true },
   checkCanDeactivateUser: {
     category: 'thirdPartyRules',
     snakeCase: 'check_can_deactivate_user',

@@ -29,6 +29,12 @@ export interface ModuleRequester {
   readonly appserviceId: string | undefined;
 }
 
+/**
+ * Why something is removed: an administrator purges (`purge`), the room's messages have lived long enough (`retention`), a redaction
+ * becomes final (`redaction`), a message destroys itself (`expiry`), everybody has forgotten the room (`forgotten`).
+ */
+export type HistoryRemovalReason = 'purge' | 'retention' | 'redaction' | 'expiry' | 'forgotten';
+
 /** Rules for rooms and accounts beyond those of the protocol, and being told when they change. */
 export interface ThirdPartyRulesCallbacks {
   /**
@@ -75,6 +81,15 @@ export interface ThirdPartyRulesCallbacks {
   checkCanShutdownRoom?(
     userId: string | undefined,
     roomId: string,
+    context: CallbackContext,
+  ): Promise<Permission> | Permission;
+  /**
+   * What was said in a room is about to be removed from the database for good; `false` keeps it, and what is due is due again later. Not
+   * asked when a whole room is deleted, which is `checkCanShutdownRoom`. Media are not part of it. Ours; no counterpart elsewhere.
+   */
+  checkCanRemoveHistory?(
+    roomId: string,
+    reason: HistoryRemovalReason,
     context: CallbackContext,
   ): Promise<Permission> | Permission;
   /** `check_can_deactivate_user`: an account is about to be deactivated. */

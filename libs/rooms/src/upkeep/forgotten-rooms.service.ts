@@ -2,6 +2,8 @@ import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/com
 import { Database } from '@rookery/database';
 import { type BackgroundTask, BackgroundTasks, Clock, Config, Logger } from '@rookery/platform';
 import { isRemembered, selectForgottenRooms, unlistForgottenRoom } from '../membership/membership.query.js';
+import { RoomHooks } from '../hooks.js';
+import { mayRemoveHistory } from './history-removal.js';
 import { PurgeService } from './purge.service.js';
 import { TaskInterrupted } from './room-tasks.js';
 
@@ -16,6 +18,7 @@ export class ForgottenRooms implements OnModuleInit, OnModuleDestroy {
   constructor(
     private readonly database: Database,
     private readonly purge: PurgeService,
+    private readonly hooks: RoomHooks,
     private readonly config: Config,
     private readonly clock: Clock,
     private readonly logger: Logger,
@@ -57,6 +60,7 @@ export class ForgottenRooms implements OnModuleInit, OnModuleDestroy {
   /** Somebody may have come back meanwhile. A failure holds up no other room. */
   async #tryPurge(roomId: string): Promise<void> {
     try {
+      if (!(await mayRemoveHistory(this.hooks, roomId, 'forgotten'))) return;
       const isPurged = await this.purge.purgeRoom(roomId, async () => !(await isRemembered(this.database, roomId)));
       if (isPurged) return this.logger.info('A room that everybody had forgotten was deleted', { roomId });
       await this.database.write((tx) => unlistForgottenRoom(tx, roomId), { name: 'remember_room' });

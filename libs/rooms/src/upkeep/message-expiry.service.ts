@@ -5,6 +5,7 @@ import { type BackgroundTask, BackgroundTasks, Clock, Config, Logger, type Timer
 import { RoomHooks } from '../hooks.js';
 import type { StoredEvent } from '../model/stored-event.js';
 import { EventStore, knownRules } from '../store/event-store.js';
+import { keptRooms } from './history-removal.js';
 import {
   deleteExpiries,
   expiredAt,
@@ -84,12 +85,22 @@ export class MessageExpiry implements OnApplicationBootstrap, OnModuleDestroy {
   }
 
   async #run(signal: AbortSignal): Promise<void> {
+    const nowMs = this.clock.nowMs();
+    let last: ExpiredRow | undefined;
     while (!signal.aborted) {
-      const due = await expiredAt(this.database, this.clock.nowMs(), batchSize);
+      const found = await expiredAt(this.database, nowMs, last, batchSize);
+      const kept = await keptRooms(
+        this.hooks,
+        found.flatMap((row) => row.room_id ?? []),
+        'expiry',
+      );
+      // What is kept is looked at again with each run.
+      const due = found.filter((row) => row.room_id === null || !kept.has(row.room_id));
       if (due.length > 0) await this.#expire(due);
-      if (due.length < batchSize) break;
+      if (found.length < batchSize) break;
+      last = found.at(-1);
     }
-    const next = await nextExpiry(this.database);
+    const next = await nextExpiry(this.database, nowMs);
     if (next !== undefined) this.#wakeAt(next);
   }
 

@@ -1,7 +1,7 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
-import { Config } from '@rookery/platform';
+import { Config, type Requester } from '@rookery/platform';
 import { deleteAccountDataOfRoom } from '@rookery/users';
 import { RoomHooks } from '../hooks.js';
 import { EventPersister } from '../pipeline/event-persister.js';
@@ -21,6 +21,7 @@ import {
   selectUsersOf,
   setAside,
 } from './purge.query.js';
+import { assertMayRemoveHistory, mayRemoveHistory } from './history-removal.js';
 import { RoomTasks, TaskInterrupted } from './room-tasks.js';
 import { holdForDeletion } from '../store/room-hold.query.js';
 
@@ -68,21 +69,25 @@ export class PurgeService implements OnModuleInit {
   /**
    * Purges messages before a point, in the background. State stays: the room lives on.
    * @param includeLocal otherwise what users of this server said is shown to nobody any more, but stays in the database
+   * @param by who wants it, for modules
    * @returns the id of the task
-   * @throws MatrixError 400 `M_BAD_JSON` without a point, 400 `M_UNKNOWN` for an event of another room, 404 `M_NOT_FOUND`
+   * @throws MatrixError 400 `M_BAD_JSON` without a point, 400 `M_UNKNOWN` for an event of another room, 403 `M_FORBIDDEN` when a module
+   *   refuses, 404 `M_NOT_FOUND`
    */
-  async purgeHistory(roomId: string, limit: PurgeLimit, includeLocal: boolean): Promise<string> {
+  async purgeHistory(roomId: string, limit: PurgeLimit, includeLocal: boolean, by?: Requester): Promise<string> {
+    await assertMayRemoveHistory(this.hooks, roomId, 'purge', by);
     const before = await this.#placeOf(roomId, limit);
     return this.tasks.schedule('purge_history', roomId, { ...before, includeLocal });
   }
 
   /**
-   * Purges messages that were stored at or before a time, now. State stays, and so does the newest event.
+   * Purges messages that have lived long enough: those that were stored at or before a time, now. State stays, and so does the newest
+   * event; and everything, where a module keeps it.
    * @returns how many are gone
    */
   async purgeOlder(roomId: string, ts: number, signal?: AbortSignal): Promise<number> {
     const before = await selectPurgePlace(this.database, roomId, ts);
-    if (!before) return 0;
+    if (!before || !(await mayRemoveHistory(this.hooks, roomId, 'retention'))) return 0;
     const point = { roomId, before, includeLocal: true, serverName: this.config.serverName };
     const deleted = await this.#purgeTo(point, undefined, signal);
     if (deleted > 0) await this.collectGroups(roomId);

@@ -3,6 +3,8 @@ import type { Db, SqlBool, Tx } from '@rookery/database';
 /** A redaction that is to be made final, and what it redacts, if that is known. */
 export interface DueRow {
   readonly event_id: string;
+  readonly room_id: string;
+  readonly received_ts: number;
   readonly redacts: string;
   readonly recheck: SqlBool;
   readonly redactor: string;
@@ -12,16 +14,22 @@ export interface DueRow {
   readonly room_version: string;
 }
 
-/** Redactions that came before a time and are not final, the oldest first. */
-export function selectDueRedactions(db: Db, beforeTs: number, limit: number): Promise<DueRow[]> {
+/** Redactions that came before a time and are not final, the oldest first. @param after the last one of those that are known */
+export function selectDueRedactions(
+  db: Db,
+  beforeTs: number,
+  after: Pick<DueRow, 'received_ts' | 'event_id'> | undefined,
+  limit: number,
+): Promise<DueRow[]> {
   return db.query<DueRow>(
-    `SELECT r.event_id, r.redacts, r.recheck, e.sender AS redactor, t.sender, j.stream_ordering, j.json,
+    `SELECT r.event_id, e.room_id, r.received_ts, r.redacts, r.recheck, e.sender AS redactor, t.sender, j.stream_ordering, j.json,
        o.room_version FROM redactions r
      JOIN events e ON e.event_id = r.event_id JOIN rooms o ON o.room_id = e.room_id
      LEFT JOIN events t ON t.event_id = r.redacts AND t.room_id = e.room_id
      LEFT JOIN event_json j ON j.stream_ordering = t.stream_ordering
-     WHERE r.have_censored = FALSE AND r.received_ts <= ? ORDER BY r.received_ts LIMIT ?`,
-    [beforeTs, limit],
+     WHERE r.have_censored = FALSE AND r.received_ts <= ?${after ? ' AND (r.received_ts, r.event_id) > (?, ?)' : ''}
+     ORDER BY r.received_ts, r.event_id LIMIT ?`,
+    [beforeTs, ...(after ? [after.received_ts, after.event_id] : []), limit],
   );
 }
 

@@ -4,7 +4,9 @@ import { eventFromRow, pduText, redactEvent } from '@rookery/events';
 import { BackgroundTasks, Clock, Config } from '@rookery/platform';
 import { EventStore, knownRules, sameServer } from '../store/event-store.js';
 import { expireTransactions } from '../store/transactions.query.js';
-import { markCensored, selectDueRedactions, updateEventJson } from './redaction-censor.query.js';
+import { RoomHooks } from '../hooks.js';
+import { keptRooms } from './history-removal.js';
+import { type DueRow, markCensored, selectDueRedactions, updateEventJson } from './redaction-censor.query.js';
 
 const periodMs = 5 * 60_000;
 const batchSize = 100;
@@ -20,6 +22,7 @@ export class RedactionCensor implements OnModuleInit {
     private readonly clock: Clock,
     private readonly config: Config,
     private readonly tasks: BackgroundTasks,
+    private readonly hooks: RoomHooks,
   ) {}
 
   onModuleInit(): void {
@@ -32,13 +35,23 @@ export class RedactionCensor implements OnModuleInit {
     await this.database.write((tx) => expireTransactions(tx, now - transactionsMs), { name: 'expire_transactions' });
     const retentionMs = this.config.get('redaction_retention_period');
     if (retentionMs === undefined || retentionMs === null) return;
-    while (await this.#censorSome(now - retentionMs));
+    let last: DueRow | undefined;
+    do last = await this.#censorSome(now - retentionMs, last);
+    while (last);
   }
 
-  /** Whether there may be more. */
-  async #censorSome(beforeTs: number): Promise<boolean> {
-    const due = await selectDueRedactions(this.database, beforeTs, batchSize);
-    if (due.length === 0) return false;
+  /** The last of those that were looked at, where there may be more. */
+  async #censorSome(beforeTs: number, after: DueRow | undefined): Promise<DueRow | undefined> {
+    const found = await selectDueRedactions(this.database, beforeTs, after, batchSize);
+    const next = found.length === batchSize ? found.at(-1) : undefined;
+    const kept = await keptRooms(
+      this.hooks,
+      found.map((row) => row.room_id),
+      'redaction',
+    );
+    // What is kept is due until it is not kept any more.
+    const due = found.filter((row) => !kept.has(row.room_id));
+    if (due.length === 0) return next;
     await this.database.write(
       async (tx) => {
         for (const row of due) {
@@ -57,6 +70,6 @@ export class RedactionCensor implements OnModuleInit {
       { name: 'censor_redactions', erase: true },
     );
     this.events.forget(due.map((row) => row.redacts));
-    return due.length === batchSize;
+    return next;
   }
 }

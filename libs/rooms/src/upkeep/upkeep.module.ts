@@ -5,6 +5,7 @@ import { PipelineModule } from '../pipeline/pipeline.module.js';
 import { ReadingModule } from '../reading/reading.module.js';
 import { RoomStateModule } from '../state/state.module.js';
 import { RoomStoreModule } from '../store/store.module.js';
+import { HistoryRemoval } from './history-removal.js';
 import { PurgeService } from './purge.service.js';
 import { RoomBlocking } from './room-blocking.service.js';
 import { RoomRepair } from './room-repair.service.js';
@@ -14,7 +15,7 @@ import { RoomTasks } from './room-tasks.js';
 /** Purging, shutting down, blocking and mending rooms. */
 @Module({
   imports: [CreationModule, MembershipModule, PipelineModule, ReadingModule, RoomStateModule, RoomStoreModule],
-  providers: [PurgeService, RoomBlocking, RoomRepair, RoomShutdown, RoomTasks],
+  providers: [HistoryRemoval, PurgeService, RoomBlocking, RoomRepair, RoomShutdown, RoomTasks],
   exports: [PurgeService, RoomBlocking, RoomRepair, RoomShutdown, RoomTasks],
 })
 export class UpkeepModule {}
