@@ -62,7 +62,7 @@ modules:
   - module: someones.own.Module
 media_storage_providers:
   - module: s3_storage_provider.S3StorageProviderBackend
-    config: { bucket: media, region_name: eu, endpoint_url: 'https://s3.example', access_key_id: a, secret_access_key: b }
+    config: { bucket: media, region_name: eu, endpoint_url: 'https://s3.example', access_key_id: a, secret_access_key: b, session_token: c, cache_directory: /cache, sse_customer_key: d }
 `;
 
 it('names a package for each module that is known, with settings that the package takes', async () => {
@@ -105,6 +105,8 @@ it('names a package for each module that is known, with settings that the packag
     ...[
       'auto_accept_invites: {"enabled":true,"only_for_direct_messages":true',
       'media_storage_providers: [{"module":"s3',
+      '"session_token":"c","cache_folder":"/cache"',
+      'Not taken over: sse_customer_key.',
     ],
     ...['# someones.own.Module\n  #   Nothing is known'],
   ])

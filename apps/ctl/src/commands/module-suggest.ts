@@ -108,7 +108,7 @@ function domainRules(config: Settings): Suggestion {
 
 function mediaStore({ bucket, ...config }: Settings): Suggestion {
   const notes = ['Its settings belong to media_storage_providers, see below; the entry here has none.'];
-  const left = ['session_token', 'sse_customer_key', 'cache_directory'].filter((name) => config[name] !== undefined);
+  const left = ['sse_customer_key', 'threadpool_size'].filter((name) => config[name] !== undefined);
   if (left.length > 0) notes.push(`Not taken over: ${left.join(', ')}.`);
   const settings = only({
     bucket,
@@ -116,6 +116,8 @@ function mediaStore({ bucket, ...config }: Settings): Suggestion {
     endpoint: textOf(config['endpoint_url']),
     access_key_id: textOf(config['access_key_id']),
     secret_access_key: textOf(config['secret_access_key']),
+    session_token: textOf(config['session_token']),
+    cache_folder: textOf(config['cache_directory']),
     prefix: textOf(config['prefix']),
     storage_class: textOf(objectOf(config['extra_args'])['StorageClass'] ?? config['storage_class']),
   });
