@@ -18,7 +18,8 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parse, stringify } from 'yaml';
-import { callbackContext, ModuleDispatcher } from '@rookery/module-host';
+import { Codes, type ModuleEvent, NOT_SPAM } from '@rookery/module-api';
+import { callbackContext, ModuleDispatcher, ModuleRegistry } from '@rookery/module-host';
 import { createTestHomeserver } from '@rookery/testing';
 import { type BenchServer, type BenchUser, call, percentiles, register, room, startServer, table } from './support.js';
 
@@ -249,6 +250,32 @@ async function questionMs(method: string): Promise<number> {
   return best;
 }
 
+/**
+ * What it costs to ask ten judges once all of it is compiled, milliseconds: the shortest of many rounds, which is the same
+ * however busy the machine is.
+ */
+async function judgesMs(): Promise<number> {
+  const registry = new ModuleRegistry(() => {});
+  for (let i = 0; i < 10; i++) {
+    registry.addModule(`judge-${i}`);
+    registry.add(`judge-${i}`, { onError: 'deny', timeLimitMs: undefined }, 'spamChecker', {
+      checkEventForSpam: async ({ content }) => (content['body'] === 'spam' ? Codes.FORBIDDEN : NOT_SPAM),
+    });
+  }
+  const dispatcher = new ModuleDispatcher();
+  dispatcher.install(registry.seal());
+  const context = callbackContext(undefined);
+  const event = Object.freeze({ type: 'm.room.message', content: Object.freeze({ body: 'of ordinary length' }) });
+  const times = 500;
+  let best = Infinity;
+  for (let round = 0; round < 200; round++) {
+    const startedAt = performance.now();
+    for (let i = 0; i < times; i++) await dispatcher.gate('checkEventForSpam', context, event as ModuleEvent);
+    best = Math.min(best, (performance.now() - startedAt) / times);
+  }
+  return best;
+}
+
 const folder = await mkdtemp(join(tmpdir(), 'rookery-bench-modules-'));
 let isWithin = true;
 const percent = (share: number, error: number): string =>
@@ -293,6 +320,9 @@ try {
   const asked = [...questions].map(([method, times]) => `${times} × ${method}`).join(', ');
   const share = judge(hostMs / waitWithoutMs, 0, limits.none);
   console.log(`\nThe host without modules: ${asked || 'nothing'} per send, ${(hostMs * 1000).toFixed(3)} µs: ${share}`);
+  const judging = await judgesMs();
+  const part = percent(judging / waitWithoutMs, 0);
+  console.log(`Ten judges, compiled, and nothing around them: ${(judging * 1000).toFixed(1)} µs, ${part} of a send`);
   if (!isWithin) process.exitCode = 1;
 } finally {
   await rm(folder, { recursive: true, force: true });
