@@ -31,4 +31,5 @@ export {
   type TestResponse,
   type TestUser,
 } from './test-homeserver.js';
+export { TestFederation } from './test-federation.js';
 export { createTestModule, type TestModule, type TestModuleOptions } from './test-module.js';

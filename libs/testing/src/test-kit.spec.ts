@@ -1,6 +1,8 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { eventually } from './eventually.js';
+import { TestFederation } from './test-federation.js';
 import { createTestHomeserver } from './test-homeserver.js';
 import { FakeClock } from './fake-clock.js';
 import { startMailSink } from './mail-sink.js';
@@ -52,4 +54,42 @@ it('has administrators, mails, and restarts with other settings', async () => {
 it('runs by a clock that stands until it is told', async () => {
   const clock = new FakeClock();
   expect(clock.nowMs()).toBe(clock.nowMs());
+});
+
+it('has a second server, which finds and trusts the first', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'rookery-kit-'));
+  writeFileSync(
+    join(folder, 'judge.mjs'),
+    `import { defineModule } from '@rookery/module-api';
+    export default defineModule({ name: 'judge', register(api) {
+      api.registerSpamCheckerCallbacks({ checkEventForSpam: ({ sender, content }) =>
+        sender.endsWith(':two.test') && content.body === 'spam' ? 'M_FORBIDDEN' : 'NOT_SPAM' });
+    } });`,
+  );
+  const federation = await TestFederation.create();
+  try {
+    const settings = { modules: [{ module: './judge.mjs' }] };
+    const one = await federation.homeserver('one.test', { configDir: folder, settings });
+    const two = await federation.homeserver('two.test');
+    const alice = await one.registerUser('alice');
+    const bob = await two.registerUser('bob');
+    expect([alice.userId, bob.userId]).toEqual(['@alice:one.test', '@bob:two.test']);
+    const { body: room } = await alice.request<{ room_id: string }>('POST', '/createRoom', { preset: 'public_chat' });
+    const roomId = encodeURIComponent(room.room_id);
+    expect((await bob.request('POST', `/join/${roomId}?via=one.test`, {})).status).toBe(200);
+    for (const body of ['spam', 'hello'])
+      await bob.request('PUT', `/rooms/${roomId}/send/m.room.message/${body}`, { msgtype: 'm.text', body });
+    interface Page {
+      readonly chunk: readonly { readonly content: { readonly body?: string } }[];
+    }
+    const said = await eventually(async () => {
+      const { body } = await alice.request<Page>('GET', `/rooms/${roomId}/messages?dir=b`);
+      const texts = body.chunk.map(({ content }) => content.body);
+      return texts.includes('hello') && texts;
+    });
+    expect(said).not.toContain('spam');
+  } finally {
+    await federation.stop();
+    rmSync(folder, { recursive: true, force: true });
+  }
 });

@@ -1,21 +1,10 @@
 import { canonicalJson, signJson, SigningKey } from '@rookery/events';
 import { authorizationHeader } from '@rookery/federation-client';
 import type { JsonObject } from '@rookery/matrix-types';
-import {
-  createTestHomeserver,
-  FakeNames,
-  freePort,
-  makeTestAuthority,
-  type TestAuthority,
-  type TestHomeserver,
-  type TestHomeserverOptions,
-} from '@rookery/testing';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { type FakeNames, TestFederation, type TestHomeserver, type TestHomeserverOptions } from '@rookery/testing';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { createServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { validatedFetch } from '../../support/openapi.js';
 
 /** An answer with its JSON. */
@@ -88,64 +77,34 @@ export async function send(
   return { status: response.status, body: (await response.json()) as JsonObject };
 }
 
-/** Servers that find and trust each other, and nobody else. */
+/** Servers that find and trust each other, and nobody else; what they say is held against the specification's data. */
 export class FederationWorld {
-  readonly names = new FakeNames();
-  readonly #authority: TestAuthority = makeTestAuthority();
-  readonly #stops: (() => Promise<unknown>)[] = [];
   #keys = 100;
 
-  private constructor(private readonly folder: string) {}
+  private constructor(private readonly federation: TestFederation) {}
 
   static async create(): Promise<FederationWorld> {
-    const world = new FederationWorld(await mkdtemp(join(tmpdir(), 'rookery-world-')));
-    await writeFile(join(world.folder, 'ca.pem'), world.#authority.cert);
-    return world;
+    return new FederationWorld(await TestFederation.create());
+  }
+
+  get names(): FakeNames {
+    return this.federation.names;
   }
 
   /** Settings by which a server belongs to this world. */
-  get settings(): Record<string, unknown> {
-    return {
-      federation_custom_ca_list: [join(this.folder, 'ca.pem')],
-      ip_range_whitelist: ['127.0.0.0/8'],
-      trusted_key_servers: [],
-      federation: { max_short_retry_delay: 1, max_long_retry_delay: 1 },
-    };
+  get settings(): Readonly<Record<string, unknown>> {
+    return this.federation.settings;
   }
 
   /** Starts a homeserver with this name: plain HTTP for its clients, TLS for other servers. */
-  async homeserver(name: string, options: TestHomeserverOptions = {}): Promise<TestHomeserver> {
-    const { cert, key } = this.#authority.issue([name]);
-    const [certFile, keyFile] = [join(this.folder, `${name}.cert`), join(this.folder, `${name}.key`)];
-    await writeFile(certFile, cert);
-    await writeFile(keyFile, key);
-    const listener = { bind_addresses: ['127.0.0.1'], type: 'http' };
-    // The same after a restart.
-    const [port, tlsPort] = [await freePort(), await freePort()];
-    const homeserver = await createTestHomeserver({
-      ...{ nameResolver: this.names, fetch: validatedFetch },
-      ...options,
-      settings: {
-        ...this.settings,
-        server_name: name,
-        tls_certificate_path: certFile,
-        tls_private_key_path: keyFile,
-        listeners: [
-          { ...listener, port, resources: [{ names: ['client', 'federation', 'media'] }] },
-          { ...listener, port: tlsPort, tls: true, resources: [{ names: ['federation'] }] },
-        ],
-        ...options.settings,
-      },
-    });
-    this.#stops.push(() => homeserver.stop());
-    this.names.host(`${name}:8448`, { address: '127.0.0.1', port: tlsPort });
-    return homeserver;
+  homeserver(name: string, options: TestHomeserverOptions = {}): Promise<TestHomeserver> {
+    return this.federation.homeserver(name, { fetch: validatedFetch, ...options });
   }
 
   /** Starts a server that the test plays. */
   async played(name: string): Promise<PlayedServer> {
     const played = new PlayedServer(name, SigningKey.fromSeed('played', new Uint8Array(32).fill(this.#keys++)));
-    const { cert, key } = this.#authority.issue([name]);
+    const { cert, key } = this.federation.authority.issue([name]);
     const server = createServer({ cert, key }, (request, response) => {
       let body = '';
       request.on('data', (chunk: Buffer) => (body += chunk.toString()));
@@ -160,15 +119,14 @@ export class FederationWorld {
     });
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     this.names.host(`${name}:8448`, { address: '127.0.0.1', port: (server.address() as AddressInfo).port });
-    this.#stops.push(() => {
+    this.federation.whenStopped(() => {
       server.closeAllConnections();
       return new Promise((resolve) => server.close(resolve));
     });
     return played;
   }
 
-  async stop(): Promise<void> {
-    for (const stop of this.#stops.splice(0).reverse()) await stop();
-    await rm(this.folder, { recursive: true, force: true });
+  stop(): Promise<void> {
+    return this.federation.stop();
   }
 }
