@@ -1,6 +1,7 @@
 import type { Database } from '@rookery/database';
+import { historyVisibilityIn } from '@rookery/events';
 import type { Membership } from '@rookery/matrix-types';
-import { historyVisibilityIn, type RoomStateReader } from '@rookery/rooms';
+import type { RoomStateReader } from '@rookery/rooms';
 import { stateKeyOf } from '@rookery/state-res';
 
 /** An event in the order in which it arrived, and what decides who sees it. */

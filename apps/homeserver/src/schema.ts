@@ -8,7 +8,7 @@ import { mediaMigrations } from '@rookery/media';
 import { moduleApiMigrations } from '@rookery/module-services';
 import { pushMigrations, pushNotesUpdate } from '@rookery/push';
 import { replicationMigrations } from '@rookery/replication';
-import { roomsMigrations, stateGroupEdgesUpdate } from '@rookery/rooms';
+import { roomsMigrations, stateGroupEdges } from '@rookery/rooms';
 import { messageIndexUpdate, searchMigrations, userDirectoryUpdate } from '@rookery/search';
 import { ssoMigrations } from '@rookery/sso';
 import { forgetConnections, syncMigrations } from '@rookery/sync';
@@ -40,7 +40,7 @@ export const backgroundUpdates: readonly BackgroundUpdate[] = [
   messageIndexUpdate,
   userDirectoryUpdate,
   pushNotesUpdate,
-  stateGroupEdgesUpdate,
+  stateGroupEdges.update,
 ];
 
 /** What a database asks for that was put back to an earlier day, before anybody is served from it. */

@@ -12,6 +12,7 @@ import { OneTimeKeyService } from './device-keys/one-time-key.service.js';
 import { DeviceListService } from './device-lists/device-list.service.js';
 import { SyncPositions } from './device-lists/sync-positions.js';
 import { KeyBackupService } from './key-backup/key-backup.service.js';
+import { ToDeviceSending } from './to-device/to-device-sending.service.js';
 import { ToDeviceService } from './to-device/to-device.service.js';
 
 const services = [
@@ -25,6 +26,7 @@ const services = [
   CrossSigningService,
   SignatureService,
   ToDeviceService,
+  ToDeviceSending,
   KeyBackupService,
   DehydratedDeviceService,
 ];

@@ -14,4 +14,5 @@ export { E2eeHttpModule } from './e2ee-http.module.js';
 export { E2eeModule } from './e2ee.module.js';
 export { e2eeMigrations } from './migrations/e2ee-01.migration.js';
 export { deleteInboxEntries, inboxEntries, type InboxEntry, type OutboxMessage } from './to-device/to-device.query.js';
+export { ToDeviceSending } from './to-device/to-device-sending.service.js';
 export { ToDeviceService } from './to-device/to-device.service.js';

@@ -2,6 +2,7 @@ import { Module } from '@nestjs/common';
 import { RoomsModule } from '@rookery/rooms';
 import { UsersModule } from '@rookery/users';
 import { RoomAudience } from './common/room-audience.js';
+import { InboundReceipts } from './federation/inbound-receipts.service.js';
 import { InboundEphemeral } from './federation/inbound-edus.service.js';
 import { EphemeralHooks } from './hooks.js';
 import { PresencePublisher } from './presence/presence-publisher.js';
@@ -26,7 +27,7 @@ const services = [
  */
 @Module({
   imports: [UsersModule, RoomsModule],
-  providers: [...services, PresencePublisher, PresenceRouting],
+  providers: [...services, InboundReceipts, PresencePublisher, PresenceRouting],
   exports: services,
 })
 export class EphemeralModule {}

@@ -34,3 +34,4 @@ export { signJson, verifyJson } from './signed-json.js';
 export { SigningKey, VerifyKey } from './signing-key.js';
 export { longestStickyMs, stickyDurationOf, stickyKey } from './sticky.js';
 export { prejoinStateOf, stripped, strippedStateFrom } from './stripped-state.js';
+export { type HistoryVisibility, historyVisibilityIn } from './history-visibility.js';

@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import type { RoomEvent } from '@rookery/events';
 import type { StateReader } from '@rookery/module-host';
-import { EventStore, filterState, RoomStateReader, type StateFilter } from '@rookery/rooms';
-import { stateKeyOf, type StateMap } from '@rookery/state-res';
+import { EventStore, RoomStateReader } from '@rookery/rooms';
+import { splitStateKey, stateKeyOf, type StateMap } from '@rookery/state-res';
 
 /** States of rooms as modules look at them. */
 @Injectable()
@@ -35,14 +35,16 @@ class StateAfter implements StateReader {
   }
 
   async ofType(type: string): Promise<RoomEvent[]> {
-    return this.#load(filterState(await (this.#whole ??= this.#ids()), { types: [[type]] }).values());
+    return this.#load(
+      [...(await (this.#whole ??= this.#ids()))].flatMap(([key, id]) => (splitStateKey(key)[0] === type ? [id] : [])),
+    );
   }
 
   async all(): Promise<RoomEvent[]> {
     return this.#load((await (this.#whole ??= this.#ids())).values());
   }
 
-  async #ids(filter?: StateFilter): Promise<StateMap> {
+  async #ids(filter?: Parameters<RoomStateReader['idsAfter']>[1]): Promise<StateMap> {
     const states = await this.state.idsAfter([this.eventId], filter);
     return states.get(this.eventId) ?? new Map<string, string>();
   }

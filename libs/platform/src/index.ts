@@ -36,6 +36,6 @@ export { metricTable } from './metrics/metric-table.js';
 export { Metrics } from './metrics/metrics.js';
 export { type Trace, Tracer } from './observing/tracer.js';
 export { ErrorReports, ReportingLogger } from './observing/error-reports.js';
-export type { Requester } from './requester.js';
+export { type Requester, serverRequester } from './requester.js';
 export type { RequestOrigin } from './request-origin.js';
 export { assemble, Port } from './wiring/port.js';

@@ -25,3 +25,14 @@ export interface Requester {
   /** Id of the HTTP request, the one in the logs. */
   readonly requestId?: string | undefined;
 }
+
+/** A user for whom the server acts. */
+export const serverRequester = (userId: string): Requester => ({
+  userId,
+  isGuest: false,
+  isAdmin: false,
+  shadowBanned: false,
+  suspended: false,
+  locked: false,
+  rateLimitExempt: true,
+});

@@ -4,6 +4,7 @@ import { UsersModule } from '@rookery/users';
 import { MessageFollower } from './messages/message-follower.js';
 import { MessageIndex } from './messages/message-index.js';
 import { MessageIndexEraser } from './messages/message-index-eraser.js';
+import { SearchResults } from './messages/search-results.js';
 import { MessageSearch } from './messages/message-search.service.js';
 import { ResultContexts } from './messages/result-contexts.js';
 import { SearchController } from './messages/search.controller.js';
@@ -21,6 +22,7 @@ import { UserDirectory } from './users/user-directory.service.js';
     MessageIndexEraser,
     MessageFollower,
     MessageSearch,
+    SearchResults,
     ResultContexts,
     UserDirectoryIndex,
     UserDirectory,

@@ -13,7 +13,7 @@ import {
   reviveRestored,
 } from '@rookery/database';
 import type { Clock, Config, Logger, Metrics } from '@rookery/platform';
-import { queueEdgesRepair } from '@rookery/rooms';
+import { stateGroupEdges } from '@rookery/rooms';
 import { migrations, revivals } from '../schema.js';
 import { databaseObservers } from '../server-metrics.js';
 import { StartupError } from '../startup-error.js';
@@ -78,7 +78,7 @@ export class ServedDatabase {
       logger.warn(
         'The database was restored: its counters skip ahead, one-time keys count as used, devices are announced anew',
       );
-    if (await queueEdgesRepair(database))
+    if (await stateGroupEdges.queueRepair(database))
       logger.warn(
         'The index that keeps rows of state_group_edges from being doubled is missing: it is made in the background',
       );

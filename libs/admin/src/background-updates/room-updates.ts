@@ -1,7 +1,7 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { BackgroundUpdates } from '@rookery/database';
 import { OwnKeys } from '@rookery/federation-client';
-import { EventStore, eventResigning, roomStatsUpdate } from '@rookery/rooms';
+import { EventStore, roomUpdates } from '@rookery/rooms';
 
 /** Makes the jobs known that administrators start by hand. */
 @Injectable()
@@ -14,7 +14,6 @@ export class RoomUpdates implements OnModuleInit {
 
   onModuleInit(): void {
     const { serverName, current: key } = this.keys;
-    this.updates.register(roomStatsUpdate(this.events));
-    this.updates.register(eventResigning({ serverName, key, events: this.events }));
+    for (const update of roomUpdates({ serverName, key, events: this.events })) this.updates.register(update);
   }
 }

@@ -1,7 +1,7 @@
 import { Controller, Delete, Get, Param } from '@nestjs/common';
 import { type InferQuery, param, Query, queryOf } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
-import { EventStore, type EventReportRow, ReportLibrary } from '@rookery/rooms';
+import { EventStore, ReportLibrary } from '@rookery/rooms';
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
 import { nextFrom, pageOf, pageParams } from '../http/paging.js';
 
@@ -99,7 +99,7 @@ function idOf(text: string): number {
   return Number(text);
 }
 
-function reportView({ content, ...report }: EventReportRow): object {
+function reportView({ content, ...report }: NonNullable<Awaited<ReturnType<ReportLibrary['aboutEvent']>>>): object {
   const { score } = JSON.parse(content ?? '{}') as { readonly score?: number };
   return { ...report, score: score ?? null };
 }

@@ -2,10 +2,13 @@ import { Controller, Delete, Get, Param } from '@nestjs/common';
 import { Inbound, type InboundRequest, type Infer, json, JsonBody, Who } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
-import { RoomShutdown, type RoomTask, RoomTasks, type ShutdownRequest, type ShutdownResult } from '@rookery/rooms';
+import { RoomShutdown, RoomTasks } from '@rookery/rooms';
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
 import { AdminTargets } from '../http/admin-targets.js';
 import { RoomTargets } from './room-targets.js';
+
+type ShutdownRequest = Parameters<RoomShutdown['start']>[1];
+type RoomTask = Awaited<ReturnType<RoomTasks['list']>>[number];
 
 const text = json.nullable(json.string({ maxLength: 65_536 }));
 const flag = json.boolean();
@@ -47,7 +50,7 @@ export class RoomDeletionController {
     const request = await this.#request(requester, body);
     const id = await this.shutdown.start(this.targets.id(roomId), request, true, { requester, source: 'admin' });
     const task = await this.tasks.outcome(id, signal);
-    const result = resultOf(task);
+    const result = RoomShutdown.resultOf(task);
     if (task?.status === 'complete') return result;
     if (task?.status === 'active' || task?.status === 'scheduled')
       throw MatrixError.unavailable('The server stops; it goes on with the deletion after its next start');
@@ -108,10 +111,5 @@ const statusOf = (task: RoomTask): JsonObject => ({
   room_id: task.roomId,
   status: task.status,
   ...(task.error !== undefined && { error: task.error }),
-  shutdown_room: { ...resultOf(task) },
+  shutdown_room: { ...RoomShutdown.resultOf(task) },
 });
-
-function resultOf(task: RoomTask | undefined): ShutdownResult {
-  const nothing = { kicked_users: [], failed_to_kick_users: [], local_aliases: [], new_room_id: null };
-  return { ...nothing, ...(task?.result as Partial<ShutdownResult> | undefined) };
-}

@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
-import type { Requester } from '@rookery/platform';
-import { JoinService, MembershipReader, MembershipService, RoomStateReader, serverRequester } from '@rookery/rooms';
+import { type Requester, serverRequester } from '@rookery/platform';
+import { JoinService, MembershipReader, MembershipService, RoomStateReader } from '@rookery/rooms';
 
 /** Brings users of this server into rooms. */
 @Injectable()

@@ -2,28 +2,21 @@ import { Controller, Get, Param } from '@nestjs/common';
 import { type InferQuery, param, Query, queryOf, Who } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
-import {
-  EventSerializer,
-  MembershipReader,
-  readerOf,
-  RoomLibrary,
-  type RoomOrder,
-  roomOrders,
-  type RoomRow,
-  RoomStateReader,
-} from '@rookery/rooms';
+import { EventSerializer, MembershipReader, RoomLibrary, RoomStateReader } from '@rookery/rooms';
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
 import { direction, nextFrom, pageOf, pageParams, searchTerm } from '../http/paging.js';
 import { RoomTargets } from './room-targets.js';
 
 /** Names under which two of the orders were known before. */
+type RoomOrder = (typeof RoomLibrary.orders)[number];
+
 const olderOrders: Readonly<Record<string, RoomOrder>> = { alphabetical: 'name', size: 'joined_members' };
 
 const listQuery = queryOf({
   ...pageParams,
   dir: direction,
   search_term: searchTerm('Only rooms with this in their name or alias, or with this id.'),
-  order_by: param.choice('What the list is ordered by.', [...roomOrders, ...Object.keys(olderOrders)], {
+  order_by: param.choice('What the list is ordered by.', [...RoomLibrary.orders, ...Object.keys(olderOrders)], {
     otherwise: 'name',
   }),
   public_rooms: param.boolean('Only rooms that are published, or that are not.'),
@@ -97,11 +90,11 @@ export class RoomListController {
     const roomId = await this.targets.known(text);
     const { type } = query;
     const state = await this.state.current(roomId, type === undefined ? undefined : { types: [[type]] });
-    return { state: await this.serializer.serializeState(readerOf(requester), state, { withoutModules: true }) };
+    return { state: await this.serializer.serializeState(requester, state, { withoutModules: true }) };
   }
 }
 
-const listed = (row: RoomRow): object => ({
+const listed = (row: Awaited<ReturnType<RoomLibrary['list']>>['rooms'][number]): object => ({
   room_id: row.room_id,
   name: row.name,
   canonical_alias: row.canonical_alias,

@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { isValidRoomId, MatrixError } from '@rookery/matrix-types';
-import { AliasService, type ResolvedAlias, RoomLibrary } from '@rookery/rooms';
+import { AliasService, RoomLibrary } from '@rookery/rooms';
 
 /** Which room an admin request is about. */
 @Injectable()
@@ -32,7 +32,7 @@ export class RoomTargets {
    * A room by its id or one of its aliases.
    * @throws MatrixError 400 `M_UNKNOWN` for what is neither, 404 `M_NOT_FOUND` for an alias that leads nowhere
    */
-  async byIdOrAlias(text: string, via: readonly string[] = []): Promise<ResolvedAlias> {
+  async byIdOrAlias(text: string, via: readonly string[] = []): ReturnType<AliasService['resolveRoom']> {
     if (!text.startsWith('#')) this.id(text);
     return this.aliases.resolveRoom(text, via);
   }

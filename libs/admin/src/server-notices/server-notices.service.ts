@@ -1,15 +1,8 @@
 import { Injectable, type OnApplicationBootstrap } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Config, Logger, SingleFlight } from '@rookery/platform';
-import {
-  EventPersister,
-  JoinService,
-  MembershipService,
-  Participation,
-  RoomCreation,
-  serverRequester,
-} from '@rookery/rooms';
+import { Config, Logger, SingleFlight, serverRequester } from '@rookery/platform';
+import { EventPersister, JoinService, MembershipService, Participation, RoomCreation } from '@rookery/rooms';
 import { AccountDataService, AccountService, isLocalUser } from '@rookery/users';
 import { NoticeAppearance } from './notice-appearance.js';
 import { findNoticeRoom } from './server-notices.query.js';

@@ -2,7 +2,7 @@ import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { RoomAudience } from '@rookery/ephemeral';
 import { Cache, Config } from '@rookery/platform';
-import { type EventBatch, EventStore, type MemberMove, RoomHooks, type StoredEvent } from '@rookery/rooms';
+import { type EventBatch, EventStore, RoomHooks, type StoredEvent } from '@rookery/rooms';
 import { AppserviceRegistry } from '../registration/appservice-registry.js';
 import type { Registration } from '../registration/registration.js';
 import { RoomMembers } from './room-members.js';
@@ -203,7 +203,7 @@ export class RoomInterest implements OnModuleInit {
   }
 
   /** Whether somebody was in the room before a move; `undefined` where that is not in memory. */
-  #wasJoined({ prevEventId, membership }: MemberMove): boolean | undefined {
+  #wasJoined({ prevEventId, membership }: EventBatch['moves'][number]): boolean | undefined {
     if (prevEventId === undefined) return false;
     const before = this.events.peek(prevEventId)?.event.content['membership'];
     if (before !== undefined) return before === 'join';

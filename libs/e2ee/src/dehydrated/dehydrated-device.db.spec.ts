@@ -3,7 +3,7 @@ import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { DeviceService } from '@rookery/users';
 import { DeviceKeyService } from '../device-keys/device-key.service.js';
 import { buildE2ee, deviceKeysOf, type E2eeFixture, fixtureMigrations, requesterOf } from '../e2ee.fixture.js';
-import { ToDeviceService } from '../to-device/to-device.service.js';
+import { ToDeviceSending } from '../to-device/to-device-sending.service.js';
 import { DehydratedDeviceService } from './dehydrated-device.service.js';
 
 let serial = 0;
@@ -51,7 +51,7 @@ eachDatabase('dehydrated devices', (open) => {
     await service.put(alice, body('SLEEP'));
     for (let n = 0; n < 3; n++)
       await fixture
-        .get(ToDeviceService)
+        .get(ToDeviceSending)
         .sendByClient(requesterOf(alice), 'm.test', `t${n}`, { [alice]: { SLEEP: { n } } });
     const first = await service.events(alice, 'SLEEP', 0, 2);
     expect(first.events).toHaveLength(2);

@@ -2,7 +2,7 @@ import { Controller, Param, Put } from '@nestjs/common';
 import { Access, type Infer, json, JsonBody, stable, Who } from '@rookery/http';
 import type { JsonObject } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
-import { ToDeviceService } from '../to-device/to-device.service.js';
+import { ToDeviceSending } from '../to-device/to-device-sending.service.js';
 
 const schema = json.object({ messages: json.anyObject() });
 
@@ -11,7 +11,7 @@ const bodyLimitBytes = 8_388_608;
 
 @Controller()
 export class ToDeviceController {
-  constructor(private readonly toDevice: ToDeviceService) {}
+  constructor(private readonly sending: ToDeviceSending) {}
 
   /** PUT /_matrix/client/v3/sendToDevice/{eventType}/{txnId} */
   @Put(stable('/sendToDevice/:eventType/:txnId'))
@@ -22,7 +22,7 @@ export class ToDeviceController {
     @Param('txnId') txnId: string,
     @JsonBody(schema) body: Infer<typeof schema>,
   ): Promise<object> {
-    await this.toDevice.sendByClient(requester, type, txnId, body['messages'] as JsonObject);
+    await this.sending.sendByClient(requester, type, txnId, body['messages'] as JsonObject);
     return {};
   }
 }

@@ -2,6 +2,7 @@ import type { JsonObject } from '@rookery/matrix-types';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { DeviceService, SessionService } from '@rookery/users';
 import { buildE2ee, type E2eeFixture, fixtureMigrations, requesterOf } from '../e2ee.fixture.js';
+import { ToDeviceSending } from './to-device-sending.service.js';
 import { ToDeviceService } from './to-device.service.js';
 
 let serial = 0;
@@ -11,12 +12,13 @@ eachDatabase('to-device messages', (open) => {
   let test: TestDatabase;
   let fixture: E2eeFixture;
   let service: ToDeviceService;
+  const sending = () => fixture.get(ToDeviceSending);
   let alice: string;
   let bob: string;
   let txn = 0;
 
-  const send = (messages: JsonObject, { type = 'm.test', txnId = `t${++txn}`, of = service } = {}) =>
-    of.sendByClient(requesterOf(alice), type, txnId, messages);
+  const send = (messages: JsonObject, { type = 'm.test', txnId = `t${++txn}`, of = fixture } = {}) =>
+    of.get(ToDeviceSending).sendByClient(requesterOf(alice), type, txnId, messages);
   const inbox = async (userId: string, deviceId: string, after = 0, limit = 100, of = service) =>
     of.messages(userId, deviceId, after, of.stream.current(), limit);
   const bodies = async (userId: string, deviceId: string, after = 0, of = service) =>
@@ -78,7 +80,7 @@ eachDatabase('to-device messages', (open) => {
     const again = await buildE2ee({ database: await test.reopen(), clock });
     const restarted = again.get(ToDeviceService);
     // The client sends once more what it got no answer for, and the reader comes back with its token.
-    await send({ [bob]: { PHONE: { n: 1 } } }, { txnId: 'same', of: restarted });
+    await send({ [bob]: { PHONE: { n: 1 } } }, { txnId: 'same', of: again });
     await restarted.acknowledge(bob, 'PHONE', seen.position);
     expect(await bodies(bob, 'PHONE', seen.position, restarted)).toEqual([2]);
     expect(await bodies(bob, 'PHONE', 0, restarted)).toEqual([2]);
@@ -87,7 +89,7 @@ eachDatabase('to-device messages', (open) => {
 
   it('sends a request once, whoever repeats it', async () => {
     await Promise.all(Array.from({ length: 10 }, () => send({ [bob]: { PHONE: { n: 1 } } }, { txnId: 'x' })));
-    await service.sendByClient(requesterOf(alice, 'OTHER'), 'm.test', 'x', { [bob]: { PHONE: { n: 2 } } });
+    await sending().sendByClient(requesterOf(alice, 'OTHER'), 'm.test', 'x', { [bob]: { PHONE: { n: 2 } } });
     await send({ [bob]: { PHONE: { n: 3 } } }, { txnId: 'x', type: 'm.other' });
     expect(await bodies(bob, 'PHONE')).toEqual([1, 2, 3]);
   });
@@ -123,7 +125,7 @@ eachDatabase('to-device messages', (open) => {
     for (let i = 0; i < 3; i++) await send({ [bob]: { PHONE: {} } }, { type });
     await expect(send({ [bob]: { PHONE: {} } }, { type })).rejects.toMatchObject({ status: 429 });
     await send({ [bob]: { PHONE: {} } });
-    await service.sendByClient(requesterOf(alice, 'OTHER'), type, 'x', { [bob]: { PHONE: {} } });
+    await sending().sendByClient(requesterOf(alice, 'OTHER'), type, 'x', { [bob]: { PHONE: {} } });
     await clock.advance(2_000);
     await send({ [bob]: { PHONE: {} } }, { type });
   });
@@ -166,12 +168,12 @@ eachDatabase('to-device messages', (open) => {
       messages: { [bob]: { PHONE: { n: 1 } }, '@x:else.org': { X: {} } },
       ...more,
     });
-    await service.receive('far.org', edu());
-    await service.receive('far.org', edu());
-    await service.receive('far.org', edu({ sender: alice, message_id: 'a' }));
-    await service.receive('far.org', edu({ sender: '@d:else.org', message_id: 'b' }));
-    await service.receive('far.org', edu({ messages: { [bob]: { PHONE: 5 } }, message_id: 'c' }));
-    await service.receive('far.org', edu({ message_id: undefined }));
+    await sending().receive('far.org', edu());
+    await sending().receive('far.org', edu());
+    await sending().receive('far.org', edu({ sender: alice, message_id: 'a' }));
+    await sending().receive('far.org', edu({ sender: '@d:else.org', message_id: 'b' }));
+    await sending().receive('far.org', edu({ messages: { [bob]: { PHONE: 5 } }, message_id: 'c' }));
+    await sending().receive('far.org', edu({ message_id: undefined }));
     expect((await inbox(bob, 'PHONE')).events).toEqual([{ type: 'm.test', sender: '@d:far.org', content: { n: 1 } }]);
     expect(await service.outboxDestinations(0, service.stream.current())).not.toContain('else.org');
   });

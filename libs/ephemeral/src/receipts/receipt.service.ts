@@ -4,7 +4,7 @@ import { relationOf } from '@rookery/events';
 import { domainOf, isValidEventId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, type Requester } from '@rookery/platform';
 import { type ChangedKeys, defineStream, type Stream, Streams } from '@rookery/replication';
-import { EventStore, holdRooms, isServable, RoomHooks, type StoredEvent } from '@rookery/rooms';
+import { EventStore, isServable, RoomHooks, type StoredEvent } from '@rookery/rooms';
 import { AccountDataService } from '@rookery/users';
 import { RoomAudience } from '../common/room-audience.js';
 import { EphemeralHooks } from '../hooks.js';
@@ -168,7 +168,7 @@ export class ReceiptService {
       async (tx) => {
         const ids = await this.stream.allocateIn(tx, receipts.length);
         // The room may have been deleted since the request came.
-        const there = await holdRooms(tx, [...new Set(receipts.map(({ roomId }) => roomId))]);
+        const there = await this.events.holdRooms(tx, [...new Set(receipts.map(({ roomId }) => roomId))]);
         const placed = receipts
           .map((receipt, index): StoredReceipt => ({ ...receipt, position: ids[index] ?? 0 }))
           .filter(({ roomId }) => there.has(roomId));

@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { type OutboxMessage, ToDeviceService } from '@rookery/e2ee';
+import { type OutboxMessage, ToDeviceSending, ToDeviceService } from '@rookery/e2ee';
 import { Logger } from '@rookery/platform';
 import { FederationSender } from '../sender/federation-sender.js';
 import { eduOfText, type EduStore } from '../sender/outgoing-edu.js';
@@ -20,12 +20,13 @@ export class OutgoingToDevice {
     private readonly audience: RemoteAudience,
     private readonly toDevice: ToDeviceService,
     private readonly logger: Logger,
+    sending: ToDeviceSending,
     lists: DeviceListNews,
   ) {
     // A message may be encrypted for a device that its receiver does not know yet: lists come first.
     sender.addStore(lists.store);
     sender.addStore(this.#messages);
-    toDevice.onQueued((servers) => {
+    sending.onQueued((servers) => {
       this.sender.wake(this.#messages, servers);
       for (const server of servers) if (!this.audience.mayReach(server)) void this.#drop(server);
     });

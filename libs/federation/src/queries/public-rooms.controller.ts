@@ -2,10 +2,10 @@ import { Controller, Get, Post } from '@nestjs/common';
 import { compileSchema, type InferQuery, param, Query, queryOf } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
-import { type PublicRoomsRequest, publicRoomsSchema, RoomDirectory } from '@rookery/rooms';
+import { RoomDirectory } from '@rookery/rooms';
 import { FederationAccess, SignedContent } from '../inbound/federation-access.js';
 
-const checkSearch = compileSchema(publicRoomsSchema);
+const checkSearch = compileSchema(RoomDirectory.request);
 
 const listQuery = queryOf({
   limit: param.integer('How many entries at most.'),
@@ -41,7 +41,7 @@ export class PublicRoomsForServersController {
     return this.#answer(checkSearch(content));
   }
 
-  #answer(wanted: PublicRoomsRequest): Promise<JsonObject> {
+  #answer(wanted: Parameters<RoomDirectory['search']>[0]): Promise<JsonObject> {
     if (!this.config.get('allow_public_rooms_over_federation'))
       throw MatrixError.forbidden('The room directory is not shown to other servers');
     return this.directory.search(wanted, undefined, true);

@@ -1,7 +1,6 @@
 import { Injectable } from '@nestjs/common';
-import { Database } from '@rookery/database';
 import { Clock, SingleFlight } from '@rookery/platform';
-import { type BackwardGap, backwardGaps, forgetFailedPulls, noteFailedPulls } from '@rookery/rooms';
+import { BackwardGaps } from '@rookery/rooms';
 import { BackfillRequests, maxEvents } from './backfill-requests.js';
 import { PastEvents } from './past-events.js';
 import { RoomHosts } from './room-hosts.js';
@@ -25,7 +24,7 @@ export class Backfiller {
     private readonly requests: BackfillRequests,
     private readonly past: PastEvents,
     private readonly hosts: RoomHosts,
-    private readonly database: Database,
+    private readonly gaps: BackwardGaps,
     private readonly clock: Clock,
   ) {}
 
@@ -41,8 +40,8 @@ export class Backfiller {
 
   async #backfill(roomId: string, limit: number, depth: number): Promise<boolean> {
     const untilMs = this.clock.nowMs() + patienceMs;
-    const gaps = await backwardGaps(this.database, roomId, maxGaps);
-    const due = gaps.filter((gap) => this.#isDue(gap));
+    const gaps = await this.gaps.of(roomId, maxGaps);
+    const due = gaps.filter((gap) => this.#isDue(gap.num_attempts, gap.last_attempt_ts));
     // What lies at or before the reader's place comes first, the nearest of it at the head.
     const wanted = [...due.filter((gap) => gap.depth <= depth), ...due.filter((gap) => gap.depth > depth).reverse()]
       .slice(0, gapsAtOnce)
@@ -67,7 +66,7 @@ export class Backfiller {
     return false;
   }
 
-  #isDue({ num_attempts: attempts, last_attempt_ts: lastTs }: BackwardGap): boolean {
+  #isDue(attempts: number | null, lastTs: number | null): boolean {
     if (attempts === null || lastTs === null) return true;
     return this.clock.nowMs() >= lastTs + Math.min(firstPauseMs * 2 ** (attempts - 1), longestPauseMs);
   }
@@ -75,13 +74,6 @@ export class Backfiller {
   async #note(roomId: string, wanted: readonly string[], stored: ReadonlySet<string>): Promise<void> {
     const here = wanted.filter((id) => stored.has(id));
     const failed = wanted.filter((id) => !stored.has(id));
-    const nowTs = this.clock.nowMs();
-    await this.database.write(
-      async (tx) => {
-        if (here.length > 0) await forgetFailedPulls(tx, roomId, here);
-        if (failed.length > 0) await noteFailedPulls(tx, roomId, failed, nowTs, 'no server gave it');
-      },
-      { name: 'note_backfill' },
-    );
+    await this.gaps.note(roomId, here, failed, 'no server gave it');
   }
 }

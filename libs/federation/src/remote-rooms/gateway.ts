@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { RoomEvent } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
-import { type RemoteRoomGateway, RemoteRooms, type ResolvedAlias } from '@rookery/rooms';
+import { type RemoteRoomGateway, RemoteRooms } from '@rookery/rooms';
 import { Backfiller } from './backfiller.js';
 import { MissingEvents } from './missing-events.js';
 import { PolicyRequests } from './policy-requests.js';
@@ -72,7 +72,7 @@ export class FederationGateway implements RemoteRoomGateway {
     return this.directory.complexity(roomId, servers);
   }
 
-  resolveAlias(alias: string): Promise<ResolvedAlias | undefined> {
+  resolveAlias(alias: string): ReturnType<RemoteRoomGateway['resolveAlias']> {
     return this.directory.resolveAlias(alias);
   }
 

@@ -3,12 +3,12 @@ import { type RoomEvent, roomVersionRules, type RoomVersionRules } from '@rooker
 import { FederationClient, federationPath, FederationRequestError } from '@rookery/federation-client';
 import { isValidEventId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, eachLimit, Logger, Semaphore } from '@rookery/platform';
-import { EventStore, type MissingEventsSource, RoomStateReader, type StateAtEvent } from '@rookery/rooms';
+import { EventStore, type MissingEventsSource, RoomStateReader } from '@rookery/rooms';
 import { leadingTo } from '@rookery/state-res';
 import { WrongAnswer } from './candidates.js';
 import { PduChecker } from './pdu-checker.js';
 import { maxStateEvents, RemoteState } from './remote-state.js';
-import { type ProvenState, refusalOf } from './room-proof.js';
+import { type StateAtEvent, type ProvenState, refusalOf } from './room-proof.js';
 import { RoomHosts } from './room-hosts.js';
 
 /** Events of a gap that are asked for at a time. */

@@ -1,7 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import type { RoomEvent } from '@rookery/events';
-import { EventPersister, EventStore, type StateAtEvent, InboundEvents } from '@rookery/rooms';
+import { EventPersister, EventStore, InboundEvents } from '@rookery/rooms';
 import { MissingEvents } from './missing-events.js';
+import type { StateAtEvent } from './room-proof.js';
 
 /** Places in one list whose state is not known and must be fetched. */
 const maxRoots = 5;

@@ -1,3 +1,4 @@
+import type { RemoteRoomGateway } from '@rookery/rooms';
 import { Injectable } from '@nestjs/common';
 import { FederationClient, FederationRequestError, federationPath } from '@rookery/federation-client';
 import {
@@ -9,7 +10,6 @@ import {
   MatrixError,
 } from '@rookery/matrix-types';
 import { Cache, Clock, Config, Metrics, SingleFlight } from '@rookery/platform';
-import type { ResolvedAlias } from '@rookery/rooms';
 import { asMatrixError, Candidates } from './candidates.js';
 
 const timeoutMs = 10_000;
@@ -63,7 +63,7 @@ export class RemoteDirectory {
    * @throws MatrixError 502 or 504 when that server does not answer
    * @spec server-server-api#get_matrixfederationv1querydirectory
    */
-  async resolveAlias(alias: string): Promise<ResolvedAlias | undefined> {
+  async resolveAlias(alias: string): ReturnType<RemoteRoomGateway['resolveAlias']> {
     const server = domainOf(alias);
     if (this.candidates.usable([server]).length === 0) return undefined;
     this.#count.inc({ type: 'directory' });

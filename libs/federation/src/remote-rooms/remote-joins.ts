@@ -3,7 +3,7 @@ import { addSignatures, parsePdu, InvalidEventError, type RoomEvent } from '@roo
 import { FederationRequestError, KeyRing } from '@rookery/federation-client';
 import { isValidServerName, type JsonObject, MatrixError, type Signatures } from '@rookery/matrix-types';
 import { KeyedMutex, Logger, Semaphore, SingleFlight } from '@rookery/platform';
-import { EventPersister, InboundEvents, type ReceiveVerdict, RoomStateReader } from '@rookery/rooms';
+import { EventPersister, InboundEvents, RoomStateReader } from '@rookery/rooms';
 import { type Attempt, Candidates, WrongAnswer } from './candidates.js';
 import { HandedOver } from './handed-over.js';
 import { MembershipHandshake } from './membership-handshake.js';
@@ -99,7 +99,8 @@ export class RemoteJoins {
     const partial = partialJoinOf(server, answer);
     const refused = refusalOf(event, partial ? withClaimedMembers(event, proven) : proven);
     if (refused !== undefined) throw new WrongAnswer(server, `the state does not allow the join: ${refused}`);
-    const store = (): Promise<ReceiveVerdict> => this.persister.receiveWithState(rules.version, event, proven, partial);
+    const store = (): ReturnType<EventPersister['receiveWithState']> =>
+      this.persister.receiveWithState(rules.version, event, proven, partial);
     const verdict = await this.handedOver.while(event.eventId, store);
     if (verdict.kind === 'accepted' || verdict.kind === 'known') return;
     this.#logger.warn('A join through another server could not be stored', { roomId, verdict: verdict.kind });
@@ -125,7 +126,7 @@ export class RemoteJoins {
           // Of the room only the event is wanted.
           const request = { userId, roomId, content, create, mayOmit: true };
           await this.#handOver(server, attempt, request, async (event) => {
-            const store = (): Promise<ReceiveVerdict> =>
+            const store = (): ReturnType<EventPersister['receiveWithState']> =>
               this.inbound.receive(server, roomId, { event, origin: server });
             const verdict = await this.handedOver.while(event.eventId, store);
             if (verdict.kind === 'accepted' || verdict.kind === 'known') return;

@@ -1,6 +1,10 @@
+import type { EventPersister } from '@rookery/rooms';
 import type { RoomEvent } from '@rookery/events';
 import { authStateOf, byAuth, checkAuth, checkAuthEvents, restsUpon, stateKeyOf } from '@rookery/state-res';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+
+/** The state before an event and what allows it, as another server told them. */
+export type StateAtEvent = Parameters<EventPersister['completeState']>[2];
 
 /** Events that are looked at before others get a turn. */
 const eventsPerTurn = 500;

@@ -1,10 +1,13 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { FederationRequestError } from '@rookery/federation-client';
 import { Clock, Lifecycle, Logger, Semaphore } from '@rookery/platform';
-import { EventPersister, type PartialRoom, PartialRooms, type StateAtEvent } from '@rookery/rooms';
+import { EventPersister, PartialRooms } from '@rookery/rooms';
 import { byAuth } from '@rookery/state-res';
 import { Candidates } from './candidates.js';
 import { MissingEvents } from './missing-events.js';
+import type { StateAtEvent } from './room-proof.js';
+
+type PartialRoom = PartialRooms['all'][number];
 
 /** Rooms whose state is fetched at a time. */
 const maxAtOnce = 3;

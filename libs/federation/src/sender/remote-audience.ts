@@ -4,7 +4,7 @@ import { serverAclOf, type ServerAcl } from '@rookery/events';
 import { FederationClient } from '@rookery/federation-client';
 import { isValidServerName } from '@rookery/matrix-types';
 import { Cache, Config, isAwaited } from '@rookery/platform';
-import { EventStore, RoomHooks, type RoomView } from '@rookery/rooms';
+import { type EventBatch, EventStore, RoomHooks } from '@rookery/rooms';
 import { knowsServers, roomsOfLocalUsers, serverAclsOf, serversInRooms } from './sender.query.js';
 
 /** Servers that are kept in memory, over all rooms. */
@@ -20,7 +20,7 @@ export interface Audience {
 const aclType = 'm.room.server_acl';
 
 /** The audience of a room as a hook sees it. */
-export const audienceOf = (room: RoomView): Audience => ({
+export const audienceOf = (room: EventBatch['room']): Audience => ({
   servers: room.remoteServers,
   aclId: room.stateId(aclType, ''),
 });

@@ -1,5 +1,5 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { ToDeviceService } from '@rookery/e2ee';
+import { ToDeviceSending } from '@rookery/e2ee';
 import { InboundEphemeral } from '@rookery/ephemeral';
 import type { JsonObject } from '@rookery/matrix-types';
 import { RemoteDeviceLists } from '../devices/remote-device-lists.js';
@@ -21,7 +21,7 @@ export class EduHandlers implements OnModuleInit {
     private readonly edus: InboundEdus,
     private readonly audience: RemoteAudience,
     private readonly ephemeral: InboundEphemeral,
-    private readonly toDevice: ToDeviceService,
+    private readonly toDevice: ToDeviceSending,
     private readonly deviceLists: RemoteDeviceLists,
     private readonly staged: StagedEvents,
     private readonly after: AfterEvents,

@@ -4,12 +4,14 @@ import { buildEvent, type RoomEvent, roomVersionRules, type RoomVersionRules } f
 import type { Destinations, RecoveryListener } from '@rookery/federation-client';
 import { MatrixError } from '@rookery/matrix-types';
 import { Lifecycle, Metrics, SilentLogger } from '@rookery/platform';
-import type { EventPersister, RemoteEvent, InboundEvents, ReceiveVerdict, RoomStateReader } from '@rookery/rooms';
+import type { EventPersister, InboundEvents, RoomStateReader } from '@rookery/rooms';
 import { eachDatabase, eventually, FakeClock, RecordingLogger } from '@rookery/testing';
 import { inboundTables } from '../migrations/federation-inbound.migration.js';
 import { GapFillers } from './gap-fillers.js';
 import { GapRetries } from './gap-retries.js';
-import { StagedEvents } from './staged-events.js';
+import { type ReceiveVerdict, StagedEvents } from './staged-events.js';
+
+type RemoteEvent = Parameters<InboundEvents['receive']>[2];
 
 const rules = roomVersionRules('11') as RoomVersionRules;
 const origin = 'other.test';

@@ -3,7 +3,7 @@ import { Database, isTransient, type Tx } from '@rookery/database';
 import { eventFromRow, type RoomEvent, type RoomVersionRules, roomVersionRules } from '@rookery/events';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Lifecycle, Logger, Metrics } from '@rookery/platform';
-import { EventPersister, InboundEvents, type ReceiveVerdict, RoomStateReader } from '@rookery/rooms';
+import { EventPersister, InboundEvents, RoomStateReader } from '@rookery/rooms';
 import { GapFillers } from './gap-fillers.js';
 import { GapRetries } from './gap-retries.js';
 import { superfluousOf } from './backlog.js';
@@ -18,6 +18,9 @@ import {
   type StagedRow,
   stageEvents,
 } from './staging.query.js';
+
+/** What became of an event. */
+export type ReceiveVerdict = Awaited<ReturnType<InboundEvents['receive']>>;
 
 /** Rooms that are worked on at once, and events of one that are stored together. */
 const parallelRooms = 8;

@@ -2,14 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { domainOf, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { RoomApi } from '@rookery/module-api';
 import { Config, type Requester } from '@rookery/platform';
-import {
-  JoinService,
-  MemberEvents,
-  MembershipReader,
-  MembershipService,
-  RoomStateReader,
-  type SentEvent,
-} from '@rookery/rooms';
+import { JoinService, MemberEvents, MembershipReader, MembershipService, RoomStateReader } from '@rookery/rooms';
 import { LocalAccounts } from '../accounts/local-accounts.js';
 import { plainJson } from '../plain-json.js';
 
@@ -63,7 +56,7 @@ export class ModuleMembershipChanges {
     roomId: string,
     next: Parameters<RoomApi['updateRoomMembership']>[3],
     options: ChangeOptions,
-  ): Promise<SentEvent | undefined> {
+  ): ReturnType<MembershipService['leave']> {
     const { members, membership, joins } = this;
     switch (next) {
       case 'join':

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { RateLimiter } from '@rookery/http';
 import type { RoomApi } from '@rookery/module-api';
-import { checkCreateRoom, type CreateRoomRequest, MemberEvents, RoomCreation } from '@rookery/rooms';
+import { MemberEvents, RoomCreation } from '@rookery/rooms';
 import { LocalAccounts } from '../accounts/local-accounts.js';
 import { plainJson } from '../plain-json.js';
 
@@ -19,12 +19,12 @@ export class ModuleRoomCreation {
     ...[userId, roomConfig, { ratelimit = true, creatorJoinProfile } = {}]: Parameters<RoomApi['createRoom']>
   ): ReturnType<RoomApi['createRoom']> {
     const request = plainJson(roomConfig, 'The configuration of a room');
-    checkCreateRoom(request);
+    const wanted = this.creation.requestFrom(request);
     const requester = await this.local.actingAs(userId);
     if (ratelimit) {
       await this.limiter.take('rc_room_creation', userId, { ...requester, rateLimitExempt: false });
     }
-    const { roomId, alias } = await this.creation.create(requester, request as CreateRoomRequest, { unchecked: true });
+    const { roomId, alias } = await this.creation.create(requester, wanted, { unchecked: true });
     if (creatorJoinProfile) {
       const { displayName, avatarUrl } = creatorJoinProfile;
       const profile = {

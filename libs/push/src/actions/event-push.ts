@@ -8,7 +8,7 @@ import {
   type PushEvent,
 } from '@rookery/push-rules';
 import { nobody } from '../rules/push-rules.service.js';
-import type { PushNote } from '@rookery/rooms';
+import type { EventBatch } from '@rookery/rooms';
 
 /** What a notification asks of the client. */
 export interface NotifyOutcome {
@@ -104,7 +104,10 @@ export const hiddenEntry = (userId: string): string => `-${userId}`;
  * @param push what the event means; undefined for nothing
  * @param hidden members who may not see it
  */
-export function noteOf(push: EventPush | undefined, hidden: ReadonlySet<string> | undefined): PushNote | undefined {
+export function noteOf(
+  push: EventPush | undefined,
+  hidden: ReadonlySet<string> | undefined,
+): Parameters<EventBatch['note']>[1] | undefined {
   const unseen = [...(hidden ?? [])].map(hiddenEntry);
   if (push?.everyone === undefined) {
     if (unseen.length === 0) return undefined;

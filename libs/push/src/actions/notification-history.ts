@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
-import { EventSerializer, EventStore, readerOf, VisibilityFilter } from '@rookery/rooms';
+import { EventSerializer, EventStore, VisibilityFilter } from '@rookery/rooms';
 import { OwnReads } from './own-reads.js';
 import {
   countRoomEvents,
@@ -61,7 +61,7 @@ export class NotificationHistory {
       ...(await this.visibility.visible(userId, stored)),
       ...invites.map((invite) => ({ stored: invite, membership: undefined })),
     ];
-    const written = await this.serializer.serialize(readerOf(requester), shown, { withoutRoomId: true });
+    const written = await this.serializer.serialize(requester, shown, { withoutRoomId: true });
     const byId = new Map(
       shown.map((visible, index) => [visible.stored.event.eventId, { visible, event: written[index] }]),
     );

@@ -4,13 +4,12 @@ import type { RoomEvent } from '@rookery/events';
 import { domainOf } from '@rookery/matrix-types';
 import { allSoon, Config, Logger, type Soon, soon } from '@rookery/platform';
 import {
-  delayedTxnPrefix,
   type EventBatch,
+  EventSerializer,
   EventStore,
   InvitePermissions,
   isServable,
   RoomHooks,
-  type RoomView,
   type StoredEvent,
 } from '@rookery/rooms';
 import type { CompiledRuleset } from '@rookery/push-rules';
@@ -45,6 +44,8 @@ import {
 } from './push-actions.query.js';
 import { PushCounts } from './push-counts.js';
 import { threadOf } from '../threads/thread-of.js';
+
+type RoomView = EventBatch['room'];
 
 /** Whom an event may notify. */
 interface Audience {
@@ -372,7 +373,7 @@ export class PushActions implements OnModuleInit {
 function isSentByHand(stored: StoredEvent): boolean {
   const { transaction, event } = stored;
   if (transaction === undefined || event.stateKey !== undefined || !isServable(stored)) return false;
-  return !transaction.txnId.startsWith(delayedTxnPrefix);
+  return EventSerializer.delayIdOf(transaction.txnId) === undefined;
 }
 
 function isInvite(event: RoomEvent): event is RoomEvent & { readonly stateKey: string } {

@@ -1,7 +1,7 @@
 import type { Database, Tx } from '@rookery/database';
 import { Config, Lifecycle, type Requester, SilentLogger } from '@rookery/platform';
 import { InProcessBus, Invalidations, Notifier, Streams } from '@rookery/replication';
-import { type PushNote, RoomHooks } from '@rookery/rooms';
+import { RoomHooks } from '@rookery/rooms';
 import type { AccountDataService } from '@rookery/users';
 import { eachDatabase, FakeClock } from '@rookery/testing';
 import { fixtureMigrations } from '../push.fixture.js';
@@ -80,7 +80,7 @@ eachDatabase('what an event means to everybody', (open) => {
   ): Promise<void> {
     const columns =
       'event_id type room_id sender topological_ordering depth stream_ordering origin_server_ts received_ts';
-    const row = (one: EventPush, note: PushNote | undefined): (string | number | null)[] => [
+    const row = (one: EventPush, note: ReturnType<typeof noteOf>): (string | number | null)[] => [
       ...[one.eventId, 'm.room.message', one.roomId, one.sender],
       ...[one.streamOrdering, one.streamOrdering, one.streamOrdering, 1, 1],
       note?.thread ?? null,

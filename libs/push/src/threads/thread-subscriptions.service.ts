@@ -3,7 +3,7 @@ import { Database } from '@rookery/database';
 import { isValidEventId, MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
 import { type ChangedKeys, defineStream, type Stream, Streams } from '@rookery/replication';
-import { EventStore, isServable, RoomHooks, RoomReadingService, TimelineReader, holdRooms } from '@rookery/rooms';
+import { EventStore, isServable, RoomHooks, RoomReadingService, TimelineReader } from '@rookery/rooms';
 import { UserHooks } from '@rookery/users';
 import {
   countSubscriptions,
@@ -132,7 +132,8 @@ export class ThreadSubscriptions implements OnModuleInit {
     if (stream === undefined) throw new Error('Threads cannot be subscribed to on this server');
     await this.database.write(
       async (tx) => {
-        if (!(await holdRooms(tx, [roomId])).has(roomId)) throw MatrixError.notFound('There is no such room any more');
+        if (!(await this.events.holdRooms(tx, [roomId])).has(roomId))
+          throw MatrixError.notFound('There is no such room any more');
         const before = await findSubscription(tx, userId, roomId, threadId);
         const after = decide(before);
         if (after === undefined) return;

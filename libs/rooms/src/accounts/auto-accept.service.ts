@@ -1,11 +1,10 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
 import { domainOf, type JsonObject } from '@rookery/matrix-types';
-import { Clock, Config, Logger } from '@rookery/platform';
+import { Clock, Config, Logger, serverRequester } from '@rookery/platform';
 import { AccountDataService, AccountService, isLocalUser } from '@rookery/users';
 import { RoomHooks } from '../hooks.js';
 import type { StoredEvent } from '../model/stored-event.js';
 import { MembershipReader } from '../reading/membership-reader.js';
-import { serverRequester } from '../model/requesters.js';
 import { JoinService } from '../membership/join.service.js';
 
 /** Invites that are being accepted at a time; further ones are left to their users. */

@@ -1,9 +1,8 @@
 import { Injectable } from '@nestjs/common';
-import { Config } from '@rookery/platform';
+import { Config, serverRequester } from '@rookery/platform';
 import { AccountService } from '@rookery/users';
 import { RoomCreation } from '../creation/room-creation.service.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
-import { serverRequester } from '../model/requesters.js';
 import { MembershipService } from '../membership/membership.service.js';
 
 /** Makes the rooms of `auto_join_rooms` that do not exist, and opens those that one is invited to. */

@@ -1,9 +1,8 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { domainOf, MatrixError } from '@rookery/matrix-types';
-import { Config, Logger } from '@rookery/platform';
+import { Config, Logger, serverRequester } from '@rookery/platform';
 import { UserHooks } from '@rookery/users';
 import { AliasService } from '../directory/alias.service.js';
-import { serverRequester } from '../model/requesters.js';
 import { AutoJoinRooms } from './auto-join-rooms.js';
 import { JoinService } from '../membership/join.service.js';
 

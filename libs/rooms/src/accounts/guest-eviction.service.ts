@@ -1,9 +1,8 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Logger } from '@rookery/platform';
+import { Logger, serverRequester } from '@rookery/platform';
 import { guestsAmong } from '@rookery/users';
 import { type EventBatch, RoomHooks } from '../hooks.js';
-import { serverRequester } from '../model/requesters.js';
 import { MembershipService } from '../membership/membership.service.js';
 
 const accessType = 'm.room.guest_access';

@@ -1,9 +1,8 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { MatrixError } from '@rookery/matrix-types';
-import { eachLimit, Logger } from '@rookery/platform';
+import { eachLimit, Logger, serverRequester } from '@rookery/platform';
 import { UserHooks } from '@rookery/users';
 import { MembershipReader } from '../reading/membership-reader.js';
-import { serverRequester } from '../model/requesters.js';
 import { MembershipService } from '../membership/membership.service.js';
 
 const parallelRooms = 8;

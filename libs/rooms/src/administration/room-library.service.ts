@@ -7,6 +7,7 @@ import {
   countLocalDevices,
   countRooms,
   type RoomListSearch,
+  roomOrders,
   type RoomRow,
   selectMediaEvents,
   selectRoom,
@@ -29,6 +30,9 @@ const batchSize = 1_000;
 /** All rooms that this server knows of, for administrators. */
 @Injectable()
 export class RoomLibrary {
+  /** What its lists may be ordered by. */
+  static readonly orders = roomOrders;
+
   constructor(
     private readonly database: Database,
     private readonly state: RoomStateReader,

@@ -64,6 +64,11 @@ export class RoomCreation {
     private readonly participation: Participation,
   ) {}
 
+  /** What a client wants a room to be. @throws MatrixError 400 `M_BAD_JSON` where it has not the shape of that */
+  requestFrom(body: JsonObject): CreateRoomRequest {
+    return checkCreateRoom(body);
+  }
+
   /**
    * Makes a room with all its first events and local invites in one transaction; invites to other servers follow. The room
    * is there whatever comes of these: a server that refuses fails the request once all were asked, as clients show the reason;

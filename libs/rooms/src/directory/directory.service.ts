@@ -44,6 +44,9 @@ const maxTermLength = 255;
 /** The list of published rooms. */
 @Injectable()
 export class RoomDirectory {
+  /** What is asked of it. */
+  static readonly request = publicRoomsSchema;
+
   constructor(
     private readonly database: Database,
     private readonly config: Config,

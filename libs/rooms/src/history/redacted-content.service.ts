@@ -6,7 +6,6 @@ import { PowerLevels } from '@rookery/state-res';
 import { EventStore } from '../store/event-store.js';
 import type { StoredEvent } from '../model/stored-event.js';
 import { EventSerializer } from '../reading/event-serializer.js';
-import { readerOf } from '../model/requesters.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { RoomReadingService } from './room-reading.service.js';
 
@@ -35,7 +34,7 @@ export class RedactedContent {
     if (!requester.isAdmin && !(await this.#mayRedact(requester.userId, stored)))
       throw MatrixError.forbidden('Only those who may redact in this room see what was redacted');
     const sent = stored.redactedBy === undefined ? stored : await this.#unredacted(stored);
-    const [written] = await this.serializer.serialize(readerOf(requester), [{ stored: sent, membership: undefined }]);
+    const [written] = await this.serializer.serialize(requester, [{ stored: sent, membership: undefined }]);
     if (written === undefined) throw MatrixError.noSuchEvent();
     return written;
   }

@@ -1,11 +1,11 @@
 import { Injectable } from '@nestjs/common';
+import { historyVisibilityIn } from '@rookery/events';
 import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { AccountDataService, AppserviceDirectory } from '@rookery/users';
 import { MembershipHistory } from '../reading/membership-history.js';
 import type { PastMembership } from '../reading/membership-history.query.js';
 import { MembershipReader } from '../reading/membership-reader.js';
-import { historyVisibilityIn } from '../model/visibility-rule.js';
 import { PartialRooms } from '../store/partial-rooms.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 

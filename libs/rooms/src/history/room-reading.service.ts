@@ -16,7 +16,6 @@ import { EventSerializer } from '../reading/event-serializer.js';
 import { formatRoomToken, parseRoomToken, type RoomPosition } from '../reading/room-token.js';
 import { type TimelinePage, TimelineReader } from '../reading/timeline-reader.js';
 import { type VisibleEvent, VisibilityFilter } from '../reading/visibility-filter.js';
-import { readerOf } from '../model/requesters.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import type { StateFilter } from '../state/state-filter.js';
 import { RoomAccess } from './room-access.js';
@@ -66,7 +65,7 @@ export class RoomReadingService {
   /** @throws MatrixError 404 `M_NOT_FOUND`, also for an event that the reader may not see */
   async event(requester: Requester, roomId: string, eventId: string): Promise<ClientEvent> {
     const visible = await this.#visible(requester, roomId, eventId);
-    return (await this.serializer.serialize(readerOf(requester), [visible]))[0]!;
+    return (await this.serializer.serialize(requester, [visible]))[0]!;
   }
 
   /**
@@ -100,14 +99,14 @@ export class RoomReadingService {
     const ids = (await this.state.idsAfter([last.stored.event.eventId], stateFilter)).get(last.stored.event.eventId);
     const state = await this.events.inOrder([...(ids?.values() ?? [])]);
     const wanted = state.filter((each) => passesFilter(filter, { ...each.event, roomId }));
-    const written = await this.serializer.serialize(readerOf(requester), all);
+    const written = await this.serializer.serialize(requester, all);
     return {
       event: written[visibleBefore.length],
       events_before: written.slice(0, visibleBefore.length),
       events_after: written.slice(visibleBefore.length + 1),
       start: formatRoomToken(before.end ?? lastPlace(before.events, 'before') ?? start),
       end: formatRoomToken(after.end ?? lastPlace(after.events, 'after') ?? end),
-      state: await this.serializer.serializeState(readerOf(requester), wanted),
+      state: await this.serializer.serializeState(requester, wanted),
     };
   }
 
@@ -154,7 +153,7 @@ export class RoomReadingService {
       start,
       chunk: query.asPdus
         ? visible.map(({ stored: { event } }) => ({ ...event.pdu, event_id: event.eventId }))
-        : await this.serializer.serialize(readerOf(requester), visible),
+        : await this.serializer.serialize(requester, visible),
     };
     if (place) response['end'] = formatRoomToken(place);
     if (query.filter.lazyLoadMembers && visible.length > 0) {
@@ -222,7 +221,7 @@ export class RoomReadingService {
       // Both together are an "or".
       return content['membership'] === wanted || (unwanted !== undefined && content['membership'] !== unwanted);
     });
-    return this.serializer.serializeState(readerOf(requester), members);
+    return this.serializer.serializeState(requester, members);
   }
 
   /** All state that the reader may see: current, or that at the time of leaving. @throws MatrixError 403 `M_FORBIDDEN` */
@@ -245,7 +244,7 @@ export class RoomReadingService {
 
   /** Writes one state event for a reader. */
   async write(requester: Requester, stored: StoredEvent): Promise<ClientEvent> {
-    return (await this.serializer.serializeState(readerOf(requester), [stored]))[0]!;
+    return (await this.serializer.serializeState(requester, [stored]))[0]!;
   }
 
   /** An event of the room, if the reader may see it. @throws MatrixError 404 `M_NOT_FOUND` */
@@ -309,7 +308,7 @@ export class RoomReadingService {
   }
 
   async #writeState(requester: Requester, ids: Iterable<string>): Promise<ClientEvent[]> {
-    return this.serializer.serializeState(readerOf(requester), await this.events.inOrder([...ids]));
+    return this.serializer.serializeState(requester, await this.events.inOrder([...ids]));
   }
 }
 

@@ -1,15 +1,7 @@
+import type { HistoryVisibility } from '@rookery/events';
 import type { Membership } from '@rookery/matrix-types';
 
-/** @spec client-server-api#room-history-visibility */
-export type HistoryVisibility = 'world_readable' | 'shared' | 'invited' | 'joined';
-
 const rank: Readonly<Record<HistoryVisibility, number>> = { joined: 0, invited: 1, shared: 2, world_readable: 3 };
-
-/** Reads `history_visibility` of a content; anything else counts as the default. */
-export function historyVisibilityIn(content: Readonly<Record<string, unknown>> | undefined): HistoryVisibility {
-  const value = content?.['history_visibility'];
-  return typeof value === 'string' && Object.hasOwn(rank, value) ? (value as HistoryVisibility) : 'shared';
-}
 
 /** The one that shows more. A change of the setting itself is shown by either. */
 export const moreOpen = (a: HistoryVisibility, b: HistoryVisibility): HistoryVisibility => (rank[a] >= rank[b] ? a : b);

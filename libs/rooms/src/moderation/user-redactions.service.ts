@@ -1,8 +1,8 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { serverRequester } from '@rookery/platform';
 import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { EventPersister } from '../pipeline/event-persister.js';
-import { serverRequester } from '../model/requesters.js';
 import { type RoomTask, RoomTasks, TaskInterrupted } from '../upkeep/room-tasks.js';
 import { redactableEvents, roomsToRedactIn } from './user-redactions.query.js';
 

@@ -1,6 +1,7 @@
 import { isMembership } from '@rookery/matrix-types';
+import { historyVisibilityIn } from '@rookery/events';
 import { stateKeyOf } from '@rookery/state-res';
-import { historyVisibilityIn, maySee, moreOpen } from '../model/visibility-rule.js';
+import { maySee, moreOpen } from '../model/visibility-rule.js';
 import type { StagedEvent } from '../room/staged-event.js';
 import type { WorkingRoom } from '../room/working-room.js';
 import type { EventStore } from '../store/event-store.js';

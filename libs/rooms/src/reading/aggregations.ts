@@ -1,4 +1,5 @@
 import { Injectable } from '@nestjs/common';
+import { historyVisibilityIn } from '@rookery/events';
 import { Database } from '@rookery/database';
 import { isJsonObject } from '@rookery/matrix-types';
 import { EventStore } from '../store/event-store.js';
@@ -6,7 +7,6 @@ import type { StoredEvent } from '../model/stored-event.js';
 import { HiddenSenders } from './hidden-senders.js';
 import { RecentEvents } from '../store/recent-events.js';
 import { VisibilityFilter } from './visibility-filter.js';
-import { historyVisibilityIn } from '../model/visibility-rule.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import {
   type ChildRow,

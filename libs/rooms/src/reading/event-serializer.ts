@@ -7,7 +7,7 @@ import { EventStore } from '../store/event-store.js';
 import type { StoredEvent } from '../model/stored-event.js';
 import { type Aggregation, Aggregations } from './aggregations.js';
 import type { VisibleEvent } from './visibility-filter.js';
-import type { Reader } from '../model/requesters.js';
+import { deviceKeyOf, type Reader } from '../model/requesters.js';
 
 /** How events are written. */
 export interface SerializeOptions {
@@ -29,6 +29,11 @@ export const redactionTxnPrefix = 'io.rookery.redact:';
 @Injectable()
 export class EventSerializer {
   readonly #withSticky: boolean;
+
+  /** The id under which an event was left to be sent later, by the transaction that sent it (MSC4140). */
+  static delayIdOf(txnId: string): string | undefined {
+    return txnId.startsWith(delayedTxnPrefix) ? txnId.slice(delayedTxnPrefix.length) : undefined;
+  }
 
   constructor(
     private readonly events: EventStore,
@@ -104,9 +109,9 @@ export class EventSerializer {
     const unsigned: UnsignedData = { age: nowMs - event.originServerTs };
     if (stored.softFailed) unsigned['io.element.synapse.soft_failed'] = true;
     if (membership !== undefined) unsigned['membership'] = membership as UnsignedData['membership'];
-    if (transaction && transaction.userId === reader.userId && transaction.deviceId === reader.deviceId) {
-      if (transaction.txnId.startsWith(delayedTxnPrefix))
-        unsigned['org.matrix.msc4140.delay_id'] = transaction.txnId.slice(delayedTxnPrefix.length);
+    if (transaction && transaction.userId === reader.userId && transaction.deviceId === deviceKeyOf(reader)) {
+      const delayId = EventSerializer.delayIdOf(transaction.txnId);
+      if (delayId !== undefined) unsigned['org.matrix.msc4140.delay_id'] = delayId;
       else unsigned.transaction_id = withoutPrefix(transaction.txnId);
     }
     const replaced = stored.replacesState === undefined ? undefined : others.get(stored.replacesState);

@@ -13,7 +13,7 @@ export interface RoomFacts {
 }
 
 /** Types of events that move a room up in a list (MSC4186). */
-export const activityTypes: ReadonlySet<string> = new Set([
+const activityTypes: ReadonlySet<string> = new Set([
   'm.room.create',
   'm.room.message',
   'm.room.encrypted',
@@ -29,6 +29,11 @@ export const activityTypes: ReadonlySet<string> = new Set([
 @Injectable()
 export class RoomFactsReader {
   constructor(private readonly database: Database) {}
+
+  /** Whether events of a type move a room up in a list (MSC4186). */
+  isActivity(type: string): boolean {
+    return activityTypes.has(type);
+  }
 
   /** Facts by room, in one query; rooms that are not known are absent. */
   async of(roomIds: readonly string[]): Promise<Map<string, RoomFacts>> {

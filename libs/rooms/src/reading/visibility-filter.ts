@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { redactEvent } from '@rookery/events';
+import { redactEvent, type HistoryVisibility, historyVisibilityIn } from '@rookery/events';
 import { isMembership, type Membership } from '@rookery/matrix-types';
 import { EventStore } from '../store/event-store.js';
 import { dummyEventType, isInTimeline, isServable, type StoredEvent } from '../model/stored-event.js';
@@ -7,7 +7,7 @@ import { MembershipHistory } from './membership-history.js';
 import { ReaderStates } from './reader-states.js';
 import { HiddenSenders } from './hidden-senders.js';
 import { RetentionPolicies } from './retention-policies.js';
-import { type HistoryVisibility, historyVisibilityIn, maySee, moreOpen } from '../model/visibility-rule.js';
+import { maySee, moreOpen } from '../model/visibility-rule.js';
 
 /** An event that its reader may see. */
 export interface VisibleEvent {
@@ -36,6 +36,15 @@ export class VisibilityFilter {
     private readonly history: MembershipHistory,
     private readonly retention: RetentionPolicies,
   ) {}
+
+  /** The events of these ids that a user may see, in the order given; those that are not there are absent, as in {@link visible}. */
+  async visibleOf(
+    userId: string,
+    eventIds: readonly string[],
+    options: { readonly withIgnored?: boolean } = {},
+  ): Promise<VisibleEvent[]> {
+    return this.visible(userId, await this.events.inOrder(eventIds), options);
+  }
 
   /**
    * The events that a user may see, in the order given. Events of users who asked to be forgotten come pruned, unless the

@@ -5,13 +5,11 @@ import type { JsonObject } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { RoomAccess } from '../history/room-access.js';
 import { RoomReadingService } from '../history/room-reading.service.js';
-import { EventStore } from '../store/event-store.js';
 import { EventSerializer } from '../reading/event-serializer.js';
 import { HiddenSenders } from '../reading/hidden-senders.js';
 import { formatRoomToken, parseRoomToken, type RoomPosition } from '../reading/room-token.js';
 import { TimelineReader } from '../reading/timeline-reader.js';
 import { type VisibleEvent, VisibilityFilter } from '../reading/visibility-filter.js';
-import { readerOf } from '../model/requesters.js';
 import { type RelatedRow, selectRelations, selectThreadRoots } from './relations.query.js';
 
 /** What somebody asks about the relations of an event. */
@@ -37,7 +35,6 @@ export class RelationsService {
     private readonly database: Database,
     private readonly reading: RoomReadingService,
     private readonly access: RoomAccess,
-    private readonly events: EventStore,
     private readonly timeline: TimelineReader,
     private readonly visibility: VisibilityFilter,
     private readonly hidden: HiddenSenders,
@@ -72,10 +69,10 @@ export class RelationsService {
     });
     const page = rows.slice(0, request.limit);
     const last = page.at(-1);
-    const stored = await this.events.inOrder(page.map((row) => row.event_id));
-    const visible = await this.visibility.visible(requester.userId, stored);
+    const eventIds = page.map((row) => row.event_id);
+    const visible = await this.visibility.visibleOf(requester.userId, eventIds);
     return {
-      chunk: await this.serializer.serialize(readerOf(requester), visible),
+      chunk: await this.serializer.serialize(requester, visible),
       ...(rows.length > page.length && last && { next_batch: formatRoomToken(behind(last, backwards)) }),
       ...(request.from !== undefined && { prev_batch: request.from }),
       ...(request.recurse && { recursion_depth: maxDepth }),
@@ -103,22 +100,19 @@ export class RelationsService {
     );
     const page = rows.slice(0, options.limit);
     const last = page.at(-1);
-    const stored = await this.events.inOrder(page.map((row) => row.thread_id));
+    const rootIds = page.map((row) => row.thread_id);
     const [ignored, visible] = await Promise.all([
       this.hidden.ignoredBy(requester.userId),
-      this.visibility.visible(
-        requester.userId,
-        stored.filter(({ event }) => event.roomId === roomId),
-        { withIgnored: true },
-      ),
+      this.visibility.visibleOf(requester.userId, rootIds, { withIgnored: true }),
     ]);
-    const shown = visible.map((one): VisibleEvent => {
+    const inRoom = visible.filter(({ stored }) => stored.event.roomId === roomId);
+    const shown = inRoom.map((one): VisibleEvent => {
       const { stored: root } = one;
       const isHidden = root.event.stateKey === undefined && ignored.has(root.event.sender);
       return isHidden ? { ...one, stored: { ...root, event: redactEvent(root.event) } } : one;
     });
     return {
-      chunk: await this.serializer.serialize(readerOf(requester), shown),
+      chunk: await this.serializer.serialize(requester, shown),
       ...(rows.length > page.length &&
         last && {
           next_batch: formatRoomToken({ topological: last.topological_ordering, stream: last.stream_ordering }),

@@ -1,12 +1,11 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { redactEvent, type RoomEvent } from '@rookery/events';
+import { redactEvent, type RoomEvent, historyVisibilityIn, type HistoryVisibility } from '@rookery/events';
 import { domainOf } from '@rookery/matrix-types';
 import { stateKeyOf } from '@rookery/state-res';
 import { EventStore } from '../store/event-store.js';
 import type { StoredEvent } from '../model/stored-event.js';
 import { HiddenSenders } from '../reading/hidden-senders.js';
-import { historyVisibilityIn, type HistoryVisibility } from '../model/visibility-rule.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { selectUsersOfServer } from './servers.query.js';
 

@@ -1,10 +1,11 @@
 import { Injectable } from '@nestjs/common';
-import { Database, type Db } from '@rookery/database';
+import { Database, type Db, type Tx } from '@rookery/database';
 import { eventFromRow, redactEvent, roomVersionRules, type RoomEvent, type RoomVersionRules } from '@rookery/events';
 import { domainOf } from '@rookery/matrix-types';
 import { Cache, Config } from '@rookery/platform';
 import { type EventRow, selectEvents, selectRedactions, selectVoidRedactions } from './event-store.query.js';
 import { Invalidations } from '@rookery/replication';
+import { holdRooms } from './room-hold.query.js';
 import { selectRemovalRedactions } from './removal-redactions.query.js';
 import type { ClientTransaction, StoredEvent } from '../model/stored-event.js';
 
@@ -89,6 +90,14 @@ export class EventStore {
       sizeOf: (entry) => entry.sizeBytes,
     });
     invalidations.on('get_event', this.#cache);
+  }
+
+  /**
+   * Which of some rooms there are. They stay until the transaction ends, so that what it writes of them goes with them: one that is
+   * just being deleted is waited for.
+   */
+  holdRooms(tx: Tx, roomIds: readonly string[]): Promise<ReadonlySet<string>> {
+    return holdRooms(tx, roomIds);
   }
 
   /** The events that exist, by id; in two queries for those that are not cached. */

@@ -2,7 +2,7 @@ import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
 import { domainOf, isJsonObject, type JsonObject } from '@rookery/matrix-types';
-import { Config, Logger, type Requester } from '@rookery/platform';
+import { Config, Logger, type Requester, serverRequester } from '@rookery/platform';
 import { AccountDataService } from '@rookery/users';
 import { selectAliasesOf } from '../directory/alias.query.js';
 import { isPublished, moveListing } from '../directory/directory.query.js';
@@ -10,7 +10,6 @@ import { RoomHooks, type RoomView } from '../hooks.js';
 import { EventStore } from '../store/event-store.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
-import { serverRequester } from '../model/requesters.js';
 
 /**
  * Takes along into a room that replaces another what this server holds of that one: a user's tags and direct chats when the

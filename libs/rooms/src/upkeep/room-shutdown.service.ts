@@ -2,7 +2,7 @@ import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database, isTransient } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { assertAllowed, callbackContext, ModuleDispatcher } from '@rookery/module-host';
-import { Clock, eachLimit, Logger, type Requester } from '@rookery/platform';
+import { Clock, eachLimit, Logger, type Requester, serverRequester } from '@rookery/platform';
 import { deleteAliasesOf, moveAliases, selectAliasesOf } from '../directory/alias.query.js';
 import { setPublished } from '../directory/directory.query.js';
 import { RoomCreation } from '../creation/room-creation.service.js';
@@ -10,10 +10,9 @@ import { JoinService } from '../membership/join.service.js';
 import { forget, hasLocalMember } from '../membership/membership.query.js';
 import { MembershipService } from '../membership/membership.service.js';
 import { EventPersister } from '../pipeline/event-persister.js';
-import { serverRequester } from '../model/requesters.js';
 import { PurgeService } from './purge.service.js';
 import { RoomBlocking } from './room-blocking.service.js';
-import { RoomTasks, TaskInterrupted } from './room-tasks.js';
+import { type RoomTask, RoomTasks, TaskInterrupted } from './room-tasks.js';
 import { selectLocalUsers } from '../reading/local-members.query.js';
 
 /** How a room is taken off the server. */
@@ -49,6 +48,12 @@ const maxAttempts = 3;
 /** Takes rooms off the server: everybody leaves, nobody returns, and, if asked, nothing stays. */
 @Injectable()
 export class RoomShutdown implements OnModuleInit {
+  /** What a task has done of a shutdown so far: nothing where there is none. */
+  static resultOf(task: RoomTask | undefined): ShutdownResult {
+    const nothing = { kicked_users: [], failed_to_kick_users: [], local_aliases: [], new_room_id: null };
+    return { ...nothing, ...(task?.result as Partial<ShutdownResult> | undefined) };
+  }
+
   constructor(
     private readonly database: Database,
     private readonly blocking: RoomBlocking,

@@ -3,7 +3,7 @@ import { SilentLogger, SystemClock } from '@rookery/platform';
 import { eachDatabase, eventually, type TestDatabase } from '@rookery/testing';
 import { roomsMigrations } from '../migrations/index.js';
 import { selectChain } from '../state/state-groups.query.js';
-import { lacksUniqueEdges, queueEdgesRepair, stateGroupEdgesUpdate } from './state-group-edges.update.js';
+import { stateGroupEdges } from './state-group-edges.update.js';
 
 const groups = 40;
 
@@ -41,21 +41,21 @@ eachDatabase('doubled edges of state groups', (open, kind) => {
   }
   const updates = (): BackgroundUpdates =>
     new BackgroundUpdates({
-      ...{ database: db, clock: new SystemClock(), logger: new SilentLogger(), updates: [stateGroupEdgesUpdate] },
+      ...{ database: db, clock: new SystemClock(), logger: new SilentLogger(), updates: [stateGroupEdges.update] },
       settings: { durationMs: 5, sleepEnabled: false, sleepMs: 0, minBatchSize: 1, defaultBatchSize: 7 },
     });
 
   it('are nowhere in a database of our own', async () => {
-    expect(await lacksUniqueEdges(db)).toBe(false);
-    expect(await queueEdgesRepair(db)).toBe(false);
+    expect(await stateGroupEdges.lackIndex(db)).toBe(false);
+    expect(await stateGroupEdges.queueRepair(db)).toBe(false);
   });
 
   it('are found, read as one, and removed', async () => {
     await double();
     // Each hop would double the rows: 2 to the power of 39.
     expect(await selectChain(db, groups)).toHaveLength(groups);
-    expect(await lacksUniqueEdges(db)).toBe(true);
-    expect(await queueEdgesRepair(db)).toBe(true);
+    expect(await stateGroupEdges.lackIndex(db)).toBe(true);
+    expect(await stateGroupEdges.queueRepair(db)).toBe(true);
     const running = updates();
     running.start();
     await eventually(async () => !(await running.isQueued()));
@@ -63,7 +63,7 @@ eachDatabase('doubled edges of state groups', (open, kind) => {
     expect(await db.query('SELECT state_group, prev_state_group FROM state_group_edges ORDER BY state_group')).toEqual(
       Array.from({ length: groups - 1 }, (_, i) => ({ state_group: i + 2, prev_state_group: i + 1 })),
     );
-    expect(await lacksUniqueEdges(db)).toBe(false);
+    expect(await stateGroupEdges.lackIndex(db)).toBe(false);
     await expect(db.write((tx) => tx.run('INSERT INTO state_group_edges VALUES (2, 1)'))).rejects.toThrow(/unique/i);
     const left = await db.query(
       kind === 'sqlite'
@@ -71,6 +71,6 @@ eachDatabase('doubled edges of state groups', (open, kind) => {
         : "SELECT indexname FROM pg_indexes WHERE indexname LIKE '%mending%'",
     );
     expect(left).toEqual([]);
-    expect(await queueEdgesRepair(db)).toBe(false);
+    expect(await stateGroupEdges.queueRepair(db)).toBe(false);
   });
 });

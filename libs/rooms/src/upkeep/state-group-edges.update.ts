@@ -15,7 +15,7 @@ const helper = 'state_group_edges_mending';
  * Removes doubled rows of `state_group_edges`, one of each pair of groups stays, and makes the unique index that keeps them
  * away. Restored data may lack it. What reads the edges meanwhile sees doubled ones as one.
  */
-export const stateGroupEdgesUpdate: BackgroundUpdate = defineBackgroundUpdate({
+const update: BackgroundUpdate = defineBackgroundUpdate({
   name: 'state_group_edges_unique_idx',
   async run({ tx, progress, batchSize }) {
     const after = Number(progress['after'] ?? -1);
@@ -50,7 +50,7 @@ function removeDoubled(tx: Tx, after: number, upTo: number): Promise<number> {
 }
 
 /** Whether nothing keeps rows of `state_group_edges` from being doubled: its unique index is gone, or never came to be. */
-export async function lacksUniqueEdges(db: Db): Promise<boolean> {
+async function lackIndex(db: Db): Promise<boolean> {
   const found = await db.get(
     db.dialect.name === 'postgres'
       ? `SELECT 1 AS found FROM pg_index WHERE indrelid = to_regclass('state_group_edges') AND indisunique AND indisvalid`
@@ -60,8 +60,11 @@ export async function lacksUniqueEdges(db: Db): Promise<boolean> {
 }
 
 /** Queues what mends the edges, where they may be doubled. @returns whether it was needed */
-export async function queueEdgesRepair(database: Database): Promise<boolean> {
-  if (!(await lacksUniqueEdges(database))) return false;
-  await database.write((tx) => queueBackgroundUpdate(tx, stateGroupEdgesUpdate.name), { name: 'queue_edges_repair' });
+async function queueRepair(database: Database): Promise<boolean> {
+  if (!(await lackIndex(database))) return false;
+  await database.write((tx) => queueBackgroundUpdate(tx, update.name), { name: 'queue_edges_repair' });
   return true;
 }
+
+/** The edges of state groups in restored data, which may be doubled. */
+export const stateGroupEdges = { update, lackIndex, queueRepair } as const;

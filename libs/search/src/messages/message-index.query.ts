@@ -1,6 +1,9 @@
 import type { Db, SqlBool, SqlValue, Tx } from '@rookery/database';
 import { domainOf } from '@rookery/matrix-types';
-import { type EventFilter, eventFilterSql } from '@rookery/rooms';
+import { eventFilterSql } from '@rookery/rooms';
+
+type EventFilter = Parameters<typeof eventFilterSql>[0];
+
 import { createHash } from 'node:crypto';
 import { matchText } from '../text/full-text.js';
 import type { QueryWord } from '../text/words.js';

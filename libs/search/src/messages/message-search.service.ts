@@ -2,20 +2,12 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError, passesRoom } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
-import {
-  EventSerializer,
-  EventStore,
-  MembershipReader,
-  readerOf,
-  RoomReadingService,
-  type VisibleEvent,
-  VisibilityFilter,
-} from '@rookery/rooms';
+import { MembershipReader, type VisibleEvent, VisibilityFilter } from '@rookery/rooms';
 import { highlightsOf, queryWordsOf } from '../text/words.js';
 import { countMatches, type FoundRow, type MessageQuery, selectByRank, selectByTime } from './message-index.query.js';
 import { MessageFollower } from './message-follower.js';
-import { ResultContexts } from './result-contexts.js';
-import { formatPlace, parsePlace, parseSearchRequest, type SearchPlace, type SearchRequest } from './search-request.js';
+import { parsePlace, parseSearchRequest, type SearchPlace, type SearchRequest } from './search-request.js';
+import { type FoundMessage, type SearchPage, SearchResults } from './search-results.js';
 import { typesWith } from './searchable.js';
 
 /** Words of a search that count. */
@@ -23,17 +15,6 @@ const maxWords = 20;
 /** Pages of which nothing may be shown are passed over, at most so many per request. */
 const maxPages = 5;
 const smallestPage = 20;
-
-interface Found {
-  readonly visible: VisibleEvent;
-  /** Absent in the order of time: nobody asked for it. */
-  readonly rank: number | undefined;
-}
-
-interface Page {
-  readonly found: readonly Found[];
-  readonly next: SearchPlace | undefined;
-}
 
 /**
  * Searches what was said in the rooms that a user is or was in.
@@ -46,11 +27,8 @@ export class MessageSearch {
     private readonly index: MessageFollower,
     private readonly config: Config,
     private readonly memberships: MembershipReader,
-    private readonly events: EventStore,
     private readonly visibility: VisibilityFilter,
-    private readonly serializer: EventSerializer,
-    private readonly rooms: RoomReadingService,
-    private readonly contexts: ResultContexts,
+    private readonly results: SearchResults,
   ) {}
 
   /**
@@ -72,7 +50,7 @@ export class MessageSearch {
     return {
       count,
       highlights: highlightsOf(request.term, maxWords),
-      ...(await this.#write(requester, request, page)),
+      ...(await this.results.write(requester, request, page)),
     };
   }
 
@@ -95,8 +73,8 @@ export class MessageSearch {
     };
   }
 
-  async #page(userId: string, request: SearchRequest, query: MessageQuery, start: SearchPlace): Promise<Page> {
-    const found: Found[] = [];
+  async #page(userId: string, request: SearchRequest, query: MessageQuery, start: SearchPlace): Promise<SearchPage> {
+    const found: FoundMessage[] = [];
     let place = start;
     const size = Math.max(request.limit, smallestPage);
     for (let pages = 0; pages < maxPages; pages++) {
@@ -120,61 +98,11 @@ export class MessageSearch {
   }
 
   async #visible(userId: string, rows: readonly FoundRow[]): Promise<Map<string, VisibleEvent>> {
-    const stored = await this.events.inOrder(rows.map((row) => row.event_id));
-    const visible = await this.visibility.visible(
+    const visible = await this.visibility.visibleOf(
       userId,
-      stored.filter(({ redactedBy }) => redactedBy === undefined),
+      rows.map((row) => row.event_id),
     );
-    return new Map(visible.map((one) => [one.stored.event.eventId, one]));
+    const unredacted = visible.filter(({ stored }) => stored.redactedBy === undefined);
+    return new Map(unredacted.map((one) => [one.stored.event.eventId, one]));
   }
-
-  async #write(requester: Requester, request: SearchRequest, { found, next }: Page): Promise<JsonObject> {
-    const visible = found.map((one) => one.visible);
-    const [written, contexts] = await Promise.all([
-      this.serializer.serialize(readerOf(requester), visible),
-      request.context ? this.contexts.of(requester, visible, request.context) : undefined,
-    ]);
-    const results = found.map(({ visible: { stored }, rank }, index): JsonObject => {
-      const context = contexts?.get(stored.event.eventId);
-      return { ...(rank !== undefined && { rank }), result: { ...written[index] }, ...(context && { context }) };
-    });
-    const answer: JsonObject = { results };
-    if (next) answer['next_batch'] = formatPlace(next);
-    if (request.groupBy.length > 0) answer['groups'] = groupsOf(request, found, next);
-    if (request.includeState) answer['state'] = await this.#states(requester, visible);
-    return answer;
-  }
-
-  async #states(requester: Requester, visible: readonly VisibleEvent[]): Promise<JsonObject> {
-    const states: JsonObject = {};
-    for (const roomId of new Set(visible.map(({ stored }) => stored.event.roomId))) {
-      try {
-        states[roomId] = await this.rooms.allState(requester, roomId);
-      } catch (error) {
-        // Who may see some of a room's messages need not be one who may read its state.
-        if (!MatrixError.is(error)) throw error;
-      }
-    }
-    return states;
-  }
-}
-
-function groupsOf(request: SearchRequest, found: readonly Found[], next: SearchPlace | undefined): JsonObject {
-  const groups: JsonObject = {};
-  for (const key of request.groupBy) {
-    const byValue = Map.groupBy(found, ({ visible: { stored } }) =>
-      key === 'room_id' ? stored.event.roomId : stored.event.sender,
-    );
-    groups[key] = Object.fromEntries(
-      [...byValue].map(([value, members], index) => [
-        value,
-        {
-          order: index + 1,
-          results: members.map(({ visible }) => visible.stored.event.eventId),
-          ...(next && { next_batch: formatPlace({ ...next, group: { key, value } }) }),
-        },
-      ]),
-    );
-  }
-  return groups;
 }

@@ -5,20 +5,20 @@ import {
   EventSerializer,
   EventStore,
   formatRoomToken,
-  readerOf,
   RoomStateReader,
   type StoredEvent,
-  type TimelinePage,
   TimelineReader,
-  type VisibleEvent,
   VisibilityFilter,
+  type VisibleEvent,
 } from '@rookery/rooms';
 import type { ContextRequest } from './search-request.js';
 
+type Page = Awaited<ReturnType<TimelineReader['page']>>;
+
 interface Around {
   readonly result: StoredEvent;
-  readonly before: TimelinePage;
-  readonly after: TimelinePage;
+  readonly before: Page;
+  readonly after: Page;
 }
 
 /** Results are looked around this many at a time. */
@@ -49,7 +49,7 @@ export class ResultContexts {
     const surrounding = around.flatMap(({ before, after }) => [...before.events, ...after.events]);
     const unique = [...new Map(surrounding.map((stored) => [stored.event.eventId, stored])).values()];
     const visible = await this.visibility.visible(requester.userId, unique);
-    const events = await this.serializer.serialize(readerOf(requester), visible);
+    const events = await this.serializer.serialize(requester, visible);
     const written = new Map(visible.map(({ stored }, index) => [stored.event.eventId, events[index]]));
     const pick = (list: readonly StoredEvent[]): object[] =>
       list.flatMap(({ event }) => written.get(event.eventId) ?? []);
@@ -70,7 +70,7 @@ export class ResultContexts {
 
   async #around(result: StoredEvent, request: ContextRequest): Promise<Around> {
     const { roomId } = result.event;
-    const page = (side: 'before' | 'after', limit: number): Promise<TimelinePage> => {
+    const page = (side: 'before' | 'after', limit: number): Promise<Page> => {
       const from = this.timeline.placeOf(result, side);
       return limit === 0
         ? Promise.resolve({ events: [], end: from })

@@ -1,7 +1,7 @@
 import { type Database, databaseMigrations } from '@rookery/database';
 import { Config } from '@rookery/platform';
 import { replicationMigrations } from '@rookery/replication';
-import { type EventBatch, type RoomHook, type RoomHooks, roomsMigrations } from '@rookery/rooms';
+import { type EventBatch, type RoomHooks, roomsMigrations } from '@rookery/rooms';
 import { eachDatabase } from '@rookery/testing';
 import { type UserHooks, usersMigrations } from '@rookery/users';
 import { searchMigrations } from '../migrations/index.js';
@@ -11,6 +11,7 @@ const roomId = '!room:remote.test';
 
 eachDatabase('members of other servers in the directory', (open) => {
   let database: Database;
+  type RoomHook = RoomHooks['all'][number];
   let hook: RoomHook;
 
   beforeEach(async () => {

@@ -1,7 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { Cache, Config } from '@rookery/platform';
 import { type ChangedKeys, Streams } from '@rookery/replication';
-import { eventsStream, MembershipReader, RoomHooks, type RoomMembership } from '@rookery/rooms';
+import { eventsStream, MembershipReader, RoomHooks } from '@rookery/rooms';
+import type { RoomMembership } from '../model/rooms.js';
 
 const maxBytes = 64 * 1024 * 1024;
 const bytesPerMembership = 500;

@@ -1,15 +1,9 @@
 import { Injectable } from '@nestjs/common';
 import { Cache, Config } from '@rookery/platform';
-import {
-  activityTypes,
-  EventStore,
-  isServable,
-  type RoomFacts,
-  RoomFactsReader,
-  RoomHooks,
-  RoomStateReader,
-} from '@rookery/rooms';
+import { EventStore, isServable, RoomFactsReader, RoomHooks, RoomStateReader } from '@rookery/rooms';
 import { splitStateKey } from '@rookery/state-res';
+
+type RoomFacts = Awaited<ReturnType<RoomFactsReader['of']>> extends Map<string, infer Facts> ? Facts : never;
 
 const maxRooms = 200_000;
 const maxSpaceChildren = 500_000;
@@ -49,7 +43,7 @@ export class RoomFactsCache {
           if (stateKey !== undefined && type === childType) this.#children.delete(roomId);
           // A state event may also bring back what resolution had put aside: names above all.
           if (stateKey !== undefined && (factTypes.has(type) || each.outlier)) this.#facts.delete(roomId);
-          if (activityTypes.has(type) && each.streamOrdering > 0 && isServable(each))
+          if (reader.isActivity(type) && each.streamOrdering > 0 && isServable(each))
             this.#moveOn(roomId, each.streamOrdering);
         }
       },

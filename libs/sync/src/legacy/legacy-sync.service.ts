@@ -7,7 +7,6 @@ import {
   EventSerializer,
   EventStore,
   MembershipReader,
-  readerOf,
   RoomAccess,
   RoomDirectory,
   RoomReadingService,
@@ -219,7 +218,7 @@ export class LegacySyncService {
     const visible = await this.visibility.visible(requester.userId, slices.get(roomId)?.events ?? []);
     // Whoever may not read on is told so, rather than left waiting.
     if (visible.length === 0) await this.access.read(requester, roomId);
-    return (await this.serializer.serialize(readerOf(requester), visible)) as unknown as JsonObject[];
+    return (await this.serializer.serialize(requester, visible)) as unknown as JsonObject[];
   }
 
   async #invites(requester: Requester, roomIds: readonly string[]): Promise<JsonObject[]> {
@@ -229,7 +228,7 @@ export class LegacySyncService {
     const events = await this.events.inOrder(
       invited.filter((each) => wanted.has(each.roomId)).map((each) => each.eventId),
     );
-    const written = await this.serializer.serializeState(readerOf(requester), events);
+    const written = await this.serializer.serializeState(requester, events);
     return written.map((event) => ({
       room_id: event.room_id ?? '',
       membership: 'invite',

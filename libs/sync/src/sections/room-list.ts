@@ -1,15 +1,9 @@
 import { Injectable } from '@nestjs/common';
 import type { Membership } from '@rookery/matrix-types';
-import {
-  MembershipHistory,
-  MembershipReader,
-  PartialRooms,
-  type MembershipChange,
-  type RoomMembership,
-  type StayEnd,
-} from '@rookery/rooms';
+import { MembershipHistory, MembershipReader, PartialRooms } from '@rookery/rooms';
 import type { SyncContext } from '../sync-context.js';
 import { RoomActivity, type UserRooms } from '../caches/room-activity.js';
+import type { MembershipChange, RoomMembership, StayEnd } from '../model/rooms.js';
 
 /** Where a room stands in the answer. */
 export type RoomSectionName = 'join' | 'invite' | 'knock' | 'leave';

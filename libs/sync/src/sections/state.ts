@@ -1,19 +1,13 @@
 import { Injectable } from '@nestjs/common';
 import { passesFilter, passesRoom, passesType } from '@rookery/matrix-types';
-import {
-  EventStore,
-  isServable,
-  PartialRooms,
-  RoomStateReader,
-  type StateDelta,
-  type StoredEvent,
-} from '@rookery/rooms';
+import { EventStore, isServable, PartialRooms, RoomStateReader, type StoredEvent } from '@rookery/rooms';
 import { splitStateKey, stateKeyOf } from '@rookery/state-res';
 import type { WantedMembers } from '../request/device-members.js';
 import type { SyncContext } from '../sync-context.js';
 import { claimedMembers, claimKey } from './claimed-members.js';
 import type { RoomEntry } from './room-list.js';
 import type { ShownTimeline } from './timeline.js';
+import type { StateDelta } from '../model/rooms.js';
 
 type StateIds = Map<string, string>;
 

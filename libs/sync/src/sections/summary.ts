@@ -1,9 +1,10 @@
 import { Injectable } from '@nestjs/common';
-import { EventStore, MembershipReader, RoomHeroes, RoomStateReader, type StateDelta } from '@rookery/rooms';
+import { EventStore, MembershipReader, RoomHeroes, RoomStateReader } from '@rookery/rooms';
 import type { JsonObject } from '@rookery/matrix-types';
 import { stateKeyOf } from '@rookery/state-res';
 import type { SyncContext } from '../sync-context.js';
 import type { RoomEntry } from './room-list.js';
+import type { StateDelta } from '../model/rooms.js';
 
 const memberType = 'm.room.member';
 const nameTypes: ReadonlyMap<string, string> = new Map([

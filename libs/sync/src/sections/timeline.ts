@@ -4,16 +4,15 @@ import { eachLimit } from '@rookery/platform';
 import {
   EventStore,
   RoomStateReader,
-  type StateDelta,
   type StoredEvent,
-  type TimelineSlice,
   TimelineReader,
-  type VisibleEvent,
   VisibilityFilter,
+  type VisibleEvent,
 } from '@rookery/rooms';
 import { stateKeyOf } from '@rookery/state-res';
 import type { SyncContext } from '../sync-context.js';
 import type { RoomEntry } from './room-list.js';
+import type { StateDelta, TimelineSlice } from '../model/rooms.js';
 
 const defaultLimit = 10;
 const parallelReads = 8;

@@ -1,5 +1,4 @@
-import type { StateFilter } from '@rookery/rooms';
-
+import type { StateFilter } from '../model/rooms.js';
 /** One entry of `required_state`. */
 export type StatePair = readonly [type: string, stateKey: string];
 

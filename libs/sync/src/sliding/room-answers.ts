@@ -8,15 +8,14 @@ import {
   EventStore,
   formatRoomToken,
   RoomStateReader,
-  type StateDelta,
   type StoredEvent,
-  type TimelineSlice,
   TimelineReader,
-  type VisibleEvent,
   VisibilityFilter,
+  type VisibleEvent,
 } from '@rookery/rooms';
 import { RoomDetailsReader } from './room-details.js';
 import type { RoomPart } from './room-plan.js';
+import type { StateDelta, TimelineSlice } from '../model/rooms.js';
 
 /** For whom, and between which positions of the events, rooms are written. */
 export interface AnswerContext {

@@ -8,13 +8,12 @@ import {
   PartialRooms,
   RoomHeroes,
   RoomStateReader,
-  type StateDelta,
-  type StateFilter,
   type StoredEvent,
 } from '@rookery/rooms';
 import { splitStateKey, stateKeyOf } from '@rookery/state-res';
 import { claimedMembers, claimKey } from '../sections/claimed-members.js';
 import type { RoomPart } from './room-plan.js';
+import type { StateDelta, StateFilter } from '../model/rooms.js';
 
 type StateIds = Map<string, string>;
 

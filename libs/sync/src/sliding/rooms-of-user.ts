@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { prejoinStateOf } from '@rookery/events';
 import { isJsonObject, type Membership } from '@rookery/matrix-types';
 import { Cache, Config } from '@rookery/platform';
-import { EventStore, type InviteJudge, InvitePermissions, MembershipHistory } from '@rookery/rooms';
+import { EventStore, InvitePermissions, MembershipHistory } from '@rookery/rooms';
 import { AccountDataService } from '@rookery/users';
 import { RoomActivity } from '../caches/room-activity.js';
 import { RoomFactsCache } from '../caches/room-facts.js';
@@ -30,7 +30,7 @@ interface OwnMarks {
   /** Position up to which it was read. */
   readonly position: number;
   readonly direct: ReadonlySet<string>;
-  readonly judgeInvite: InviteJudge;
+  readonly judgeInvite: Awaited<ReturnType<InvitePermissions['of']>>;
   /** Read when first asked for. */
   tags: Promise<ReadonlyMap<string, ReadonlySet<string>>> | undefined;
 }

@@ -21,7 +21,7 @@ export const databaseCheck: Check = {
     readingDatabase(config, async (db, options) => {
       if (db === undefined) return [warning(`there is no database ${placeOf(options)}`, 'The first start makes it.')];
       const { migrations } = await import('@rookery/homeserver');
-      const { lacksUniqueEdges } = await import('@rookery/rooms');
+      const { stateGroupEdges } = await import('@rookery/rooms');
       const plan = await planUpgrade(db, migrations);
       const findings: Finding[] = [ok(`${placeOf(options)} can be reached, schema version ${plan.from ?? 'none yet'}`)];
       if (plan.from !== undefined && plan.steps.length > 0)
@@ -39,7 +39,7 @@ export const databaseCheck: Check = {
           ),
         );
       const tables = await tablesAmong(db, ['state_group_edges', 'pushers', 'application_services_txns']);
-      if (tables.has('state_group_edges') && (await lacksUniqueEdges(db)))
+      if (tables.has('state_group_edges') && (await stateGroupEdges.lackIndex(db)))
         findings.push(
           error(
             'rows of state_group_edges may be doubled: its unique index is missing',

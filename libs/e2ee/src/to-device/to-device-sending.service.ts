@@ -1,0 +1,136 @@
+import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { Database, type Tx } from '@rookery/database';
+import { RateLimiter } from '@rookery/http';
+import { domainOf, isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { BackgroundTasks, Clock, Config, Ids, Logger, type Requester } from '@rookery/platform';
+import { byServer, isName } from '../common/limits.js';
+import { eduText, everyDevice, inboxText, type MessageTexts, parseMessages } from './messages.js';
+import { inboxKey, ToDeviceService } from './to-device.service.js';
+import {
+  devicesOf,
+  forgetNoted,
+  type InboxMessage,
+  insertMessages,
+  insertOutbox,
+  noteMessage,
+  noteRequest,
+  type OutboxMessage,
+} from './to-device.query.js';
+
+/** How long a repeated request is recognised. */
+const rememberMs = 7 * 24 * 3_600_000;
+const forgetEveryMs = 3_600_000;
+
+/**
+ * Sends messages from device to device, of clients here and of other servers.
+ * @spec client-server-api#send-to-device-messaging
+ */
+@Injectable()
+export class ToDeviceSending implements OnModuleInit {
+  readonly #queuedListeners: ((destinations: readonly string[]) => void)[] = [];
+
+  // Eight parameters: beside what any writer needs, the limit for requests of keys and the task that forgets what was sent.
+  constructor(
+    private readonly database: Database,
+    private readonly clock: Clock,
+    private readonly ids: Ids,
+    private readonly config: Config,
+    private readonly logger: Logger,
+    private readonly rateLimiter: RateLimiter,
+    private readonly tasks: BackgroundTasks,
+    private readonly inboxes: ToDeviceService,
+  ) {}
+
+  onModuleInit(): void {
+    const run = (): Promise<void> => this.#forget();
+    this.tasks.add({ name: 'forget_to_device_requests', role: 'background', everyMs: forgetEveryMs, run }).start();
+  }
+
+  /**
+   * Sends a client's messages; the same request once more sends nothing. Devices that do not exist are passed over.
+   * @throws MatrixError 400 `M_BAD_JSON`, `M_INVALID_PARAM`, 413 `M_TOO_LARGE`, 429 `M_LIMIT_EXCEEDED` (requests for room keys)
+   */
+  async sendByClient(requester: Requester, type: string, txnId: string, messages: JsonObject): Promise<void> {
+    const { userId, deviceId = `as:${requester.appserviceId ?? ''}` } = requester;
+    if (!isName(type) || !isName(txnId)) throw MatrixError.invalidParam('Not a valid event type or transaction id');
+    const texts = parseMessages(messages);
+    if (type === 'm.room_key_request')
+      await this.rateLimiter.take('rc_key_requests', `${userId}\n${deviceId}`, requester);
+    await this.#send(type, userId, texts, (tx) =>
+      noteRequest(tx, { userId, deviceId, type, txnId }, this.clock.nowMs()),
+    );
+  }
+
+  /**
+   * Messages of another server: the content of an `m.direct_to_device` EDU. One that came before is passed over, as is what
+   * has the wrong shape, is from somebody else's user, or is for users of other servers.
+   */
+  async receive(origin: string, content: JsonObject): Promise<void> {
+    const { sender, type, message_id: messageId, messages } = content;
+    if (!isName(sender) || !isName(type) || !isName(messageId) || !isJsonObject(messages)) return;
+    if (domainOf(sender) !== origin) return;
+    if (type === 'm.room_key_request' && !(await this.rateLimiter.mayTake('rc_key_requests', sender))) return;
+    let texts;
+    try {
+      texts = parseMessages(messages);
+      if (type === 'm.room_key_request') await this.rateLimiter.take('rc_key_requests', sender);
+    } catch (error) {
+      if (!MatrixError.is(error)) throw error;
+      this.logger.info('To-device messages of another server were dropped', { origin, reason: error.message });
+      return;
+    }
+    const here = new Map([...texts].filter(([userId]) => domainOf(userId) === this.config.serverName));
+    await this.#send(type, sender, here, (tx) => noteMessage(tx, origin, messageId, this.clock.nowMs()));
+  }
+
+  /** Calls `listener` with the servers for which messages were queued, once that is durable. It must not throw or block. */
+  onQueued(listener: (destinations: readonly string[]) => void): void {
+    this.#queuedListeners.push(listener);
+  }
+
+  /** @param note writes that it was sent; false when it was sent before */
+  async #send(type: string, sender: string, texts: MessageTexts, note: (tx: Tx) => Promise<boolean>): Promise<void> {
+    const isHere = (userId: string): boolean => domainOf(userId) === this.config.serverName;
+    const local = [...texts.keys()].filter(isHere);
+    const servers = byServer(
+      [...texts].filter(([userId]) => !isHere(userId)),
+      domainOf,
+    );
+    await this.database.write(
+      async (tx) => {
+        if (!(await note(tx))) return;
+        const devices = local.length > 0 ? await devicesOf(tx, local) : new Map<string, string[]>();
+        const inbox = local.flatMap((userId) =>
+          (devices.get(userId) ?? []).flatMap((deviceId): InboxMessage[] => {
+            const content = texts.get(userId)?.get(deviceId) ?? texts.get(userId)?.get(everyDevice);
+            return content === undefined ? [] : [{ userId, deviceId, json: inboxText(type, sender, content) }];
+          }),
+        );
+        if (inbox.length === 0 && servers.size === 0) return;
+        const [position = 0] = await this.inboxes.stream.allocateIn(tx);
+        if (inbox.length > 0) await insertMessages(tx, position, inbox);
+        if (servers.size > 0) {
+          const outbox = [...servers].map(([destination, users]): OutboxMessage => {
+            const json = eduText(type, sender, this.ids.letters(24), users);
+            return { destination, position, json };
+          });
+          await insertOutbox(tx, outbox, this.clock.nowMs());
+        }
+        this.inboxes.stream.announceIn(tx, position, {
+          changed: { device: inbox.map(({ userId, deviceId }) => inboxKey(userId, deviceId)) },
+          users: new Set(inbox.map(({ userId }) => userId)),
+        });
+        if (servers.size > 0) {
+          tx.unlessRolledBack(() => {
+            for (const listener of this.#queuedListeners) listener([...servers.keys()]);
+          });
+        }
+      },
+      { name: 'to_device_send' },
+    );
+  }
+
+  async #forget(): Promise<void> {
+    await this.database.write((tx) => forgetNoted(tx, this.clock.nowMs() - rememberMs), { name: 'to_device_forget' });
+  }
+}
