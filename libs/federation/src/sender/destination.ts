@@ -78,6 +78,43 @@ interface Transaction {
   readonly load: Load;
 }
 
+/** What a destination is about. */
+type State =
+  | { readonly kind: 'idle' }
+  /** For its turn among other destinations. */
+  | { readonly kind: 'waiting' }
+  | { readonly kind: 'running' }
+  /** After a trouble; then it goes on by itself. */
+  | { readonly kind: 'pausing'; readonly timer: Timer };
+
+/** What has gone wrong since the server took something last. */
+interface Trouble {
+  /** How often it could not be reached; since it was heard of again. */
+  readonly failures: number;
+  /** How often it refused a transaction, though it is there. */
+  readonly refusals: number;
+  /** When it happened last, by the monotonic clock, milliseconds. */
+  readonly atMs: number;
+  readonly timedOut: boolean;
+  /** It counts as down, or has refused: what is news for a moment only need not wait for it. */
+  readonly isGivenUp: boolean;
+}
+
+const noTrouble: Trouble = { failures: 0, refusals: 0, atMs: 0, timedOut: false, isGivenUp: false };
+
+/** Where its events come from. */
+type Source =
+  /** They wait in memory, all of them. */
+  | { readonly kind: 'memory' }
+  /** It catches up: those that were read wait in memory, the others lie in the database. */
+  | {
+      readonly kind: 'database';
+      /** Up to where the server has them; `undefined` until that is looked up. */
+      reached: number | undefined;
+      /** Events that came meanwhile, and were left to the database. */
+      skipped: number;
+    };
+
 /**
  * What one server is to get: one transaction at a time, events in their order. A server that does not answer is tried again
  * after growing pauses; once it counts as down, what waits in memory is dropped: later it gets it from the database, or the
@@ -89,18 +126,10 @@ export class Destination implements TurnTaker {
   readonly #stored = new Set<EduStore>();
   /** To be sent next: all that wait or, while it catches up, those that were read from the database. */
   #events: OutgoingEvent[] = [];
-  #catchingUp = false;
-  /** Events that were left to the database. */
-  #skipped = 0;
-  #reached: number | undefined;
-  #state: 'idle' | 'waiting' | 'running' = 'idle';
-  #pause: Timer | undefined;
-  #failures = 0;
-  #failedAtMs = 0;
-  #timedOut = false;
-  #refusals = 0;
+  #source: Source = { kind: 'memory' };
+  #state: State = { kind: 'idle' };
+  #trouble = noTrouble;
   #wasSlow = false;
-  #givenUp = false;
   /** What a refused transaction held is sent bit by bit, to find what is refused. */
   #alone = false;
   /** Kept until it is answered or given up: a server may have taken it, though its answer was lost. */
@@ -112,12 +141,13 @@ export class Destination implements TurnTaker {
   ) {}
 
   get isSlow(): boolean {
-    return this.#wasSlow || this.#catchingUp || this.#failures > 0 || this.#refusals > 0;
+    const { failures, refusals } = this.#trouble;
+    return this.#wasSlow || this.#source.kind === 'database' || failures > 0 || refusals > 0;
   }
 
   /** Whether nothing waits and nothing is known that would have to be remembered. */
   get isIdle(): boolean {
-    return this.#state === 'idle' && this.#pause === undefined && !this.#hasWork();
+    return this.#state.kind === 'idle' && !this.#hasWork();
   }
 
   get waitingEvents(): number {
@@ -130,15 +160,15 @@ export class Destination implements TurnTaker {
 
   /** Events that the database knows to be for this server, in stream order. */
   addEvents(events: readonly OutgoingEvent[]): void {
-    if (!this.#catchingUp && this.#events.length + events.length > maxWaiting) this.#leaveToDatabase();
-    if (this.#catchingUp) this.#skipped += events.length;
+    if (this.#source.kind === 'memory' && this.#events.length + events.length > maxWaiting) this.#leaveToDatabase();
+    if (this.#source.kind === 'database') this.#source.skipped += events.length;
     else this.#events.push(...events);
     this.#kick();
   }
 
   /** An event that another server asked us to send on; it may be older than those that wait. */
   addOutOfOrder(event: OutgoingEvent): void {
-    if (this.#catchingUp) this.#skipped++;
+    if (this.#source.kind === 'database') this.#source.skipped++;
     else {
       const after = this.#events.findLastIndex((each) => each.streamOrdering < event.streamOrdering);
       this.#events.splice(after + 1, 0, event);
@@ -153,19 +183,19 @@ export class Destination implements TurnTaker {
   }
 
   addTyping(news: TypingNews): void {
-    if (this.#isGivenUp) return;
+    if (this.#isLeftAlone) return;
     this.#outbox.addTyping(news);
     this.#kick();
   }
 
   addReceipts(receipts: readonly Receipt[]): void {
-    if (this.#isGivenUp) return;
+    if (this.#isLeftAlone) return;
     this.#outbox.addReceipts(receipts);
     this.#kick();
   }
 
   addPresence(states: readonly PresenceState[]): void {
-    if (this.#isGivenUp) return;
+    if (this.#isLeftAlone) return;
     this.#outbox.addPresence(states);
     this.#kick();
   }
@@ -178,10 +208,8 @@ export class Destination implements TurnTaker {
 
   /** The server shows life again. */
   recovered(): void {
-    this.#failures = 0;
-    this.#givenUp = false;
-    this.#pause?.cancel();
-    this.#pause = undefined;
+    this.#trouble = { ...this.#trouble, failures: 0, isGivenUp: false };
+    this.#endPause();
     this.#kick();
   }
 
@@ -190,19 +218,19 @@ export class Destination implements TurnTaker {
    * and the later, the oftener it refused what it was sent, for it may well go on talking.
    */
   showedLife(): void {
-    if (this.#pause === undefined) return;
-    const isShort = this.#failures > 0 && !this.#givenUp;
-    if (!isShort && this.#refusals === 0) return;
-    const shortestMs = isShort ? firstPauseMs : Math.min(firstPauseMs * 2 ** this.#refusals, refusedPauseMs);
-    if (this.parts.clock.monotonicMs() - this.#failedAtMs < shortestMs) return;
-    this.#pause.cancel();
-    this.#pause = undefined;
+    if (this.#state.kind !== 'pausing') return;
+    const { failures, refusals, atMs, isGivenUp } = this.#trouble;
+    const isShort = failures > 0 && !isGivenUp;
+    if (!isShort && refusals === 0) return;
+    const shortestMs = isShort ? firstPauseMs : Math.min(firstPauseMs * 2 ** refusals, refusedPauseMs);
+    if (this.parts.clock.monotonicMs() - atMs < shortestMs) return;
+    this.#endPause();
     this.#kick();
   }
 
   async run(): Promise<void> {
-    const { clock, logger, stopping } = this.parts;
-    this.#state = 'running';
+    const { logger, stopping } = this.parts;
+    this.#state = { kind: 'running' };
     let pauseMs: number | undefined;
     try {
       if (!stopping.aborted) pauseMs = await this.#send();
@@ -211,42 +239,54 @@ export class Destination implements TurnTaker {
         logger.error('A transaction could not be put together', { destination: this.name, err: error });
       pauseMs = ownPauseMs;
     }
-    this.#state = 'idle';
+    this.#state = { kind: 'idle' };
     if (stopping.aborted) return;
-    if (pauseMs !== undefined)
-      this.#pause = clock.after(pauseMs, () => {
-        this.#pause = undefined;
-        this.#kick();
-      });
+    if (pauseMs !== undefined) this.#pauseFor(pauseMs);
     this.#kick();
   }
 
   /** Cuts pauses. */
   stop(): void {
-    this.#pause?.cancel();
+    if (this.#state.kind === 'pausing') this.#state.timer.cancel();
   }
 
   /** It was down when it was tried last: what is news for a moment only need not wait for it. */
-  get #isGivenUp(): boolean {
-    return this.#givenUp && this.#pause !== undefined;
+  get #isLeftAlone(): boolean {
+    return this.#trouble.isGivenUp && this.#state.kind === 'pausing';
+  }
+
+  #pauseFor(ms: number): void {
+    const timer = this.parts.clock.after(ms, () => {
+      this.#state = { kind: 'idle' };
+      this.#kick();
+    });
+    this.#state = { kind: 'pausing', timer };
+  }
+
+  #endPause(): void {
+    if (this.#state.kind !== 'pausing') return;
+    this.#state.timer.cancel();
+    this.#state = { kind: 'idle' };
   }
 
   #hasWork(): boolean {
     if (this.#unanswered !== undefined) return true;
-    return this.#events.length > 0 || this.#catchingUp || this.#stored.size > 0 || this.#outbox.size > 0;
+    return (
+      this.#events.length > 0 || this.#source.kind === 'database' || this.#stored.size > 0 || this.#outbox.size > 0
+    );
   }
 
   #kick(): void {
-    if (this.#state !== 'idle' || this.#pause !== undefined || this.parts.stopping.aborted) return;
+    if (this.#state.kind !== 'idle' || this.parts.stopping.aborted) return;
     if (!this.#hasWork()) return this.parts.onIdle(this);
-    this.#state = 'waiting';
+    this.#state = { kind: 'waiting' };
     this.parts.turns.ask(this);
   }
 
   #leaveToDatabase(): void {
-    this.#catchingUp = true;
+    const skipped = this.#source.kind === 'database' ? this.#source.skipped : 0;
+    this.#source = { kind: 'database', reached: undefined, skipped };
     this.#events = [];
-    this.#reached = undefined;
   }
 
   /** @returns how long to wait before the next one, milliseconds */
@@ -257,9 +297,9 @@ export class Destination implements TurnTaker {
     const load = this.#unanswered?.load ?? (await this.#next());
     if (load === undefined) return undefined;
     if (load.pduTexts.length === 0 && load.edus.length === 0) return void (await this.#delivered(load));
+    const { failures, timedOut } = this.#trouble;
     // A short trouble is not held against the server: it would be left alone for much longer than that.
-    const isLast =
-      failingSinceTs !== undefined || this.#timedOut || this.#failures >= config.get('federation.max_long_retries');
+    const isLast = failingSinceTs !== undefined || timedOut || failures >= config.get('federation.max_long_retries');
     const transaction = (this.#unanswered ??= { id: this.parts.nextTransactionId(), ts: clock.nowMs(), load });
     const startedMs = clock.monotonicMs();
     try {
@@ -318,7 +358,7 @@ export class Destination implements TurnTaker {
       });
     }
     // Whoever catches up has no use for what was news a while ago.
-    if (!this.#catchingUp && limit > edus.length) {
+    if (this.#source.kind === 'memory' && limit > edus.length) {
       const news = this.#outbox.next(limit - edus.length, this.parts.clock.nowMs());
       edus.push(...news.edus);
       settles.push(() => news.delivered());
@@ -331,23 +371,21 @@ export class Destination implements TurnTaker {
   }
 
   async #nextEvents(): Promise<readonly OutgoingEvent[]> {
-    if (this.#catchingUp && this.#events.length === 0) await this.#recall();
+    if (this.#events.length === 0) await this.#recall();
     return this.#events.slice(0, this.#alone ? 1 : maxPdus);
   }
 
   /** Takes what the server has not got from the database, or has caught up. */
   async #recall(): Promise<void> {
     const { config, database, successes } = this.parts;
-    for (;;) {
-      const skipped = this.#skipped;
-      this.#reached ??= Math.max(await lastSuccessOf(database, this.name), successes.unwritten(this.name));
-      this.#events = await backlogOf(database, config.serverName, this.name, this.#reached);
+    while (this.#source.kind === 'database') {
+      const source = this.#source;
+      const { skipped } = source;
+      source.reached ??= Math.max(await lastSuccessOf(database, this.name), successes.unwritten(this.name));
+      this.#events = await backlogOf(database, config.serverName, this.name, source.reached);
       if (this.#events.length > 0) return;
-      // What came meanwhile lies in the database by now.
-      if (skipped !== this.#skipped) continue;
-      this.#catchingUp = false;
-      this.#reached = undefined;
-      return;
+      // What came meanwhile lies in the database by now, and somebody may have had it begin once more.
+      if (this.#source === source && source.skipped === skipped) this.#source = { kind: 'memory' };
     }
   }
 
@@ -361,13 +399,11 @@ export class Destination implements TurnTaker {
   }
 
   async #delivered({ events, settle }: Load): Promise<void> {
-    this.#failures = 0;
-    this.#timedOut = false;
-    this.#refusals = 0;
-    this.#givenUp = false;
+    this.#trouble = noTrouble;
     const last = events.at(-1)?.streamOrdering;
     if (last !== undefined) {
-      if (this.#reached !== undefined) this.#reached = Math.max(this.#reached, last);
+      const source = this.#source;
+      if (source.kind === 'database' && source.reached !== undefined) source.reached = Math.max(source.reached, last);
       const gone = new Set(events.map((event) => event.eventId));
       this.#events = this.#events.filter((event) => !gone.has(event.eventId));
       this.parts.successes.note(this.name, last);
@@ -383,11 +419,11 @@ export class Destination implements TurnTaker {
     if (reason === 'busy') return busyPauseMs;
     if (reason === 'backing_off') return this.#giveUp(retryAfterMs ?? refusedPauseMs);
     if (error.isDown) {
-      this.#failures++;
-      this.#failedAtMs = clock.monotonicMs();
-      this.#timedOut = reason === 'timeout';
+      const failures = this.#trouble.failures + 1;
+      const timedOut = reason === 'timeout';
+      this.#trouble = { ...this.#trouble, failures, timedOut, atMs: clock.monotonicMs() };
       if (isLast) return this.#giveUp((await destinations.state(this.name)).retryAtTs - clock.nowMs());
-      const planned = firstPauseMs * 4 ** Math.min(this.#failures - 1, 10);
+      const planned = firstPauseMs * 4 ** Math.min(failures - 1, 10);
       const jitter = 0.8 + (0.4 * ids.integer(1001)) / 1000;
       return Math.max(retryAfterMs ?? 0, Math.min(planned, config.get('federation.max_long_retry_delay')) * jitter);
     }
@@ -404,9 +440,9 @@ export class Destination implements TurnTaker {
       else await this.#delivered(load);
       return undefined;
     }
-    this.#refusals++;
-    this.#failedAtMs = clock.monotonicMs();
-    return this.#giveUp(Math.min(refusedPauseMs * 2 ** Math.min(this.#refusals - 1, 10), longestRefusedPauseMs));
+    const refusals = this.#trouble.refusals + 1;
+    this.#trouble = { ...this.#trouble, refusals, atMs: clock.monotonicMs() };
+    return this.#giveUp(Math.min(refusedPauseMs * 2 ** Math.min(refusals - 1, 10), longestRefusedPauseMs));
   }
 
   /** Lets it be for a while. */
@@ -414,7 +450,7 @@ export class Destination implements TurnTaker {
     if (this.#events.length > 0) this.#leaveToDatabase();
     this.#outbox.clear();
     this.#unanswered = undefined;
-    this.#givenUp = true;
+    this.#trouble = { ...this.#trouble, isGivenUp: true };
     return Math.min(Math.max(pauseMs, busyPauseMs), longestPauseMs);
   }
 

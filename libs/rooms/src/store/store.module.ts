@@ -1,6 +1,7 @@
 import { Module } from '@nestjs/common';
 import { RoomHooks } from '../hooks.js';
 import { RemoteRooms } from '../remote-rooms.js';
+import { BackwardGaps } from './backward-gaps.js';
 import { StoredElsewhere } from './elsewhere.js';
 import { EventStore } from './event-store.js';
 import { PartialRooms } from './partial-rooms.js';
@@ -10,7 +11,17 @@ import { TimelineGaps } from './timeline-gaps.js';
 
 /** What is stored of rooms, its counters, and where higher libs attach to it. */
 @Module({
-  providers: [EventStore, PartialRooms, RecentEvents, RemoteRooms, RoomHooks, RoomIds, StoredElsewhere, TimelineGaps],
-  exports: [EventStore, PartialRooms, RecentEvents, RemoteRooms, RoomHooks, RoomIds, TimelineGaps],
+  providers: [
+    BackwardGaps,
+    EventStore,
+    PartialRooms,
+    RecentEvents,
+    RemoteRooms,
+    RoomHooks,
+    RoomIds,
+    StoredElsewhere,
+    TimelineGaps,
+  ],
+  exports: [BackwardGaps, EventStore, PartialRooms, RecentEvents, RemoteRooms, RoomHooks, RoomIds, TimelineGaps],
 })
 export class RoomStoreModule {}
