@@ -1,0 +1,256 @@
+/**
+ * What several processes cost and give, on PostgreSQL and Redis of one machine. For each number of processes, on an empty database:
+ * CPU time of all server processes together per send, join, sync and inbound event; what it adds that a request comes to a process
+ * that passes it on; how soon a message reaches 19 readers spread over the processes; what idle processes cost; how many messages
+ * the bus carries per event. Load and database share the machine, so times are more than what they are in earnest; CPU is not.
+ *
+ * `npm run bench -- workers [counts]`, such as `1,2,4,16`; `1,2,4` unless told. Needs redis-server or valkey-server.
+ */
+import { createClient } from '@redis/client';
+import { SigningKey } from '@rookery/events';
+import { makeTestAuthority, TestRedis } from '@rookery/testing';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:https';
+import type { AddressInfo } from 'node:net';
+import { loadavg, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { startDurablePostgres } from '../crash/durable-postgres.js';
+import { PlayedServer } from '../e2e/federation/federation-world.js';
+import { Visit } from '../e2e/federation/visiting-server.js';
+import { type BenchServer, type BenchUser, call, percentiles, register, room, startServer, table } from './support.js';
+
+const counts = (process.argv[2] ?? '1,2,4').split(',').map(Number);
+const [sends, joins, syncs, inbound, readers, idleMs] = [400, 100, 400, 200, 19, 15_000];
+const lanes = 8;
+const client = '/_matrix/client/v3';
+
+const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+const authority = makeTestAuthority();
+const { cert, key } = authority.issue(['localhost']);
+const folder = await mkdtemp(join(tmpdir(), 'rookery-bench-workers-'));
+await writeFile(join(folder, 'ca.pem'), authority.cert);
+/** Another server, which is only asked for its keys. */
+const other = createServer({ cert, key }, (request, response) => {
+  request.resume();
+  response.end(request.url === '/_matrix/key/v2/server' ? JSON.stringify(played.statement()) : '{"pdus":{}}');
+});
+await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
+const played = new PlayedServer(
+  `localhost:${(other.address() as AddressInfo).port}`,
+  SigningKey.fromSeed('bench', new Uint8Array(32).fill(7)),
+);
+
+/** What one number of processes came to. */
+type Row = (string | number)[];
+const rows = { cpu: [] as Row[], way: [] as Row[], readers: [] as Row[], idle: [] as Row[], bus: [] as Row[] };
+let txn = 0;
+
+async function measure(count: number): Promise<void> {
+  const [postgres, redis] = [await startDurablePostgres(), await TestRedis.start()];
+  const place = await mkdtemp(join(folder, 'server-'));
+  const { args } = postgres.section;
+  const servers: BenchServer[] = [];
+  for (let n = 0; n < count; n++)
+    servers.push(
+      await startServer({
+        ...{ public_baseurl: 'http://127.0.0.1/', presence: { enabled: false }, trusted_key_servers: [] },
+        ...{ signing_key_path: join(place, 'signing.key'), media_store_path: join(place, 'media') },
+        ...{ ip_range_whitelist: ['127.0.0.0/8', '::1/128'], federation_custom_ca_list: [join(folder, 'ca.pem')] },
+        database: { name: 'psycopg2', args: { ...args, cp_max: count > 8 ? 4 : 10 } },
+        ...(count > 1 && { redis: { enabled: true, host: '127.0.0.1', port: redis.port } }),
+      }),
+    );
+  const [writer, ...others] = servers as [BenchServer, ...BenchServer[]];
+  const anyOther = (n: number): BenchServer => others[n % others.length] ?? writer;
+  const any = (n: number): BenchServer => servers[n % count] ?? writer;
+  const cpu = (): number => servers.reduce((sum, server) => sum + server.cpuSeconds(), 0);
+
+  /** CPU of all processes in ms for each, and how long each took. */
+  const many = async (
+    total: number,
+    parallel: number,
+    work: (n: number) => Promise<unknown>,
+  ): Promise<{ cpuMs: number; p50: number; p95: number }> => {
+    const [before, timesMs] = [cpu(), [] as number[]];
+    let next = 0;
+    const lane = async (): Promise<void> => {
+      while (next < total) {
+        const n = next++;
+        const startedMs = performance.now();
+        await work(n);
+        timesMs.push(performance.now() - startedMs);
+      }
+    };
+    await Promise.all(Array.from({ length: parallel }, lane));
+    // What follows a request belongs to it.
+    await sleep(300);
+    return { cpuMs: ((cpu() - before) / total) * 1000, ...percentiles(timesMs) };
+  };
+
+  const users: BenchUser[] = [];
+  for (let n = 0; n < readers + 1; n++) users.push(await register(writer.baseUrl, `user${n}`));
+  const [sender] = users as [BenchUser];
+  const roomId = await room(writer.baseUrl, users);
+  const send = (at: BenchServer): Promise<unknown> =>
+    call(
+      at.baseUrl,
+      'PUT',
+      `${client}/rooms/${encodeURIComponent(roomId)}/send/m.room.message/t${txn++}`,
+      sender.token,
+      {
+        ...{ msgtype: 'm.text', body: 'a message of ordinary length' },
+      },
+    );
+  await many(sends, lanes, () => send(writer));
+
+  // Turn and turn about, so that both ways meet the same machine.
+  const direct = { cpuMs: 0, p50: 0 };
+  const around = { cpuMs: 0, p50: 0 };
+  const turns = 4;
+  for (let turn = 0; turn < turns; turn++)
+    for (const [sum, at] of [
+      [direct, () => writer],
+      [around, anyOther],
+    ] as const) {
+      sum.cpuMs += (await many(sends / turns, lanes, (n) => send(at(n)))).cpuMs / turns;
+      sum.p50 += (await many(50, 1, (n) => send(at(n)))).p50 / turns;
+    }
+  const added =
+    others.length === 0
+      ? ['', '']
+      : [`${Math.round((around.cpuMs / direct.cpuMs - 1) * 100)} %`, around.p50 - direct.p50];
+  rows.way.push([
+    count,
+    direct.cpuMs,
+    others.length === 0 ? '' : around.cpuMs,
+    added[0]!,
+    direct.p50,
+    others.length === 0 ? '' : around.p50,
+    added[1]!,
+  ]);
+
+  const guests: BenchUser[] = [];
+  for (let n = 0; n < joins; n++) guests.push(await register(writer.baseUrl, `guest${n}`));
+  const other = await room(writer.baseUrl, [sender]);
+  const sent = await many(sends, lanes, (n) => send(any(n)));
+  const joined = await many(joins, 4, (n) =>
+    call(any(n).baseUrl, 'POST', `${client}/join/${encodeURIComponent(other)}`, guests[n]?.token, {}),
+  );
+  const since = new Map<number, string>();
+  const sync = async (n: number): Promise<void> => {
+    const at = n % readers;
+    const known = since.get(at);
+    const query = known === undefined ? '' : `&since=${known}`;
+    const path = `${client}/sync?timeout=0${query}`;
+    since.set(at, (await call<{ next_batch: string }>(any(n).baseUrl, 'GET', path, users[at + 1]?.token)).next_batch);
+  };
+  for (let n = 0; n < readers; n++) await sync(n);
+  await send(writer);
+  const synced = await many(syncs, lanes, sync);
+  const home = { baseUrl: any(1).baseUrl, server: { config: { serverName: 'bench.test' } } } as never;
+  const visit = await Visit.join(played, home, roomId, `@guest:${played.name}`);
+  const received = await many(inbound, 1, () => visit.send(visit.message(`@guest:${played.name}`, 'from elsewhere')));
+  rows.cpu.push([count, sent.cpuMs, joined.cpuMs, synced.cpuMs, received.cpuMs]);
+
+  // Readers wait, each at a process; every message is timed until each of them has it.
+  const arrivals: number[] = [];
+  let sentAtMs = 0;
+  const bus = await listenTo(redis);
+  const waits = async (): Promise<void> => {
+    await Promise.all(
+      Array.from({ length: readers }, async (_, at) => {
+        for (;;) {
+          const path = `${client}/sync?timeout=20000&since=${since.get(at)}`;
+          const answer = await call<{ next_batch: string; rooms?: { join?: object } }>(
+            ...([any(at).baseUrl, 'GET', path, users[at + 1]?.token] as const),
+          );
+          since.set(at, answer.next_batch);
+          if (answer.rooms?.join === undefined) continue;
+          arrivals.push(performance.now() - sentAtMs);
+          return;
+        }
+      }),
+    );
+  };
+  for (let at = 0; at < readers; at++)
+    since.set(
+      at,
+      (await call<{ next_batch: string }>(writer.baseUrl, 'GET', `${client}/sync`, users[at + 1]?.token)).next_batch,
+    );
+  const messages = 40;
+  bus.counted();
+  for (let n = 0; n < messages; n++) {
+    const waiting = waits();
+    await sleep(150);
+    sentAtMs = performance.now();
+    await send(any(n));
+    await waiting;
+  }
+  const onBus = bus.counted();
+  const { p50, p95 } = percentiles(arrivals);
+  rows.readers.push([count, p50, p95]);
+  rows.bus.push([count, onBus.news / messages, onBus.marks / messages]);
+
+  await sleep(3_000);
+  const before = cpu();
+  bus.counted();
+  await sleep(idleMs);
+  const share = ((cpu() - before) / (idleMs / 1000) / count) * 100;
+  const silent = bus.counted();
+  rows.idle.push([
+    count,
+    `${share.toFixed(2)} %`,
+    Math.round(Math.max(...servers.map((one) => one.residentMib()))),
+    silent.news + silent.marks,
+  ]);
+
+  await bus.close();
+  for (const server of servers.toReversed()) await server.stop();
+  await redis.stop();
+  await postgres.remove();
+}
+
+/** Counts what goes over the bus: announcements, and the marks by which a process finds out that it has heard all of them. */
+async function listenTo(
+  redis: TestRedis,
+): Promise<{ counted(): { news: number; marks: number }; close(): Promise<void> }> {
+  const listener = createClient({ socket: { host: '127.0.0.1', port: redis.port } });
+  await listener.connect();
+  let [news, marks] = [0, 0];
+  await listener.pSubscribe('rookery:*', (_message: string, channel: string) => {
+    if (channel === 'rookery:bench.test') news++;
+    else marks++;
+  });
+  return {
+    counted() {
+      const now = { news, marks };
+      [news, marks] = [0, 0];
+      return now;
+    },
+    async close() {
+      listener.destroy();
+      await Promise.resolve();
+    },
+  };
+}
+
+const busyBefore = loadavg()[0] ?? 0;
+for (const count of counts) await measure(count);
+console.log(`\nLoad of the machine before: ${busyBefore.toFixed(1)}, now: ${(loadavg()[0] ?? 0).toFixed(1)}`);
+table('CPU of all processes, ms each, requests at any process', [
+  ['processes', 'send', 'join', 'sync', 'inbound event'],
+  ...rows.cpu,
+]);
+table('A send by way of a process that passes it on', [
+  ['processes', 'CPU ms direct', 'passed on', 'more', 'p50 ms direct', 'passed on', 'more'],
+  ...rows.way,
+]);
+table(`From a send to each of ${readers} readers, ms`, [['processes', 'p50', 'p95'], ...rows.readers]);
+table('On the bus for each event', [['processes', 'announcements', 'marks'], ...rows.bus]);
+table(`Nothing to do, for ${idleMs / 1000} s`, [
+  ['processes', 'CPU of a core, each', 'MiB, the largest', 'messages on the bus'],
+  ...rows.idle,
+]);
+other.close();
+await rm(folder, { recursive: true, force: true });
+process.exit(0);
