@@ -14,34 +14,41 @@ export interface WireEvent {
   readonly unsigned?: Record<string, unknown>;
 }
 
+/** Whether an answer says that the server, or one process of it, cannot help now: whoever asks again will be helped. */
+export const isAway = ({ status }: Answer<unknown>): boolean => status === 502 || status === 503 || status === 504;
+
+/** The server, or one process of it, cannot help now. */
+export class AwayError extends Error {}
+
 /** A user of the server under test. */
 export class CrashClient {
   private constructor(
-    private readonly baseUrl: string,
+    private readonly baseUrl: () => string,
     readonly userId: string,
+    readonly deviceId: string,
     private readonly accessToken: string,
   ) {}
 
-  /** Registers. @throws Error when that is refused */
-  static async register(baseUrl: string, username: string): Promise<CrashClient> {
+  /** Registers. @param baseUrl called for each request @throws Error when that is refused */
+  static async register(baseUrl: () => string, username: string): Promise<CrashClient> {
     const body = { username, password: `password of ${username}`, auth: { type: 'm.login.dummy' } };
-    const answer = await call<Record<string, string>>(baseUrl, 'POST', '/register', undefined, body);
+    const answer = await call<Record<string, string>>(baseUrl(), 'POST', '/register', undefined, body);
     if (answer.status !== 200) throw new Error(`No registration: ${JSON.stringify(answer.body)}`);
-    return new CrashClient(baseUrl, answer.body['user_id'] ?? '', answer.body['access_token'] ?? '');
+    const { user_id: userId = '', device_id: deviceId = '', access_token: accessToken = '' } = answer.body;
+    return new CrashClient(baseUrl, userId, deviceId, accessToken);
   }
 
   /** A request; rejects when the connection broke before the whole answer was there. */
   request<T = Record<string, unknown>>(method: string, path: string, body?: unknown): Promise<Answer<T>> {
-    return call<T>(this.baseUrl, method, path, this.accessToken, body);
+    return call<T>(this.baseUrl(), method, path, this.accessToken, body);
   }
 
-  /** A request that must be answered with 200. */
+  /** A request that must be answered with 200. @throws AwayError where it may be asked again */
   async ok<T = Record<string, unknown>>(method: string, path: string, body?: unknown): Promise<T> {
     const answer = await this.request<T>(method, path, body);
-    if (answer.status !== 200) {
-      throw new Error(`${method} ${path} by ${this.userId}: ${answer.status} ${JSON.stringify(answer.body)}`);
-    }
-    return answer.body;
+    if (answer.status === 200) return answer.body;
+    const problem = `${method} ${path} by ${this.userId}: ${answer.status} ${JSON.stringify(answer.body)}`;
+    throw isAway(answer) ? new AwayError(problem) : new Error(problem);
   }
 }
 

@@ -3,6 +3,7 @@ import { Audit } from './audit.js';
 import { CrashClient, inParallel } from './client.js';
 import { type DurablePostgres, startDurablePostgres } from './durable-postgres.js';
 import { Journal, Load, roomBody } from './load.js';
+import { randomFrom } from './random.js';
 import { Watcher } from './watcher.js';
 
 /** How often each server is killed: 100 times by `npm run test:crash`, unless told. */
@@ -12,17 +13,6 @@ const kills = Number(process.env['ROOKERY_CRASH_KILLS'] ?? (isLongRun ? 100 : 6)
 const seed = Number(process.env['ROOKERY_CRASH_SEED'] ?? Math.floor(Math.random() * 1e9));
 const userCount = 8;
 const firstRooms = 4;
-
-/** Numbers that can be had again with the same seed (mulberry32). */
-function randomFrom(start: number): () => number {
-  let state = start;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
-  };
-}
 
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -58,7 +48,7 @@ describe.each(databaseKinds)('a server that is killed (%s)', (kind) => {
       await startAfterFalseStart();
 
       const clients: CrashClient[] = [];
-      for (let n = 0; n < userCount; n++) clients.push(await CrashClient.register(server.baseUrl, `user${n}`));
+      for (let n = 0; n < userCount; n++) clients.push(await CrashClient.register(() => server.baseUrl, `user${n}`));
       const journal = new Journal();
       const watchers = clients.slice(0, 2).map((client) => new Watcher(client));
       for (const client of clients.slice(0, firstRooms)) {

@@ -1,4 +1,5 @@
-import type { CrashClient } from './client.js';
+import { type CrashClient, isAway } from './client.js';
+import { pick } from './random.js';
 
 /** What was asked of the server, and what it answered before it was killed. */
 export interface Operation {
@@ -53,17 +54,39 @@ export class Journal {
 /** The answer was cut off: the server is gone. */
 class Gone extends Error {}
 
-const pick = <T>(items: readonly T[], random: () => number): T | undefined =>
-  items[Math.floor(random() * items.length)];
-
 /** Users at work until the server is gone. Sends, state, redactions, joins, leaves, new rooms, all at once. */
 export class Load {
+  #goesOn = true;
+  #isOnSeveral = false;
+
   constructor(
     private readonly journal: Journal,
     private readonly clients: readonly CrashClient[],
     private readonly random: () => number,
     private readonly maxRooms: number,
   ) {}
+
+  /** Users go on where a process was lost, since others answer, until {@link end}. @param pauseMs between two requests of one */
+  async runOnOthers(pauseMs: number): Promise<void> {
+    this.#isOnSeveral = true;
+    await Promise.all(
+      this.clients.map(async (client) => {
+        while (this.#goesOn) {
+          try {
+            await this.#step(client);
+          } catch (error) {
+            if (!(error instanceof Gone)) throw error;
+          }
+          await new Promise((resolve) => setTimeout(resolve, pauseMs));
+        }
+      }),
+    );
+  }
+
+  /** What was begun ends by itself. */
+  end(): void {
+    this.#goesOn = false;
+  }
 
   /** Resolves when every user has lost the server. @throws Error when the server refuses what it should not */
   async run(): Promise<void> {
@@ -183,6 +206,7 @@ export class Load {
     const answer = await client.request<T>(method, path, body).catch((error: unknown) => {
       throw new Gone('the connection broke', { cause: error });
     });
+    if (this.#isOnSeveral && isAway(answer)) throw new Gone('the server asks to come again');
     if (answer.status !== 200) {
       throw new Error(`${method} ${path} by ${client.userId}: ${answer.status} ${JSON.stringify(answer.body)}`);
     }

@@ -1,4 +1,4 @@
-import type { CrashClient, WireEvent } from './client.js';
+import { AwayError, type CrashClient, type WireEvent } from './client.js';
 
 interface SyncRoom {
   readonly timeline: { readonly events: WireEvent[]; readonly limited: boolean; readonly prev_batch: string };
@@ -6,6 +6,7 @@ interface SyncRoom {
 
 interface Sync {
   readonly next_batch: string;
+  readonly to_device?: { readonly events: readonly { readonly type: string; readonly content: { n?: number } }[] };
   readonly rooms?: { readonly join?: Record<string, SyncRoom> };
 }
 
@@ -20,9 +21,30 @@ const filter = encodeURIComponent(JSON.stringify({ room: { timeline: { limit: 50
 export class Watcher {
   /** Ids of timeline events by room, as they came; gaps are filled at their place. */
   readonly heard = new Map<string, string[]>();
+  /** Numbers of messages to its device, as they came. */
+  readonly messages: number[] = [];
   #since: string | undefined;
+  #hasEnded = false;
 
   constructor(readonly client: CrashClient) {}
+
+  /** Syncs until {@link end}, whichever processes are lost meanwhile. */
+  async follow(): Promise<void> {
+    while (!this.#hasEnded) {
+      try {
+        await this.#step(1_000);
+      } catch (error) {
+        if (!(error instanceof TypeError || error instanceof SyntaxError || error instanceof AwayError)) throw error;
+        await new Promise((resolve) => setTimeout(resolve, 50));
+      }
+    }
+    this.#hasEnded = false;
+  }
+
+  /** What was begun ends by itself. */
+  end(): void {
+    this.#hasEnded = true;
+  }
 
   /** Syncs until the connection breaks. */
   async untilGone(): Promise<void> {
@@ -54,7 +76,9 @@ export class Watcher {
     // A gap that could not be filled is asked for again: the token moves when everything is there.
     this.#since = sync.next_batch;
     for (const [roomId, ids] of news) this.heard.set(roomId, [...(this.heard.get(roomId) ?? []), ...ids]);
-    return rooms.length > 0;
+    const messages = (sync.to_device?.events ?? []).flatMap(({ content }) => content.n ?? []);
+    this.messages.push(...messages);
+    return rooms.length > 0 || messages.length > 0;
   }
 
   async #gap(roomId: string, from: string, to: string): Promise<string[]> {

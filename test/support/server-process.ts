@@ -121,8 +121,13 @@ export class ServerProcess {
     return pid;
   }
 
+  /** Whether it was started and has not ended since. */
+  get isRunning(): boolean {
+    return this.#child !== undefined && this.#child.exitCode === null && this.#child.signalCode === null;
+  }
+
   /** Sends a signal that does not end it. */
-  signal(signal: 'SIGHUP'): void {
+  signal(signal: 'SIGHUP' | 'SIGSTOP' | 'SIGCONT'): void {
     this.#child?.kill(signal);
   }
 
@@ -150,6 +155,7 @@ export class ServerProcess {
     if (child === undefined) return 0;
     this.#child = undefined;
     if (child.exitCode !== null) return child.exitCode;
+    if (child.signalCode !== null) return child.signalCode;
     const ended = new Promise<number | string>((resolve) => child.on('exit', (code, by) => resolve(code ?? by ?? 0)));
     child.kill(signal);
     return ended;

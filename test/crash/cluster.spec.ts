@@ -1,0 +1,247 @@
+import { describeWithRedis, eventually } from '@rookery/testing';
+import { Audit } from './audit.js';
+import { CrashClient, inParallel } from './client.js';
+import { Cluster } from './cluster.js';
+import { Errands } from './errands.js';
+import { faults } from './faults.js';
+import { Journal, Load, roomBody } from './load.js';
+import { Outside } from './outside.js';
+import { pick, randomFrom } from './random.js';
+import { Watcher } from './watcher.js';
+
+/** How often something happens: 200 times by `npm run test:crash`, else as often as is told; the server has three processes. */
+const isLongRun = process.env['npm_lifecycle_event'] === 'test:crash';
+const faultCount = Number(process.env['ROOKERY_CRASH_FAULTS'] ?? (isLongRun ? 200 : 0));
+const itWithFaults = faultCount > 0 ? it : it.skip;
+const seed = Number(process.env['ROOKERY_CRASH_SEED'] ?? Math.floor(Math.random() * 1e9));
+const pauseMs = isLongRun ? 60_000 : 10_000;
+const [userCount, firstRooms, maxRooms, memberCount] = [6, 3, 12, 3];
+/** Between two requests of a user, so that there is time for processes that begin. */
+const restMs = 25;
+
+const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+describeWithRedis('A server of several processes that are killed, paused and cut off', () => {
+  let outside: Outside;
+  let cluster: Cluster;
+  const random = randomFrom(seed);
+
+  beforeEach(async () => {
+    outside = await Outside.open();
+    cluster = await Cluster.start(memberCount, await outside.settings());
+  });
+  afterEach(async () => {
+    await cluster?.remove();
+    await outside?.close();
+  });
+
+  const register = (name: string): Promise<CrashClient> => CrashClient.register(() => cluster.baseUrl(random), name);
+
+  itWithFaults(
+    faultCount > 0
+      ? `keeps its word over ${faultCount} faults (seed ${seed})`
+      : 'keeps its word over many faults (not run: npm run test:crash, or ROOKERY_CRASH_FAULTS)',
+    async () => {
+      const clients: CrashClient[] = [];
+      for (let n = 0; n < userCount; n++) clients.push(await register(`user${n}`));
+      /** Gets everything and says nothing. */
+      const listener = await register('listener');
+      await listener.ok('POST', '/pushers/set', outside.pusher);
+      const journal = new Journal();
+      for (const client of clients.slice(0, firstRooms)) {
+        const { room_id } = await client.ok<{ room_id: string }>('POST', '/createRoom', roomBody(journal.nonce()));
+        const room = journal.addRoom(room_id, client);
+        for (const other of [...clients, listener].filter((each) => each !== client)) {
+          await other.ok('POST', `/rooms/${room_id}/join`, {});
+          room.members.add(other);
+        }
+      }
+      const heardOf = [...journal.rooms.keys()];
+      const watchers = [listener, ...clients.slice(0, 2)].map((client) => new Watcher(client));
+      const audit = new Audit(journal);
+      await inParallel(watchers, (watcher) => watcher.catchUp());
+      const errands = new Errands(clients[0]!, clients[1]!, listener);
+      const tookMs = new Map<string, number[]>();
+      let ended = 0;
+
+      // Each of them before any comes again.
+      let bag: (typeof faults)[number][] = [];
+      const next = (): (typeof faults)[number] => {
+        if (bag.length === 0) bag = [...faults];
+        const fault = pick(bag, random)!;
+        bag = bag.filter((one) => one !== fault);
+        return fault;
+      };
+      for (let n = 1; n <= faultCount; n++) {
+        const fault = next();
+        const before = journal.operations.length;
+        const load = new Load(journal, clients, random, maxRooms);
+        const running = [load.runOnOthers(restMs), errands.run(restMs), ...watchers.map((watcher) => watcher.follow())];
+        // Failures are looked at below; until then nobody hears of them.
+        for (const each of running) each.catch(() => undefined);
+        await sleep(200 + random() * 800);
+
+        const atMs = performance.now();
+        const undo = await fault.happen(cluster, random);
+        if (fault.endsWriter) ended += 1;
+        // Long enough to be replaced, or not, or only nearly.
+        await sleep(500 + random() * 9_000);
+        const complain = async (error: unknown): Promise<never> => {
+          const state = JSON.stringify(await cluster.state());
+          throw new Error(`${n}: ${fault.name}: ${String(error)}\n${state}\n${cluster.complaints}`, { cause: error });
+        };
+        await undo();
+        await cluster.mend().catch(complain);
+        const answered = (): number | undefined =>
+          journal.operations
+            .slice(before)
+            .filter((each) => each.startedMs > atMs && each.endedMs !== undefined)
+            .map((each) => each.endedMs!)
+            .sort((a, b) => a - b)[0];
+        const answeredMs = await eventually(answered);
+        tookMs.set(fault.name, [...(tookMs.get(fault.name) ?? []), answeredMs - atMs]);
+
+        load.end();
+        errands.end();
+        for (const watcher of watchers) watcher.end();
+        const settled = async (): Promise<void> => {
+          await Promise.all(running);
+          await audit.afterCrash();
+          await inParallel(watchers, (watcher) => watcher.catchUp());
+        };
+        await settled().catch(complain);
+        const where = { n, fault: fault.name };
+        expect({ ...where, problems: audit.problems }).toEqual({ ...where, problems: [] });
+      }
+      if (isLongRun) process.stdout.write(tableOf(tookMs));
+
+      await audit.everything();
+      expect(audit.problems).toEqual([]);
+      // Whoever was in a room all the time has heard all of it, once and in order.
+      for (const watcher of watchers) {
+        for (const room of journal.rooms.values()) {
+          if (room.creator !== watcher.client && !(watcher.client === listener && heardOf.includes(room.roomId)))
+            continue;
+          const heard = watcher.heard.get(room.roomId) ?? [];
+          const timeline = audit.timeline(room.roomId);
+          expect(heard).toEqual(timeline.slice(timeline.indexOf(heard[0] ?? '')));
+        }
+      }
+      // Rooms in which nobody else writes have no forks: one event follows another.
+      const forks = 'SELECT prev_event_id FROM event_edges GROUP BY prev_event_id HAVING count(*) > 1';
+      expect(await cluster.query(forks)).toEqual([]);
+      const ends = 'SELECT room_id FROM event_forward_extremities GROUP BY room_id HAVING count(*) <> 1';
+      expect(await cluster.query(ends)).toEqual([]);
+      const doubled = 'SELECT stream_ordering FROM events GROUP BY stream_ordering HAVING count(*) > 1';
+      expect(await cluster.query(doubled)).toEqual([]);
+
+      expect(errands.claimed.length).toBeGreaterThan(0);
+      expect(new Set(errands.claimed).size).toBe(errands.claimed.length);
+      const [reader] = watchers;
+      // What was given up at the end of a round may have arrived as well; nothing came twice.
+      expect(new Set(reader?.messages).size).toBe(reader?.messages.length);
+      expect(reader?.messages).toEqual(expect.arrayContaining(errands.delivered));
+
+      // What leaves the server may be repeated by whoever takes over, where nobody knows whether it arrived: nothing else is.
+      const said = await cluster.query<{ event_id: string; room_id: string; sender: string }>(
+        `SELECT event_id, room_id, sender FROM events WHERE type = 'm.room.message' ORDER BY stream_ordering`,
+      );
+      // What was withdrawn before its turn came is not pushed.
+      const wanted = said.filter((event) => heardOf.includes(event.room_id) && !journal.redacted.has(event.event_id));
+      const missing = (): string[] => wanted.map((event) => event.event_id).filter((id) => !outside.pushes.has(id));
+      await eventually(() => missing().length === 0, 60_000).catch(() => undefined);
+      expect({ wanted: wanted.length, missing: missing() }).toEqual({ wanted: wanted.length, missing: [] });
+      const pushedAgain = [...outside.pushes.values()].reduce((sum, times) => sum + times - 1, 0);
+      expect(pushedAgain).toBeLessThanOrEqual(faultCount);
+
+      await eventually(() => {
+        const got = new Set([...outside.transactions.values()].flatMap(([events]) => events ?? []));
+        return said.every((event) => got.has(event.event_id));
+      });
+      for (const times of outside.transactions.values()) for (const again of times) expect(again).toEqual(times[0]);
+      const inTransactions = [...outside.transactions.values()].flatMap(([events]) => events ?? []);
+      expect(new Set(inTransactions).size).toBe(inTransactions.length);
+
+      const mails = new Map<string, number>();
+      for (const address of outside.mails.mails.flatMap(({ recipients }) => recipients))
+        mails.set(address, (mails.get(address) ?? 0) + 1);
+      for (const [address, tries] of errands.mailed) {
+        const got = mails.get(address) ?? 0;
+        expect({ address, isThere: got >= 1, isOncePerTry: got <= tries }).toEqual({
+          address,
+          isThere: true,
+          isOncePerTry: true,
+        });
+      }
+      // A load in which nothing was lost, or nothing done, would have proven nothing.
+      expect(ended).toBeGreaterThan(0);
+      expect(journal.operations.length).toBeGreaterThan(faultCount * 10);
+    },
+    120_000 + faultCount * 60_000,
+  );
+
+  it(
+    'lets nobody write who comes back from a pause in which another took the place',
+    async () => {
+      const alice = await register('alice');
+      const { room_id: roomId } = await alice.ok<{ room_id: string }>('POST', '/createRoom', roomBody('room'));
+      const { members } = cluster;
+      const paused = (await cluster.writer())!;
+      const { pid } = paused.process;
+      const path = (name: string): string => `/rooms/${roomId}/send/m.room.message/${name}`;
+      const login = { type: 'm.login.password', identifier: { type: 'm.id.user', user: 'alice' } };
+      /** As whoever reaches only this process. */
+      const at = async (
+        member: (typeof members)[number],
+        name: string,
+        signal: AbortSignal | null,
+      ): Promise<number> => {
+        const response = await fetch(`${member.process.baseUrl}/_matrix/client/v3${path(name)}`, {
+          ...{ method: 'PUT', headers: { 'content-type': 'application/json', authorization: `Bearer ${token}` } },
+          ...{ body: JSON.stringify({ msgtype: 'm.text', body: name }), signal },
+        });
+        return response.status;
+      };
+      const { access_token: token } = await alice.ok<{ access_token: string }>('POST', '/login', {
+        ...login,
+        password: 'password of alice',
+      });
+      expect(await at(paused, 'before', null)).toBe(200);
+
+      paused.process.signal('SIGSTOP');
+      const startedMs = performance.now();
+      // They wait in its connections, and are the first that it sees when it goes on.
+      const asked = Array.from({ length: 20 }, (_, n) =>
+        at(paused, `asked of the paused one ${n}`, null).catch(() => undefined),
+      );
+      const others = members.filter((one) => one !== paused);
+      await eventually(
+        async () => (await at(others[0]!, 'with another', AbortSignal.timeout(20_000)).catch(() => 0)) === 200,
+      );
+      expect((await cluster.writer())?.process.pid).not.toBe(pid);
+      await sleep(Math.max(0, pauseMs - (performance.now() - startedMs)));
+      paused.process.signal('SIGCONT');
+      expect((await Promise.all(asked)).filter((status) => status === 200)).toEqual([]);
+      await eventually(() => !paused.process.isRunning);
+
+      await cluster.mend();
+      const { chunk } = await alice.ok<{ chunk: { content: { body?: string } }[] }>(
+        'GET',
+        `/rooms/${roomId}/messages?dir=f&limit=100`,
+      );
+      expect(chunk.flatMap(({ content }) => content.body ?? [])).toEqual(['before', 'with another']);
+    },
+    180_000 + pauseMs,
+  );
+});
+
+/** Times until something was written again, as a table for the manual. */
+function tableOf(tookMs: ReadonlyMap<string, readonly number[]>): string {
+  const seconds = (ms: number): string => (ms / 1000).toFixed(1);
+  const lines = [...tookMs].map(([name, times]) => {
+    const sorted = times.toSorted((a, b) => a - b);
+    const middle = sorted[Math.floor(sorted.length / 2)] ?? 0;
+    return `| ${name} | ${sorted.length} | ${seconds(middle)} | ${seconds(sorted.at(-1) ?? 0)} |`;
+  });
+  return ['', '| what happens | times | median, s | longest, s |', '|---|---:|---:|---:|', ...lines, ''].join('\n');
+}
