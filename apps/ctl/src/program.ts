@@ -5,6 +5,7 @@ import { CommandError } from './command-error.js';
 import { registerBackupCommands } from './commands/backup.js';
 import { registerConfigCommands } from './commands/config.js';
 import { registerDoctorCommand } from './commands/doctor.js';
+import { registerFederationCommands } from './commands/federation.js';
 import { registerHashPasswordCommand } from './commands/hash-password.js';
 import { registerModuleCommands } from './commands/module-commands.js';
 import { registerMoveDatabaseCommand } from './commands/move-database.js';
@@ -46,6 +47,7 @@ export function createProgram(terminal: Terminal): Command {
   registerUpgradeCommands(program, terminal, version);
   registerRollbackCommands(program, terminal);
   registerDoctorCommand(program, terminal);
+  registerFederationCommands(program, terminal);
   registerBackupCommands(program, terminal, version);
   registerRestoreCommands(program, terminal);
   registerMoveDatabaseCommand(program, terminal);

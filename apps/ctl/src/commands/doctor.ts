@@ -2,7 +2,7 @@ import { type Command, Option } from 'commander';
 import { checkConfig, type Config, describeProblem, SystemClock } from '@rookery/platform';
 import { claimDatabase, openDatabase } from '@rookery/database';
 import { CommandError } from '../command-error.js';
-import { type Check, error, type Finding, ok, warning } from './doctor/finding.js';
+import { type Check, error, type Finding, ok, showFindings, warning } from './doctor/finding.js';
 import { certificateCheck, databaseCheck, diskCheck, moduleCheck, proxyCheck } from './doctor/local-checks.js';
 import { registerCheck } from './doctor/register-check.js';
 import { clientCheck, dnsCheck, federationCheck, mailCheck } from './doctor/remote-checks.js';
@@ -64,7 +64,7 @@ async function doctor({ config: files = ['homeserver.yaml'], ...options }: Optio
     }
   }
   if (options.json) terminal.out(JSON.stringify(results, null, 2));
-  else for (const { name, findings } of results) show(name, findings, terminal);
+  else for (const { name, findings } of results) showFindings(name, findings, terminal);
   const of = (level: Finding['level']): number =>
     results.flatMap(({ findings }) => findings).filter((finding) => finding.level === level).length;
   if (of('error') > 0) throw new CommandError(`Wrong: ${of('error')}; to look at: ${of('warning')}.`);
@@ -77,14 +77,6 @@ async function found(check: Check, config: Config, files: readonly string[]): Pr
   } catch (reason) {
     const [text = '', ...remedy] = (reason as Error).message.split('\n');
     return [error(text, remedy.length > 0 ? remedy.join(' ') : undefined)];
-  }
-}
-
-function show(name: string, findings: readonly Finding[], terminal: Terminal): void {
-  const marks = { ok: 'ok     ', warning: 'warning', error: 'WRONG  ' };
-  for (const { level, text, remedy } of findings) {
-    terminal.out(`${marks[level]} ${name}: ${text}`);
-    if (remedy !== undefined) terminal.out(`        ${remedy}`);
   }
 }
 

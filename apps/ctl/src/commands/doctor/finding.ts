@@ -1,4 +1,5 @@
 import type { Config } from '@rookery/platform';
+import type { Terminal } from '../../terminal.js';
 
 /** What a check found. */
 export interface Finding {
@@ -28,3 +29,12 @@ export const error = (text: string, remedy?: string): Finding => ({
   text,
   ...(remedy !== undefined && { remedy }),
 });
+
+/** Shows findings, a line each and what to do below it. */
+export function showFindings(name: string, findings: readonly Finding[], terminal: Terminal): void {
+  const marks = { ok: 'ok     ', warning: 'warning', error: 'WRONG  ' };
+  for (const { level, text, remedy } of findings) {
+    terminal.out(`${marks[level]} ${name}: ${text}`);
+    if (remedy !== undefined) terminal.out(`        ${remedy}`);
+  }
+}

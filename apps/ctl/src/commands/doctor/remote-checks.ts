@@ -1,11 +1,11 @@
-import { lookup, resolveSrv } from 'node:dns/promises';
+import { lookup } from 'node:dns/promises';
 import { connect } from 'node:net';
 import { connect as connectTls } from 'node:tls';
-import { type Config, SystemClock } from '@rookery/platform';
+import type { Config } from '@rookery/platform';
 import { type Check, error, type Finding, ok, warning } from './finding.js';
+import { probeServer, skew } from './server-probe.js';
 
 const limitMs = 10_000;
-const clockSkewMs = 60_000;
 const maxAnswer = 100_000;
 
 interface Answer {
@@ -76,83 +76,12 @@ export const clientCheck: Check = {
   },
 };
 
-/** Our clock against another's; the request takes its time, too. */
-function skew(date: string | null, whose: string): Finding[] {
-  const theirMs = date === null ? Number.NaN : Date.parse(date);
-  const seconds = Math.round((new SystemClock().nowMs() - theirMs) / 1000);
-  return Math.abs(seconds) * 1000 > clockSkewMs
-    ? [
-        warning(
-          `the clock of this machine differs by ${seconds} seconds from that of ${whose}`,
-          'Let it follow a time server: signatures and tokens depend on it.',
-        ),
-      ]
-    : [];
-}
-
 /** How other servers find this one, and whether it answers there. */
 export const federationCheck: Check = {
   name: 'federation',
   isRemote: true,
-  async run(config) {
-    const { serverName } = config;
-    const findings: Finding[] = [];
-    const place = await delegated(serverName, findings);
-    const url = `https://${place}/${config.get('protocol_prefix')}/key/v2/server`;
-    try {
-      const { status, json, date } = await ask(url);
-      const name = fieldOf(json, 'server_name');
-      if (name === serverName) findings.push(ok(`other servers reach it at ${place}`));
-      else
-        findings.push(
-          error(
-            `${url} answers ${status} as ${String(name ?? 'no homeserver')}, not as ${serverName}`,
-            'Let the proxy there forward to this server.',
-          ),
-        );
-      findings.push(...skew(date, place));
-    } catch (reason) {
-      findings.push(
-        error(
-          `other servers do not reach it at ${place}: ${reasonOf(reason)}`,
-          'See docs/operators/federation.md: the name, the port, and a certificate that everybody can verify.',
-        ),
-      );
-    }
-    return findings;
-  },
+  run: (config) => probeServer(config.serverName, { prefix: config.get('protocol_prefix') }),
 };
-
-/** Host and port of a server, as other servers find them. @spec server-server-api#resolving-server-names */
-async function delegated(serverName: string, findings: Finding[]): Promise<string> {
-  if (/:\d+$/.test(serverName)) return serverName;
-  try {
-    const { status, json } = await ask(`https://${serverName}/.well-known/matrix/server`);
-    const to = fieldOf(json, 'm.server');
-    if (typeof to === 'string') {
-      findings.push(ok(`https://${serverName}/.well-known/matrix/server names ${to}`));
-      return /:\d+$/.test(to) ? to : srvOr(to);
-    }
-    if (status === 200)
-      findings.push(
-        error(
-          `https://${serverName}/.well-known/matrix/server has no m.server`,
-          'Answer {"m.server": "host:port"} there, or 404.',
-        ),
-      );
-  } catch {
-    // Nobody has to answer there.
-  }
-  return srvOr(serverName);
-}
-
-async function srvOr(host: string): Promise<string> {
-  for (const service of ['_matrix-fed._tcp', '_matrix._tcp']) {
-    const [first] = await resolveSrv(`${service}.${host}`).catch(() => []);
-    if (first !== undefined) return `${first.name}:${first.port}`;
-  }
-  return `${host}:8448`;
-}
 
 /** Names that the server needs. */
 export const dnsCheck: Check = {
