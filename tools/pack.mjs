@@ -4,6 +4,7 @@ import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { ensureBuilt, ensureInstalled, root } from './lib.mjs';
 
 const [target] = process.argv.slice(2).filter((arg) => !arg.startsWith('--'));
@@ -25,6 +26,10 @@ const forWhom = {
   '@rookery/nest': 'modules written as Nest modules',
   '@rookery/typeorm': 'entities, repositories and migrations for the tables of modules',
 };
+
+ensureInstalled();
+ensureBuilt();
+const { optionalParts } = await import(pathToFileURL(join(root, 'apps/homeserver/dist/optional-parts.js')).href);
 
 const packages = ['libs', 'apps'].flatMap((group) =>
   readdirSync(join(root, group))
@@ -51,6 +56,7 @@ function published({ private: _, devDependencies: __, ...manifest }, folder) {
     }),
     publishConfig: { access: 'public', provenance: rootManifest.repository !== undefined },
     dependencies: dependenciesOf(manifest),
+    ...optionalOf(manifest),
     // Who installs the server gets the command for its operators.
     ...(manifest.name === '@rookery/homeserver' && { bin: { ...manifest.bin, ...commands } }),
   };
@@ -61,7 +67,31 @@ const commands = { rookery: './bin/rookery.mjs', synctl: './bin/synctl.mjs' };
 /** Own packages with the versions of this release. */
 function dependenciesOf({ name, dependencies = {} }) {
   const all = { ...dependencies, ...(name === '@rookery/homeserver' && { '@rookery/ctl': '*' }) };
-  return Object.fromEntries(Object.entries(all).map(([other, range]) => [other, versions.get(other) ?? range]));
+  const own = optionalIn(name);
+  return Object.fromEntries(
+    Object.entries(all)
+      .filter(([other]) => !own.includes(other))
+      .map(([other, range]) => [other, versions.get(other) ?? range]),
+  );
+}
+
+/** Parts that are installed only when they are named; a server names all that its packages can use. */
+const optionalIn = (name) =>
+  optionalParts.filter(({ usedBy }) => [usedBy, '@rookery/homeserver'].includes(name)).map((part) => part.name);
+
+function optionalOf({ name, peerDependencies, peerDependenciesMeta }) {
+  const parts = optionalIn(name);
+  if (parts.length === 0) return {};
+  return {
+    peerDependencies: {
+      ...peerDependencies,
+      ...Object.fromEntries(parts.map((part) => [part, `^${rootManifest.dependencies[part]}`])),
+    },
+    peerDependenciesMeta: {
+      ...peerDependenciesMeta,
+      ...Object.fromEntries(parts.map((part) => [part, { optional: true }])),
+    },
+  };
 }
 
 function readme({ name, description }) {
@@ -101,8 +131,6 @@ function stage({ folder, manifest }, into) {
   writeFileSync(join(into, 'package.json'), `${JSON.stringify(published(manifest, folder), null, 2)}\n`);
 }
 
-ensureInstalled();
-ensureBuilt();
 const staging = mkdtempSync(join(tmpdir(), 'rookery-pack-'));
 try {
   mkdirSync(target, { recursive: true });

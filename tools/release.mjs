@@ -12,7 +12,7 @@ import { makeArchive } from './release/archive.mjs';
 import { makeBill } from './release/bill.mjs';
 import { makeContainerContext } from './release/container.mjs';
 import { makeDebianPackage } from './release/debian.mjs';
-import { packAll, serverPackages, tryPackages } from './release/npm.mjs';
+import { packAll, serverPackages, tryLean, tryPackages } from './release/npm.mjs';
 import { notesOf } from './release/notes.mjs';
 import { installInto } from './release/install.mjs';
 
@@ -57,6 +57,8 @@ try {
   const packed = await step('npm packages', () => packAll(out));
   const packages = serverPackages(packed);
   await step('npm packages installed in an empty folder, and the server started', () => tryPackages(packed, work));
+  const megabytes = await step('the server alone, without optional parts', () => tryLean(packages, work));
+  console.log(`(${megabytes.toFixed(0)} MB)`);
   const tree = await step('a tree of the server and its Node.js, started', () =>
     installInto(join(work, 'tree'), packages),
   );

@@ -3,15 +3,16 @@ import { copyFileSync, cpSync, mkdirSync, writeFileSync } from 'node:fs';
 import { spawnSync } from 'node:child_process';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { optionalDependencies } from './npm.mjs';
 import { command } from './trial.mjs';
 
 const parts = fileURLToPath(new URL('container/', import.meta.url));
 
-export function makeContainerContext({ out, work, packages, version }) {
+export async function makeContainerContext({ out, work, packages, version }) {
   const context = join(work, `rookery-container-${version}`);
   mkdirSync(join(context, 'packages'), { recursive: true });
   cpSync(parts, context, { recursive: true });
-  const dependencies = {};
+  const dependencies = await optionalDependencies();
   for (const [name, file] of packages) {
     copyFileSync(file, join(context, 'packages', basename(file)));
     dependencies[name] = `file:packages/${basename(file)}`;

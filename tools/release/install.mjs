@@ -2,7 +2,7 @@
 import { chmodSync, cpSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { projectNode } from '../lib.mjs';
-import { installFiles } from './npm.mjs';
+import { installFiles, optionalDependencies } from './npm.mjs';
 import { tryServer } from './trial.mjs';
 
 /** The programs of an installed tree, and the packages that they lie in. */
@@ -15,7 +15,7 @@ export const programIn = (tree, name) => join(tree, 'bin', name);
 export async function installInto(tree, packages) {
   rmSync(tree, { recursive: true, force: true });
   mkdirSync(join(tree, 'bin'), { recursive: true });
-  installFiles(tree, packages);
+  installFiles(tree, packages, await optionalDependencies());
   for (const name of ['package.json', 'package-lock.json']) rmSync(join(tree, name), { force: true });
   cpSync(projectNode(), join(tree, 'bin', 'node'), { dereference: true });
   chmodSync(join(tree, 'bin', 'node'), 0o755);

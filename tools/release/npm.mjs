@@ -1,7 +1,9 @@
 // The npm packages of this release, each complete, all installed together in an empty folder with nothing else but the registry:
 // what is for others loads, and the server runs.
-import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { existsSync, lstatSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { projectNode, root } from '../lib.mjs';
 import { command, tryServer } from './trial.mjs';
 
@@ -35,10 +37,17 @@ export function serverPackages(packed) {
   return new Map([...packed].filter(([name]) => needed.has(name)));
 }
 
+/** Parts that npm installs only when they are named, with the versions that were tested. */
+export async function optionalDependencies() {
+  const { optionalParts } = await import(pathToFileURL(join(root, 'apps/homeserver/dist/optional-parts.js')).href);
+  const { dependencies } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+  return Object.fromEntries(optionalParts.map(({ name }) => [name, dependencies[name]]));
+}
+
 /** Installs packages into a folder from their files, everything else from the registry. */
-export function installFiles(folder, packages) {
+export function installFiles(folder, packages, more = {}) {
   mkdirSync(folder, { recursive: true });
-  const dependencies = Object.fromEntries([...packages].map(([name, file]) => [name, `file:${file}`]));
+  const dependencies = { ...more, ...Object.fromEntries([...packages].map(([name, file]) => [name, `file:${file}`])) };
   writeFileSync(
     join(folder, 'package.json'),
     JSON.stringify({ private: true, type: 'module', dependencies }, null, 2) + '\n',
@@ -52,6 +61,37 @@ const programsIn = (folder) => {
   return [bin('homeserver/bin/rookery-homeserver.mjs'), bin('homeserver/bin/rookery.mjs')];
 };
 
+/** More than a server without optional parts takes; the one that is too large is not handed out. */
+const largestMegabytes = 150;
+
+/** The server as `npm install` brings it. @throws Error when it is too large, does not run, or does not say which part it lacks */
+export async function tryLean(packages, work) {
+  const folder = join(work, 'lean');
+  installFiles(folder, packages);
+  const files = readdirSync(folder, { recursive: true }).map((name) => lstatSync(join(folder, name)));
+  const megabytes = files.filter((status) => status.isFile()).reduce((sum, { size }) => sum + size, 0) / 1e6;
+  if (megabytes > largestMegabytes)
+    throw new Error(`the server takes ${megabytes.toFixed(0)} MB, more than ${largestMegabytes}`);
+  await tryServer(...programsIn(folder));
+  const settings = join(folder, 'homeserver.yaml');
+  for (const name of Object.keys(await optionalDependencies()))
+    if (existsSync(join(folder, 'node_modules', name))) throw new Error(`${name} is installed though nobody named it`);
+  writeFileSync(
+    settings,
+    JSON.stringify({
+      server_name: 'release.test',
+      report_stats: false,
+      database: { name: 'psycopg2', args: { host: '127.0.0.1' } },
+    }),
+  );
+  const [program, ...args] = programsIn(folder)[0];
+  const { status, stderr } = spawnSync(program, [...args, '--config', settings], { encoding: 'utf8', cwd: folder });
+  if (status !== 1 || !/^PostgreSQL .* needs the package pg: [^\n]*\n$/.test(stderr))
+    throw new Error(`without pg the server ended with ${status}:\n${stderr}`);
+  rmSync(folder, { recursive: true, force: true });
+  return megabytes;
+}
+
 /** @throws Error when a package is not complete, does not load, or the server does not run */
 export async function tryPackages(packed, work) {
   for (const [name, file] of packed) {
@@ -60,7 +100,7 @@ export async function tryPackages(packed, work) {
       if (!files.includes(`package/${wanted}`)) throw new Error(`${name} has no ${wanted}`);
   }
   const whole = join(work, 'whole');
-  installFiles(whole, packed);
+  installFiles(whole, packed, await optionalDependencies());
   for (const name of packed.keys()) {
     const manifest = JSON.parse(readFileSync(join(whole, 'node_modules', name, 'package.json'), 'utf8'));
     if (manifest.exports?.['.'])

@@ -81,6 +81,10 @@ export async function runCommands(program: Command, args: readonly string[], ter
       terminal.note(error.message);
       return 1;
     }
-    throw error;
+    const { missingPartOf } = await import('@rookery/homeserver');
+    const missing = missingPartOf(error);
+    if (missing === undefined) throw error;
+    terminal.note(missing);
+    return 1;
   }
 }

@@ -38,7 +38,7 @@ import { Invalidations, Notifier, Streams } from '@rookery/replication';
 import { Pages } from '@rookery/templates';
 import { hasAccounts } from '@rookery/users';
 import { ServedDatabase } from './core/served-database.js';
-import { StartupError } from './startup-error.js';
+import { checkParts, StartupError } from './startup-error.js';
 import { isBesideWriter, type ProcessPlace } from './process-place.js';
 import { manholeOf } from './manhole.js';
 import { databaseProblem, isDatabaseThere } from './database-health.js';
@@ -144,6 +144,7 @@ export class Homeserver {
   static async rehearse(config: Config): Promise<void> {
     const folder = mkdtempSync(join(tmpdir(), 'rookery-check-'));
     try {
+      checkParts(config);
       checkDatabaseOptions(databaseOptions(config));
       checkTls(httpSettingsOf(config));
       const server = Homeserver.#create(config, { logger: new SilentLogger() }, folder);

@@ -2,6 +2,7 @@
 export type { ProcessPlace } from './process-place.js';
 export { Homeserver, type HomeserverOverrides, type ReloadReport } from './create-homeserver.js';
 export { forgetModule } from './forget-module.js';
+export { missingPartOf } from './optional-parts.js';
 export { startProblems } from './start-problems.js';
 export { missingProviders, type OfflineServices, offlineServices } from '@rookery/module-services';
 export type { ReloadOutcome } from './reload-outcome.js';

@@ -9,7 +9,7 @@ import { AmongProcesses } from './processes/among-processes.js';
 import { WatchedProcesses, type WatchMessage } from './processes/watch-processes.js';
 import { type ReloadOutcome, reloadOutcomeFile, writeReloadOutcome } from './reload-outcome.js';
 import { loadSigningKeys } from './signing-keys.js';
-import { fileProblem, StartupError, startupMessage } from './startup-error.js';
+import { checkParts, fileProblem, StartupError, startupMessage } from './startup-error.js';
 import { version } from './version.js';
 import { firstAdministratorCommand, welcomeScreen } from './welcome.js';
 
@@ -142,6 +142,7 @@ async function run(): Promise<void> {
   const files = settingsFiles(options);
   const load = (): Config => loadConfig(files, { createSecrets: new SystemIds() });
   const config = load();
+  checkParts(config);
   if (options.processes > 1) return watch(files, config, options.processes);
   let running: Running;
   let stop: () => void;

@@ -1,8 +1,9 @@
 import { DatabaseError } from '@rookery/database';
 import { ListenError } from '@rookery/http';
 import { ModuleLoadError } from '@rookery/module-host';
-import { ConfigError } from '@rookery/platform';
+import { type Config, ConfigError } from '@rookery/platform';
 import { TemplateError } from '@rookery/templates';
+import { missingParts } from './optional-parts.js';
 
 /** Why the server cannot start, in one line that says what to change. */
 export class StartupError extends Error {
@@ -23,6 +24,12 @@ export function startupMessage(error: unknown): string | undefined {
     return hint === undefined ? error.message : `${error.message}\n${hint}`;
   }
   return undefined;
+}
+
+/** @throws StartupError when the settings ask for a part that nobody installed */
+export function checkParts(config: Config): void {
+  const problem = missingParts(config);
+  if (problem !== undefined) throw new StartupError(problem);
 }
 
 /** The system's word for a failed file operation: `permission denied`. */
