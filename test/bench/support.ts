@@ -60,7 +60,7 @@ export async function startServer(settings: object = {}, nodeArgs: readonly stri
   );
   child.stdout?.resume();
   const baseUrl = `http://127.0.0.1:${port}`;
-  for (let tries = 0; tries < 300; tries++) {
+  for (let tries = 0; tries < 3_000; tries++) {
     if ((await fetch(`${baseUrl}/health`).catch(() => undefined))?.ok) break;
     await new Promise((resolve) => setTimeout(resolve, 100));
   }

@@ -109,7 +109,8 @@ export class Load {
     if (dice < 0.04 && rooms.length < this.maxRooms) return this.#create(client);
     if (dice < 0.16) {
       const other = pick(
-        rooms.filter((each) => each.creator !== client),
+        // What was cut off may still come to pass, after what is asked for now.
+        rooms.filter((each) => each.creator !== client && !each.unsure.has(client)),
         this.random,
       );
       if (other) return this.#membership(client, other);
