@@ -140,7 +140,7 @@ export class ServerProcess {
     this.#child = child;
     child.stdout.on('data', (data: Buffer) => (this.#output += data.toString()));
     child.stderr.on('data', (data: Buffer) => (this.#output += data.toString()));
-    for (let tries = 0; tries < 300; tries++) {
+    for (let tries = 0; tries < 1_200; tries++) {
       if (child.exitCode !== null) throw new Error(`the server ended with ${child.exitCode}:\n${this.#output}`);
       const answer = await fetch(`${this.baseUrl}/health`).catch(() => undefined);
       if (answer?.ok) return;
