@@ -90,6 +90,13 @@ export interface AccountDataChangedEvent {
   readonly streamId: number;
 }
 
+/** Account data that is about to be stored for a room. */
+export interface RoomDataChangingEvent {
+  readonly userId: string;
+  readonly roomId: string;
+  readonly type: string;
+}
+
 /** A third-party identifier that was added to or removed from an account. */
 export interface ThreepidEvent {
   readonly userId: string;
@@ -123,6 +130,8 @@ export class UserHooks {
   /** Users were active; `afterCommit` only, and it must not take long. */
   readonly active = this.#point<ActiveEvent>('active');
   readonly reactivated = this.#point<{ readonly userId: string }>('reactivated');
+  /** Data of a room is about to be stored: `inTransaction` only, before anything is written. */
+  readonly roomDataChanging = this.#point<RoomDataChangingEvent>('roomDataChanging');
   readonly accountDataChanged = this.#point<AccountDataChangedEvent>('accountDataChanged');
   readonly threepidAdded = this.#point<ThreepidEvent>('threepidAdded');
   readonly threepidRemoved = this.#point<ThreepidEvent>('threepidRemoved');

@@ -68,6 +68,7 @@ export {
 export { LoginTokens } from './login/login-tokens.js';
 export { type LoginFlow, LoginService } from './login/login.service.js';
 export { isSessionHeld } from './sessions/token.query.js';
+export { holdAccount } from './store/account-hold.query.js';
 export { SessionService } from './sessions/session.service.js';
 export { SessionWatch } from './authentication/session-watch.js';
 export { canonicalAddress } from './threepids/addresses.js';

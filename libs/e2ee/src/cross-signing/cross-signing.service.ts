@@ -3,7 +3,7 @@ import { Database } from '@rookery/database';
 import { canonicalJson, verifyJson } from '@rookery/events';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, KeyedMutex, type Requester, type RequestOrigin } from '@rookery/platform';
-import { DeviceService, UserAuthGate, UserHooks } from '@rookery/users';
+import { DeviceService, holdAccount, UserAuthGate, UserHooks } from '@rookery/users';
 import { DeviceListService } from '../device-lists/device-list.service.js';
 import { coveredText, type CrossSigningKey, parseCrossSigningKey } from './cross-signing-key.js';
 import {
@@ -115,6 +115,7 @@ export class CrossSigningService {
     const kept = replaced === types ? keys : fresh;
     await this.database.write(
       async (tx) => {
+        await holdAccount(tx, userId);
         const shown = kept.filter((key) => key.type !== 'user_signing');
         const ids = await this.deviceLists.changed(
           tx,

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
-import { UserHooks } from '@rookery/users';
+import { holdAccount, UserHooks } from '@rookery/users';
 import { isName, limits, objectText } from '../common/limits.js';
 import {
   type BackedUpSession,
@@ -44,14 +44,17 @@ export class KeyBackupService {
 
   /**
    * Begins a backup, which is the current one from then on. @returns its version
-   * @throws MatrixError 400 `M_BAD_JSON`, `M_INVALID_PARAM`, 413 `M_TOO_LARGE`
+   * @throws MatrixError 400 `M_BAD_JSON`, `M_INVALID_PARAM`, 413 `M_TOO_LARGE`, 403 `M_USER_DEACTIVATED`
    */
   async create(userId: string, algorithm: string, authData: unknown): Promise<string> {
     if (!isName(algorithm)) throw MatrixError.invalidParam('Not a valid algorithm');
     const text = objectText(authData, "'auth_data'", limits.keyBytes);
     for (;;) {
       const version = await this.database.write(
-        (tx) => insertVersion(tx, userId, algorithm, text, limits.backupVersions),
+        async (tx) => {
+          await holdAccount(tx, userId);
+          return insertVersion(tx, userId, algorithm, text, limits.backupVersions);
+        },
         { name: 'key_backup_create' },
       );
       if (version === 'full') throw MatrixError.tooLarge('There are too many backups');

@@ -4,7 +4,7 @@ import { isValidEventId, MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
 import { type ChangedKeys, defineStream, type Stream, Streams } from '@rookery/replication';
 import { EventStore, isServable, RoomHooks, RoomReadingService, TimelineReader } from '@rookery/rooms';
-import { UserHooks } from '@rookery/users';
+import { holdAccount, UserHooks } from '@rookery/users';
 import {
   countSubscriptions,
   deleteThreads,
@@ -132,6 +132,7 @@ export class ThreadSubscriptions implements OnModuleInit {
     if (stream === undefined) throw new Error('Threads cannot be subscribed to on this server');
     await this.database.write(
       async (tx) => {
+        await holdAccount(tx, userId);
         if (!(await this.events.holdRooms(tx, [roomId])).has(roomId))
           throw MatrixError.notFound('There is no such room any more');
         const before = await findSubscription(tx, userId, roomId, threadId);

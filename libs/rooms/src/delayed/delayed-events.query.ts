@@ -108,6 +108,10 @@ export function deleteDelayed(tx: Tx, delayId: string): Promise<number> {
   return tx.run('DELETE FROM delayed_events WHERE delay_id = ?', [delayId]);
 }
 
+export async function deleteDelayedOfRoom(tx: Tx, roomId: string): Promise<void> {
+  await tx.run('DELETE FROM delayed_events WHERE room_id = ?', [roomId]);
+}
+
 export async function deleteDelayedOfUser(tx: Tx, localpart: string): Promise<void> {
   await tx.run('DELETE FROM delayed_events WHERE user_localpart = ?', [localpart]);
 }

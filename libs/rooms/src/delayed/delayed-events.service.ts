@@ -3,9 +3,10 @@ import { Database, isUniqueViolation } from '@rookery/database';
 import { RateLimiter } from '@rookery/http';
 import { domainOf, type JsonObject, localpartOf, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Ids, Logger, type Requester, type Timer } from '@rookery/platform';
-import { AccountService, qualifyUserId, UserHooks } from '@rookery/users';
+import { AccountService, holdAccount, qualifyUserId, UserHooks } from '@rookery/users';
 import { AliasService } from '../directory/alias.service.js';
 import { RoomHooks } from '../hooks.js';
+import { holdRooms } from '../store/room-hold.query.js';
 import { MembershipService } from '../membership/membership.service.js';
 import { isServable } from '../model/stored-event.js';
 import { delayedTxnPrefix } from '../reading/event-serializer.js';
@@ -16,6 +17,7 @@ import { EventCreation, type SendRequest } from '../sending/event-creation.servi
 import { deviceKeyOf } from '../model/requesters.js';
 import {
   deleteDelayed,
+  deleteDelayedOfRoom,
   deleteDelayedOfUser,
   deleteDelayedState,
   type DelayedEventRow,
@@ -84,6 +86,7 @@ export class DelayedEvents implements OnApplicationBootstrap, OnModuleDestroy {
           await deleteDelayedState(tx, roomId, type, stateKey, own);
         }
       },
+      onRoomPurged: deleteDelayedOfRoom,
     });
     userHooks.deactivated.subscribe({
       inTransaction: (tx, { userId }) => deleteDelayedOfUser(tx, localpartOf(userId)),
@@ -205,7 +208,14 @@ export class DelayedEvents implements OnApplicationBootstrap, OnModuleDestroy {
     // Before the transaction, so that state which is stored at the same time is not overlooked.
     if (row.state_key !== null) this.#stateRooms.add(row.room_id);
     const write = (): Promise<string | undefined> =>
-      this.database.write((tx) => insertDelayed(tx, row, this.#maxPerUser), { name: 'delayed_events_add' });
+      this.database.write(
+        async (tx) => {
+          await holdAccount(tx, `@${row.user_localpart}:${this.config.serverName}`);
+          if (!(await holdRooms(tx, [row.room_id])).has(row.room_id)) throw MatrixError.notInRoom();
+          return insertDelayed(tx, row, this.#maxPerUser);
+        },
+        { name: 'delayed_events_add' },
+      );
     try {
       return await write();
     } catch (error) {

@@ -2,7 +2,6 @@ import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
-import { deleteAccountDataOfRoom } from '@rookery/users';
 import { RoomHooks } from '../hooks.js';
 import { EventPersister } from '../pipeline/event-persister.js';
 import { EventStore } from '../store/event-store.js';
@@ -18,7 +17,6 @@ import {
   selectPurgePlace,
   selectSomeEvents,
   selectUnusedGroups,
-  selectUsersOf,
   setAside,
 } from './purge.query.js';
 import { assertMayRemoveHistory, mayRemoveHistory } from './history-removal.js';
@@ -114,8 +112,6 @@ export class PurgeService implements OnModuleInit {
         async (tx) => {
           await holdForDeletion(tx, roomId);
           for (const hook of this.hooks.all) await hook.onRoomPurged?.(tx, roomId);
-          // Tags and what else they keep about it; nobody could see or delete it any more.
-          await deleteAccountDataOfRoom(tx, roomId, await selectUsersOf(tx, roomId));
           await deleteRoomRows(tx, roomId);
         },
         { name: 'purge_room', erase: true },

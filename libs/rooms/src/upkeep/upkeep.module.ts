@@ -1,4 +1,5 @@
 import { Module } from '@nestjs/common';
+import { UsersModule } from '@rookery/users';
 import { CreationModule } from '../creation/creation.module.js';
 import { MembershipModule } from '../membership/membership.module.js';
 import { PipelineModule } from '../pipeline/pipeline.module.js';
@@ -7,6 +8,7 @@ import { RoomStateModule } from '../state/state.module.js';
 import { RoomStoreModule } from '../store/store.module.js';
 import { HistoryRemoval } from './history-removal.js';
 import { PurgeService } from './purge.service.js';
+import { RoomAccountData } from './room-account-data.js';
 import { RoomBlocking } from './room-blocking.service.js';
 import { RoomRepair } from './room-repair.service.js';
 import { RoomShutdown } from './room-shutdown.service.js';
@@ -14,8 +16,16 @@ import { RoomTasks } from './room-tasks.js';
 
 /** Purging, shutting down, blocking and mending rooms. */
 @Module({
-  imports: [CreationModule, MembershipModule, PipelineModule, ReadingModule, RoomStateModule, RoomStoreModule],
-  providers: [HistoryRemoval, PurgeService, RoomBlocking, RoomRepair, RoomShutdown, RoomTasks],
+  imports: [
+    CreationModule,
+    MembershipModule,
+    PipelineModule,
+    ReadingModule,
+    RoomStateModule,
+    RoomStoreModule,
+    UsersModule,
+  ],
+  providers: [HistoryRemoval, PurgeService, RoomAccountData, RoomBlocking, RoomRepair, RoomShutdown, RoomTasks],
   exports: [PurgeService, RoomBlocking, RoomRepair, RoomShutdown, RoomTasks],
 })
 export class UpkeepModule {}

@@ -3,7 +3,7 @@ import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { OutboundError, OutboundHttp } from '@rookery/http';
 import { Config, Logger, Port } from '@rookery/platform';
-import { type Origin, ProfileService, UserHooks } from '@rookery/users';
+import { holdAccount, type Origin, ProfileService, UserHooks } from '@rookery/users';
 import { findAvatar, forgetAvatar, recordAvatar } from './avatar.query.js';
 
 /** A picture that a provider has of somebody. */
@@ -65,7 +65,13 @@ export class Avatars implements OnModuleInit {
       const shown = (await this.profiles.get(userId))?.avatar_url;
       if (last?.digest === digest && last.uri === shown) return;
       const uri = await this.port.given(userId, picture);
-      await this.database.write((tx) => recordAvatar(tx, userId, digest, uri), { name: 'sso_avatar' });
+      await this.database.write(
+        async (tx) => {
+          await holdAccount(tx, userId);
+          await recordAvatar(tx, userId, digest, uri);
+        },
+        { name: 'sso_avatar' },
+      );
       await this.profiles.update(userId, { avatar_url: uri }, { origin, byAdmin: true });
     } catch (err) {
       this.logger.info('The picture of somebody who signed on cannot be had', { userId, err });

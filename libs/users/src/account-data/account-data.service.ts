@@ -4,6 +4,7 @@ import { isJsonObject, isValidUserId, type JsonObject, MatrixError, maxIdBytes }
 import { type ChangedKeys, defineStream, type Stream, Streams } from '@rookery/replication';
 import { AccountModules, type Origin } from '../common/account-modules.js';
 import { UserHooks } from '../hooks.js';
+import { holdAccount } from '../store/account-hold.query.js';
 import {
   type AccountDataRow,
   findForRoom,
@@ -104,7 +105,7 @@ export class AccountDataService {
 
   /**
    * Sets one piece from a client.
-   * @throws MatrixError 405 `M_BAD_JSON` (kept by another endpoint), 413 `M_TOO_LARGE`, 400 `M_INVALID_PARAM`
+   * @throws MatrixError 405 `M_BAD_JSON` (kept by another endpoint), 413 `M_TOO_LARGE`, 400 `M_INVALID_PARAM`, 403 `M_USER_DEACTIVATED`
    */
   async setByClient(
     userId: string,
@@ -119,7 +120,7 @@ export class AccountDataService {
 
   /**
    * Sets one piece; `{}` is how a piece is deleted.
-   * @throws MatrixError 413 `M_TOO_LARGE`, 400 `M_INVALID_PARAM`
+   * @throws MatrixError 413 `M_TOO_LARGE`, 400 `M_INVALID_PARAM`, 403 `M_USER_DEACTIVATED`
    */
   async set(
     userId: string,
@@ -159,7 +160,7 @@ export class AccountDataService {
 
   /**
    * Sets one tag of a room, or removes it (`undefined`).
-   * @throws MatrixError 400 `M_INVALID_PARAM`, 413 `M_TOO_LARGE`
+   * @throws MatrixError 400 `M_INVALID_PARAM`, 413 `M_TOO_LARGE`, 403 `M_USER_DEACTIVATED`
    */
   async setTag(
     userId: string,
@@ -202,6 +203,8 @@ export class AccountDataService {
   ): Promise<void> {
     const event = await this.database.write(
       async (tx) => {
+        await holdAccount(tx, userId);
+        if (roomId !== undefined) await this.hooks.roomDataChanging.inTransaction(tx, { userId, roomId, type });
         const streamId = await this.stream.write(tx, { changed: { user: [userId] }, users: [userId] });
         const content = await change(tx, streamId);
         const changed = { userId, roomId, type, content, streamId };

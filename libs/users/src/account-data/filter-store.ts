@@ -3,6 +3,7 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError, parseSyncFilter } from '@rookery/matrix-types';
 import { Cache, Config } from '@rookery/platform';
+import { holdAccount } from '../store/account-hold.query.js';
 import { findFilter, findFilterByHash, insertFilter, nextFilterId } from './filter.query.js';
 
 /** Largest filter as JSON, bytes. */
@@ -43,7 +44,7 @@ export class FilterStore {
   /**
    * Stores a filter; the same one twice has one id.
    * @returns its id
-   * @throws MatrixError 400 `M_BAD_JSON`, 413 `M_TOO_LARGE`
+   * @throws MatrixError 400 `M_BAD_JSON`, 413 `M_TOO_LARGE`, 403 `M_USER_DEACTIVATED`
    */
   async create(userId: string, filter: JsonObject): Promise<string> {
     const json = JSON.stringify(filter);
@@ -57,8 +58,14 @@ export class FilterStore {
       const next = await nextFilterId(this.database, userId);
       if (next >= maxFilters) throw MatrixError.tooLarge(`Not more than ${maxFilters} filters can be stored`);
       // Another request may take the number, or store the same filter; then look again.
-      if (await this.database.write((tx) => insertFilter(tx, userId, next, hash, json), { name: 'filter' }))
-        return String(next);
+      const isNew = await this.database.write(
+        async (tx) => {
+          await holdAccount(tx, userId);
+          return insertFilter(tx, userId, next, hash, json);
+        },
+        { name: 'filter' },
+      );
+      if (isNew) return String(next);
     }
   }
 }

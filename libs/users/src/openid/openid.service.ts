@@ -2,6 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { Clock, Config, Ids } from '@rookery/platform';
 import { newSecret, secretHash } from '../common/secrets.js';
+import { holdAccount } from '../store/account-hold.query.js';
 import { insertOpenIdToken, userOfOpenIdToken } from './openid.query.js';
 
 const lifetimeMs = 3_600_000;
@@ -20,7 +21,10 @@ export class OpenIdService {
   async create(userId: string): Promise<object> {
     const token = newSecret(this.ids, 'openid');
     await this.database.write(
-      (tx) => insertOpenIdToken(tx, secretHash(token), userId, this.clock.nowMs() + lifetimeMs),
+      async (tx) => {
+        await holdAccount(tx, userId);
+        await insertOpenIdToken(tx, secretHash(token), userId, this.clock.nowMs() + lifetimeMs);
+      },
       { name: 'openid_token' },
     );
     return {

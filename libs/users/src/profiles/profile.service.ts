@@ -7,6 +7,7 @@ import { isLocalUser } from '../common/user-names.js';
 import { type ProfileChangedEvent, UserHooks } from '../hooks.js';
 import type { Profile } from '../common/profile.js';
 import { checkProfileField, checkProfileSize } from './profile-rules.js';
+import { holdAccount } from '../store/account-hold.query.js';
 import { findProfile, findProfiles, lockProfile, writeProfile } from './profile.query.js';
 import { RemoteProfiles } from './remote-profiles.js';
 
@@ -88,7 +89,7 @@ export class ProfileService {
 
   /**
    * Changes several fields at once; `undefined` removes one. Nothing happens when nothing would change.
-   * @throws MatrixError 400 `M_PROFILE_TOO_LARGE`, and what the hooks refuse with
+   * @throws MatrixError 400 `M_PROFILE_TOO_LARGE`, 403 `M_USER_DEACTIVATED`, and what the hooks refuse with
    */
   async update(
     userId: string,
@@ -110,6 +111,8 @@ export class ProfileService {
     await this.hooks.profileChanged.prepare(planned);
     const event = await this.database.write(
       async (tx) => {
+        // Nobody but an administrator gives a closed account a profile again.
+        if (!byAdmin && !deactivation) await holdAccount(tx, userId);
         // Another field may have changed since; the row decides.
         const current = plan(await lockProfile(tx, userId));
         if (!current) return undefined;

@@ -5,6 +5,7 @@ import { Clock, Config, Ids } from '@rookery/platform';
 import { type Account, findAccount } from '../store/account.query.js';
 import { AccountModules, type Origin } from '../common/account-modules.js';
 import { newSecret, secretHash } from '../common/secrets.js';
+import { holdAccount, isClosedForUpdate } from '../store/account-hold.query.js';
 import {
   deviceIdsOf,
   deleteDevices,
@@ -29,7 +30,6 @@ import {
   findTokenOwner,
   insertAccessToken,
   insertRefreshToken,
-  isClosedForUpdate,
   markAccessTokenUsed,
   replaceRefreshToken,
   type RevokedToken,
@@ -114,7 +114,7 @@ export class SessionService {
       async (tx) => {
         // Closed since the login was checked: the session would wake up with the account.
         this.#invalidateWith(tx, userId);
-        if (await isClosedForUpdate(tx, userId)) throw MatrixError.userDeactivated();
+        await holdAccount(tx, userId);
         const device = await ensureDevice(tx, userId, deviceId, displayName);
         if (device === 'reserved') throw MatrixError.forbidden('The device id is that of a cross-signing key');
         if (device === 'existed') {

@@ -1,4 +1,5 @@
 import type { Db, SqlBool, Tx } from '@rookery/database';
+import { isClosedForUpdate } from '../store/account-hold.query.js';
 
 /** What an access token stands for. */
 export interface TokenOwner {
@@ -245,13 +246,6 @@ export async function deletePuppetTokens(tx: Tx, userId: string): Promise<void> 
 /** Takes the tokens away with which a user acts as others. */
 export async function deletePuppeteerTokens(tx: Tx, userId: string): Promise<void> {
   await tx.run('DELETE FROM access_tokens WHERE user_id = ? AND puppets_user_id IS NOT NULL', [userId]);
-}
-
-/** Whether an account is closed; one that is just being closed or opened is waited for. */
-export async function isClosedForUpdate(tx: Tx, userId: string): Promise<boolean> {
-  const lock = tx.dialect.name === 'postgres' ? ' FOR SHARE' : '';
-  const row = await tx.get<{ deactivated: SqlBool }>(`SELECT deactivated FROM users WHERE name = ?${lock}`, [userId]);
-  return Boolean(row?.deactivated);
 }
 
 /**

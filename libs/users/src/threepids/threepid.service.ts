@@ -4,6 +4,7 @@ import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Config } from '@rookery/platform';
 import { AccountModules, type Origin } from '../common/account-modules.js';
 import { UserHooks } from '../hooks.js';
+import { holdAccount } from '../store/account-hold.query.js';
 import { canonicalAddress } from './addresses.js';
 import { IdentityServer } from './identity-server.js';
 import { checkAllowedThreepid } from './threepid-rules.js';
@@ -45,7 +46,7 @@ export class ThreepidService {
   /**
    * Adds an address that was proved, or that an administrator vouches for.
    * @param use uses the proof up in the same transaction; whether it was still there
-   * @throws MatrixError 400 `M_THREEPID_IN_USE`, `M_THREEPID_AUTH_FAILED`, `M_INVALID_PARAM`; 403 `M_THREEPID_DENIED`
+   * @throws MatrixError 400 `M_THREEPID_IN_USE`, `M_THREEPID_AUTH_FAILED`, `M_INVALID_PARAM`; 403 `M_THREEPID_DENIED`, `M_USER_DEACTIVATED`
    */
   async add(
     userId: string,
@@ -61,6 +62,8 @@ export class ThreepidService {
     const event = { userId, medium, address: canonical, atRegistration: false };
     await this.database.write(
       async (tx) => {
+        // Administrators may prepare an account that they open again.
+        if (use) await holdAccount(tx, userId);
         if (use && !(await use(tx))) throw MatrixError.threepidAuthFailed('The proof has been used');
         if (
           !(await insertThreepid(tx, { userId, medium, address: canonical, validatedMs, addedMs: this.clock.nowMs() }))

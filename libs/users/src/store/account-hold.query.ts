@@ -1,0 +1,18 @@
+import type { SqlBool, Tx } from '@rookery/database';
+import { MatrixError } from '@rookery/matrix-types';
+
+/** Whether an account is closed; one that is just being closed or opened is waited for. */
+export async function isClosedForUpdate(tx: Tx, userId: string): Promise<boolean> {
+  const lock = tx.dialect.name === 'postgres' ? ' FOR SHARE' : '';
+  const row = await tx.get<{ deactivated: SqlBool }>(`SELECT deactivated FROM users WHERE name = ?${lock}`, [userId]);
+  return Boolean(row?.deactivated);
+}
+
+/**
+ * Makes sure that an account is open, for what is stored with it: one that is just being closed is waited for, and one that is open is
+ * not closed before the transaction ends, so that what it writes goes with the account.
+ * @throws MatrixError 403 `M_USER_DEACTIVATED`
+ */
+export async function holdAccount(tx: Tx, userId: string): Promise<void> {
+  if (await isClosedForUpdate(tx, userId)) throw MatrixError.userDeactivated();
+}

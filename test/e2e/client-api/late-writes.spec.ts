@@ -1,0 +1,144 @@
+import { Database } from '@rookery/database';
+import { PurgeService } from '@rookery/rooms';
+import { AccountDataService } from '@rookery/users';
+import { createTestHomeserver, holdUp, type TestHomeserver, type TestUser } from '@rookery/testing';
+
+/** A request that stores something: the name of its write, and where that is kept. */
+interface Writer {
+  readonly what: string;
+  readonly write: string;
+  readonly send: (user: TestUser, roomId: string, eventId: string) => readonly [string, string, object];
+  readonly left: string;
+}
+
+const key = 'nqOvzeuGWT/sRx3h7+MHoInYj3Uk2LD/unI9kDYcHwk';
+const path = (...parts: string[]): string => parts.map((part) => `/${encodeURIComponent(part)}`).join('');
+
+const fullyRead: Writer = {
+  what: 'how far somebody has read',
+  write: 'account_data',
+  send: (_, roomId, eventId) => ['POST', `/rooms${path(roomId)}/read_markers`, { 'm.fully_read': eventId }],
+  left: `SELECT content FROM room_account_data WHERE user_id = ? AND account_data_type = 'm.fully_read'`,
+};
+const delayed: Writer = {
+  what: 'an event for later',
+  write: 'delayed_events_add',
+  send: (_, roomId) => [
+    'PUT',
+    `/rooms${path(roomId)}/send/m.room.message/late?org.matrix.msc4140.delay=60000`,
+    { msgtype: 'm.text', body: 'later' },
+  ],
+  left: `SELECT delay_id FROM delayed_events WHERE '@' || user_localpart || ':rookery.test' = ?`,
+};
+const ofAccounts: readonly Writer[] = [
+  fullyRead,
+  delayed,
+  {
+    what: 'account data',
+    write: 'account_data',
+    send: ({ userId }) => ['PUT', `/user${path(userId)}/account_data/m.late`, { late: true }],
+    left: 'SELECT content FROM account_data WHERE user_id = ?',
+  },
+  {
+    what: 'a tag',
+    write: 'account_data',
+    send: ({ userId }, roomId) => ['PUT', `/user${path(userId)}/rooms${path(roomId)}/tags/u.late`, {}],
+    left: `SELECT content FROM room_account_data WHERE user_id = ? AND account_data_type = 'm.tag'`,
+  },
+  {
+    what: 'a filter',
+    write: 'filter',
+    send: ({ userId }) => ['POST', `/user${path(userId)}/filter`, { room: { timeline: { limit: 7 } } }],
+    left: 'SELECT filter_id FROM user_filters WHERE user_id = ?',
+  },
+  {
+    what: 'a name',
+    write: 'profile',
+    send: ({ userId }) => ['PUT', `/profile${path(userId)}/displayname`, { displayname: 'Late' }],
+    left: `SELECT user_id FROM profiles WHERE user_id = ? AND displayname = 'Late'`,
+  },
+  {
+    what: 'a key backup',
+    write: 'key_backup_create',
+    send: () => ['POST', '/room_keys/version', { algorithm: 'm.megolm_backup.v1', auth_data: { public_key: key } }],
+    left: 'SELECT version FROM e2e_room_keys_versions WHERE user_id = ?',
+  },
+  {
+    what: 'keys that prove devices',
+    // The first of its writes: on SQLite the others come behind it.
+    write: 'device_reserve',
+    send: ({ userId }) => [
+      'POST',
+      '/keys/device_signing/upload',
+      { master_key: { user_id: userId, usage: ['master'], keys: { [`ed25519:${key}`]: key } } },
+    ],
+    left: 'SELECT user_id FROM e2e_cross_signing_keys WHERE user_id = ?',
+  },
+  {
+    what: 'a token for other services',
+    write: 'openid_token',
+    send: ({ userId }) => ['POST', `/user${path(userId)}/openid/request_token`, {}],
+    left: 'SELECT token_hash FROM open_id_tokens WHERE user_id = ?',
+  },
+];
+
+describe.each(['sqlite', 'postgres'] as const)('what is stored late (%s)', (kind) => {
+  let server: TestHomeserver;
+  let database: Database;
+  let count = 0;
+
+  beforeAll(async () => {
+    server = await createTestHomeserver({ database: kind, processes: 1, settings: { max_event_delay_duration: '1h' } });
+    database = server.server.service(Database);
+  });
+  afterAll(() => server?.stop());
+
+  /** Somebody in a room, and an event of it. */
+  const settle = async (): Promise<[user: TestUser, roomId: string, eventId: string]> => {
+    const user = await server.registerUser(`late${count++}`, 'password');
+    const { body: room } = await user.request<{ room_id: string }>('POST', '/createRoom', {});
+    const message = { msgtype: 'm.text', body: 'hi' };
+    const { body: sent } = await user.request<{ event_id: string }>(
+      'PUT',
+      `/rooms${path(room.room_id)}/send/m.room.message/1`,
+      message,
+    );
+    return [user, room.room_id, sent.event_id];
+  };
+
+  it.each(ofAccounts)('is not kept of an account that is being closed: $what', async ({ write, send, left }) => {
+    const [user, roomId, eventId] = await settle();
+    const reached = holdUp(database, 'deactivate', write);
+    const password = { type: 'm.login.password', identifier: { type: 'm.id.user', user: user.userId } };
+    const closing = user.request('POST', '/account/deactivate', { auth: { ...password, password: 'password' } });
+    await reached;
+    const late = await user.request(...send(user, roomId, eventId));
+    expect((await closing).status).toBe(200);
+    expect(late).toMatchObject({ status: 403, body: { errcode: 'M_USER_DEACTIVATED' } });
+    expect(await database.query(left, [user.userId])).toEqual([]);
+  });
+
+  it.each([fullyRead, delayed])('is not kept of a room that is being deleted: $what', async ({ write, send, left }) => {
+    const [user, roomId, eventId] = await settle();
+    // One writer at a time takes the first step of the deletion no sooner than this is stored.
+    const reached = holdUp(database, write, kind === 'sqlite' ? 'purge_events' : 'purge_room');
+    const sending = user.request(...send(user, roomId, eventId));
+    await reached;
+    expect(await server.server.service(PurgeService).purgeRoom(roomId)).toBe(true);
+    await sending;
+    expect(await database.query(left, [user.userId])).toEqual([]);
+    // What was checked before, and is stored after it.
+    const data = server.server.service(AccountDataService);
+    await expect(data.set(user.userId, roomId, 'm.fully_read', { event_id: eventId }, {})).rejects.toThrow(
+      'no such room',
+    );
+    expect(await database.query(fullyRead.left, [user.userId])).toEqual([]);
+  });
+
+  it('goes with the room when it was stored before: an event for later', async () => {
+    const [user, roomId, eventId] = await settle();
+    expect((await user.request(...delayed.send(user, roomId, eventId))).status).toBe(200);
+    await server.server.service(PurgeService).purgeRoom(roomId);
+    expect(await database.query(delayed.left, [user.userId])).toEqual([]);
+  });
+});
