@@ -151,27 +151,65 @@ describe('rookery config', () => {
     };
     expect(await check('')).toContain('Nothing is wrong.');
     expect(await check('templates: {custom_template_directory: templates}')).toMatch(
-      /^error: .*templates: syntax error: .* \(in registration\.html:2\)$/m,
+      /^error: .*homeserver\.yaml:3: templates\.custom_template_directory: .*templates: syntax error: .* \(in registration\.html:2\)$/m,
     );
     expect(await check('templates: {custom_template_directory: nowhere}')).toMatch(
-      /^error: Cannot read templates in .*nowhere: there is no such folder$/m,
+      /^error: .*homeserver\.yaml:3: templates\.custom_template_directory: Cannot read templates in .*nowhere: there is no such folder$/m,
     );
     expect(await check('email: {notif_from: nobody}')).toMatch(
       /^error: .*homeserver\.yaml:3: email\.notif_from holds no/m,
     );
-    expect(await check('signing_key_path: no.key')).toMatch(/^error: .*no\.key: /m);
+    expect(await check('signing_key_path: no.key')).toMatch(
+      /^error: .*homeserver\.yaml:3: signing_key_path: .*no\.key: /m,
+    );
     expect(await check('database: {name: psycopg2, args: {hosst: x}}')).toMatch(
-      /^error: database\.args\.hosst is not/m,
+      /^error: .*homeserver\.yaml:3: database\.args: database\.args\.hosst is not/m,
     );
     expect(
       await check(
         'tls_certificate_path: no.key\ntls_private_key_path: no.key\nlisteners: [{port: 1, type: http, tls: true}]',
       ),
-    ).toMatch(/^error: The TLS certificate and key cannot be used/m);
+    ).toMatch(/^error: .*homeserver\.yaml:3: tls_certificate_path: The TLS certificate and key cannot be used/m);
     expect(await check('federation_custom_ca_list: [nowhere]')).toMatch(
       /^error: .*:3: federation_custom_ca_list\[0\]: /m,
     );
-    expect(readdirSync(inside).sort()).toEqual(['homeserver.yaml', 'no.key', 'templates']);
+    const noFolder = 'a part of the path is not a folder';
+    expect(await check('database: {name: sqlite3, args: {database: no.key/homeserver.db}}')).toMatch(
+      /^error: .*homeserver\.yaml:3: database\.args: cannot write the database .*homeserver\.db: a part of the path is not a folder$/m,
+    );
+    expect(await check('pid_file: templates')).toMatch(
+      /^error: .*homeserver\.yaml:3: pid_file: cannot write the process id .*templates: it is a folder$/m,
+    );
+    writeFileSync(
+      join(inside, 'log.yaml'),
+      `handlers: {file: {class: logging.FileHandler, filename: ${join(inside, 'no.key', 'log')}}}\nroot: {handlers: [file]}\n`,
+    );
+    const listeners = (one: string): string => `listeners:\n- {port: 8008, type: http}\n- ${one}`;
+    const several = `log_config: log.yaml\npid_file: no.key/pid\n${listeners('{port: 1, type: http, bind_addresses: [127.0.0.1, 192.0.2.1]}')}`;
+    const out = await check(several);
+    expect(out).toContain(
+      `homeserver.yaml:3: log_config: cannot write the log ${join(inside, 'no.key', 'log')}: ${noFolder}`,
+    );
+    expect(out).toContain(
+      `homeserver.yaml:4: pid_file: cannot write the process id ${join(inside, 'no.key', 'pid')}: ${noFolder}`,
+    );
+    expect(out).toContain(
+      'homeserver.yaml:7: listeners[1].bind_addresses: cannot listen on 192.0.2.1: this machine has no such address',
+    );
+    expect(await check(listeners('{path: no.key, type: http}'))).toMatch(
+      /^error: .*homeserver\.yaml:5: listeners\[1\]\.path: cannot listen on .*no\.key: a file of that name is in the way$/m,
+    );
+    expect(await check(listeners('{path: nowhere/socket, type: http}'))).toContain('no such file or folder');
+    expect(await check('redis: {enabled: true, use_tls: true, ca_file: nowhere}')).toMatch(
+      /^error: .*homeserver\.yaml:3: redis\.ca_file: Cannot read .*nowhere/m,
+    );
+    expect(await check('redis: {enabled: true, use_tls: true, ca_file: no.key}')).toMatch(
+      /^error: .*homeserver\.yaml:3: redis\.ca_file: .*no\.key/m,
+    );
+    expect(await check(listeners('{port: 1, type: manhole, bind_addresses: [0.0.0.0]}'))).toMatch(
+      /^error: .*homeserver\.yaml:5: listeners\[1\]\.bind_addresses: a manhole listens on loopback/m,
+    );
+    expect(readdirSync(inside).sort()).toEqual(['homeserver.yaml', 'log.yaml', 'no.key', 'templates']);
   });
 });
 

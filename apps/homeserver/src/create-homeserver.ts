@@ -38,6 +38,7 @@ import { Invalidations, Notifier, Streams } from '@rookery/replication';
 import { Pages } from '@rookery/templates';
 import { hasAccounts } from '@rookery/users';
 import { ServedDatabase } from './core/served-database.js';
+import { openLog } from './open-log.js';
 import { checkParts, StartupError } from './startup-error.js';
 import { isBesideWriter, type ProcessPlace } from './process-place.js';
 import { manholeOf } from './manhole.js';
@@ -114,7 +115,7 @@ export class Homeserver {
   static #create(config: Config, overrides: HomeserverOverrides, rehearsalFolder?: string): Homeserver {
     const clock = overrides.clock ?? new SystemClock();
     const ids = overrides.ids ?? new SystemIds();
-    const log = overrides.logger ?? PinoLogger.create(loggerOptions(config));
+    const log = overrides.logger ?? openLog(config);
     const reports = rehearsalFolder === undefined ? errorReportsOf(config, clock) : undefined;
     const logger = reports === undefined ? log : new ReportingLogger(log, reports);
     const metrics = new Metrics(config.serverName);

@@ -23,7 +23,8 @@ export interface ManholeOptions {
 
 const loginMs = 30_000;
 const maxShells = 4;
-const isLoopback = (host: string): boolean => host === 'localhost' || host === '::1' || /^127\./.test(host);
+/** Whether only programs of this machine reach an address. */
+export const isLoopback = (host: string): boolean => host === 'localhost' || host === '::1' || /^127\./.test(host);
 
 /**
  * A shell into the running server, for its operator: JavaScript with `await`, beside whatever the server does. Only for processes

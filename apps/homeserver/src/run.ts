@@ -1,4 +1,4 @@
-import { type Config, isReadable, loadConfig, loggerOptions, PinoLogger, SystemIds } from '@rookery/platform';
+import { type Config, isReadable, loadConfig, loggerOptions, SystemIds } from '@rookery/platform';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
@@ -9,6 +9,7 @@ import { AmongProcesses } from './processes/among-processes.js';
 import { WatchedProcesses, type WatchMessage } from './processes/watch-processes.js';
 import { type ReloadOutcome, reloadOutcomeFile, writeReloadOutcome } from './reload-outcome.js';
 import { loadSigningKeys } from './signing-keys.js';
+import { openLog } from './open-log.js';
 import { checkParts, fileProblem, StartupError, startupMessage } from './startup-error.js';
 import { version } from './version.js';
 import { firstAdministratorCommand, welcomeScreen } from './welcome.js';
@@ -91,7 +92,7 @@ async function watch(files: readonly string[], config: Config, processes: number
   // Once, before there are several to make it.
   loadSigningKeys(config, new SystemIds());
   const args = ['--config', ...files, '--one-of', String(processes)];
-  const logger = PinoLogger.create(loggerOptions(config));
+  const logger = openLog(config);
   const watched = new WatchedProcesses({ count: processes, program: process.argv[1] ?? '', args, logger });
   writePidFile(config);
   const stop = (): void => void watched.stop().then(() => process.exit(0));
@@ -113,7 +114,7 @@ function beWatched(stop: () => void): void {
 }
 
 async function startAmongOthers(config: Config, isOneOfSeveral: boolean): Promise<AmongProcesses> {
-  const logger = PinoLogger.create(loggerOptions(config));
+  const logger = openLog(config);
   const isWorker = config.get('worker_app') !== undefined;
   const name = isWorker ? (config.get('worker_name') ?? 'worker') : `${hostname()}-${process.pid}`;
   const among = await AmongProcesses.start(

@@ -1,18 +1,63 @@
-import { type Config, ConfigError, type ConfigProblem } from '@rookery/platform';
+import { DatabaseError } from '@rookery/database';
+import { ListenError } from '@rookery/http';
+import { type Config, ConfigError, type ConfigProblem, type SettingName, settingNames } from '@rookery/platform';
 import { Homeserver } from './create-homeserver.js';
+import { placeProblems, problemOf, type SettingPlace } from './place-problems.js';
+import { checkRedisOptions } from './processes/redis-options.js';
 import { startupMessage } from './startup-error.js';
 
 /**
- * What would end a start with settings that can be read: the first such thing, found by building a server that is thrown away.
- * Modules are not loaded, the database is not opened, and no address is bound.
+ * What would end a start with settings that can be read: files that cannot be written and addresses that this machine does not have,
+ * all of them; of the rest the first, found by building a server that is thrown away. Modules are not loaded, the database is not
+ * opened, and no port of the settings is bound. Each problem names the setting behind it, as far as that can be told.
  */
 export async function startProblems(config: Config): Promise<readonly ConfigProblem[]> {
   try {
+    const problems = await placeProblems(config);
+    if (problems.length > 0) return problems;
+    if (config.get('redis.enabled')) checkRedisOptions(config);
     await Homeserver.rehearse(config);
     return [];
   } catch (error) {
     if (error instanceof ConfigError) return error.problems;
     const [message = ''] = (startupMessage(error) ?? String(error)).split('\n');
-    return [{ level: 'error', where: undefined, setting: '', message }];
+    const place = placeOf(config, error, message);
+    return [place ? problemOf(config, place, message) : { level: 'error', where: undefined, setting: '', message }];
+  }
+}
+
+/** The setting that a message is about, where it does not say so itself. */
+function placeOf(config: Config, error: unknown, message: string): SettingPlace | undefined {
+  if (/^\S+:\d+: /.test(message)) return undefined;
+  if (error instanceof DatabaseError) {
+    const names: readonly SettingName[] = ['database.args', 'databases', 'database.name'];
+    const name = names.find((one) => config.isGiven(one));
+    return name && { name, path: [] };
+  }
+  // The longest: a file rather than the folder in which it lies.
+  let found: (SettingPlace & { readonly file: string }) | undefined;
+  for (const name of settingNames) {
+    if (!config.isGiven(name)) continue;
+    for (const one of filesIn(config.get(name), [])) {
+      if (message.includes(one.file) && one.file.length > (found?.file.length ?? 0)) found = { name, ...one };
+    }
+  }
+  if (found) return found;
+  return error instanceof ListenError && config.isGiven('tls_certificate_path')
+    ? { name: 'tls_certificate_path', path: [] }
+    : undefined;
+}
+
+/** The files and folders that a setting names: its absolute paths. */
+function* filesIn(
+  value: unknown,
+  path: readonly (string | number)[],
+): Generator<{ readonly file: string; readonly path: readonly (string | number)[] }> {
+  if (typeof value === 'string') {
+    if (value.startsWith('/') && value.length > 1) yield { file: value, path };
+  } else if (Array.isArray(value)) {
+    for (const [index, one] of value.entries()) yield* filesIn(one, [...path, index]);
+  } else if (typeof value === 'object' && value !== null) {
+    for (const [key, one] of Object.entries(value)) yield* filesIn(one, [...path, key]);
   }
 }

@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { createSecureContext } from 'node:tls';
 import type { Config } from '@rookery/platform';
 import type { RedisOptions } from '@rookery/replication';
 import { StartupError } from '../startup-error.js';
@@ -9,7 +10,7 @@ export function redisOptions(config: Config): RedisOptions {
   const file = config.get('redis.ca_file');
   const folder = config.get('redis.ca_path');
   const authorities = [
-    ...(file === undefined ? [] : [read(file)]),
+    ...(file === undefined ? [] : [certificateIn(file)]),
     ...(folder === undefined ? [] : certificatesIn(folder)),
   ];
   const certificate = config.get('redis.certificate_file');
@@ -29,6 +30,13 @@ export function redisOptions(config: Config): RedisOptions {
         }
       : undefined,
   };
+}
+
+/** Something that holds no certificate is passed over without a word by what uses it. */
+function certificateIn(file: string): string {
+  const text = read(file);
+  if (!text.includes('BEGIN CERTIFICATE')) throw new StartupError(`There is no certificate in ${file} (redis.ca_file)`);
+  return text;
 }
 
 /** What lies in a folder of certificates, whatever the files are called; links by hash come twice, which does no harm. */
@@ -51,5 +59,17 @@ function read(file: string): string {
     return readFileSync(file, 'utf8');
   } catch (error) {
     throw new StartupError(`Cannot read ${file}: ${(error as Error).message}`);
+  }
+}
+
+/** @throws StartupError when certificates or keys of the settings cannot be read or used */
+export function checkRedisOptions(config: Config): void {
+  const { tls } = redisOptions(config);
+  if (tls === undefined) return;
+  try {
+    createSecureContext(tls);
+  } catch (error) {
+    const file = config.get('redis.certificate_file') ?? config.get('redis.ca_file') ?? '';
+    throw new StartupError(`The certificates for Redis cannot be used (${file}): ${(error as Error).message}`);
   }
 }

@@ -1,0 +1,105 @@
+import { accessSync, constants, statSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { dirname } from 'node:path';
+import { type Config, type ConfigProblem, loggerOptions, type SettingName } from '@rookery/platform';
+import { databaseOptions } from './database-options.js';
+import { isLoopback } from './manhole.js';
+import { fileProblem } from './startup-error.js';
+
+/** A setting, and the place inside of it. */
+export interface SettingPlace {
+  readonly name: SettingName;
+  readonly path: readonly (string | number)[];
+}
+
+/** A problem of a setting, with its place in the files. */
+export function problemOf(config: Config, { name, path }: SettingPlace, message: string): ConfigProblem {
+  const setting = path.reduce<string>((text, key) => text + (typeof key === 'number' ? `[${key}]` : `.${key}`), name);
+  const where = config.where(name, ...path);
+  return { level: 'error', where: where === name ? undefined : where, setting, message };
+}
+
+/**
+ * What a start would not get of the system: files that it writes from the beginning (logs, process id, database), and addresses that
+ * this machine does not have. Nothing is made or changed, and ports that are in use are no problem: the server may run already.
+ */
+export async function placeProblems(config: Config): Promise<readonly ConfigProblem[]> {
+  const problems: ConfigProblem[] = [];
+  for (const [place, what, file] of writtenFiles(config)) {
+    const reason = whyNotWritable(file);
+    if (reason !== undefined) problems.push(problemOf(config, place, `cannot write ${what} ${file}: ${reason}`));
+  }
+  const isWorker = config.get('worker_app') !== undefined;
+  const name = isWorker ? 'worker_listeners' : 'listeners';
+  for (const [index, { type, path, bind_addresses: hosts = [] }] of config.get(name).entries()) {
+    if (path !== undefined) {
+      const reason = whyNoSocket(path);
+      if (reason !== undefined)
+        problems.push(problemOf(config, { name, path: [index, 'path'] }, `cannot listen on ${path}: ${reason}`));
+    }
+    for (const host of hosts) {
+      const place = { name, path: [index, 'bind_addresses'] } as const;
+      if (type === 'manhole' && !isLoopback(host))
+        problems.push(problemOf(config, place, `a manhole listens on loopback addresses only, not on ${host}`));
+      // Without IPv6 a listener serves what there is.
+      else if (host !== '::' && !(await isAddressHere(host)))
+        problems.push(problemOf(config, place, `cannot listen on ${host}: this machine has no such address`));
+    }
+  }
+  return problems;
+}
+
+function writtenFiles(config: Config): readonly (readonly [SettingPlace, what: string, file: string])[] {
+  const isWorker = config.get('worker_app') !== undefined;
+  const { file, outputs = [], named = {} } = loggerOptions(config);
+  const logs = [{ file }, ...outputs, ...Object.values(named).flatMap((one) => one.outputs)];
+  const logConfig =
+    isWorker && config.get('worker_log_config') !== undefined ? 'worker_log_config' : ('log_config' as const);
+  const pid = isWorker ? 'worker_pid_file' : 'pid_file';
+  const database = databaseOptions(config);
+  const found: (readonly [SettingName, string, string | undefined])[] = [
+    ...[...new Set(logs.map((one) => one.file))].map((log) => [logConfig, 'the log', log] as const),
+    [pid, 'the process id', config.get(pid)],
+    ['database.args', 'the database', database.name === 'sqlite3' ? database.path : undefined],
+  ];
+  return found.flatMap(([name, what, path]) =>
+    path === undefined || path === ':memory:' ? [] : [[{ name, path: [] }, what, path] as const],
+  );
+}
+
+/** Why a file could not be written, whose folders are made where they are missing; `undefined` when it could. */
+function whyNotWritable(file: string): string | undefined {
+  for (let place = file; ; place = dirname(place)) {
+    try {
+      const stats = statSync(place);
+      if (place === file && !stats.isFile()) return stats.isDirectory() ? 'it is a folder' : undefined;
+      if (place !== file && !stats.isDirectory()) return 'a part of the path is not a folder';
+      accessSync(place, constants.W_OK);
+      return undefined;
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      if ((code !== 'ENOENT' && code !== 'ENOTDIR') || place === dirname(place)) return fileProblem(error);
+    }
+  }
+}
+
+function whyNoSocket(path: string): string | undefined {
+  try {
+    const stats = statSync(path, { throwIfNoEntry: false });
+    if (stats !== undefined && !stats.isSocket()) return 'a file of that name is in the way';
+    if (!statSync(dirname(path)).isDirectory()) return 'a part of the path is not a folder';
+    accessSync(dirname(path), constants.W_OK);
+    return undefined;
+  } catch (error) {
+    return fileProblem(error);
+  }
+}
+
+/** Whether this machine has an address: a port of the system's choice can be bound there. */
+function isAddressHere(host: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const server = createServer();
+    server.once('error', () => resolve(false));
+    server.listen({ host, port: 0 }, () => server.close(() => resolve(true)));
+  });
+}
