@@ -1,3 +1,4 @@
+import { Database } from '@rookery/database';
 import { eventually, createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { AccountStatusService, AccountValidity, DeactivationService } from '@rookery/users';
 import { validatedFetch } from '../../support/openapi.js';
@@ -75,6 +76,24 @@ describe.each(['sqlite', 'postgres'] as const)('what users may learn of others (
       [ann.userId]: { exists: true, deactivated: false, 'org.matrix.expired': false },
       [bob.userId]: { exists: true, deactivated: false, 'org.matrix.expired': true },
     });
+    await server.restart();
+    // However many are asked about, the database is asked once.
+    const database = server.server.service(Database);
+    const others = await Promise.all(['cy', 'dee', 'eve', 'fay'].map((name) => server.registerUser(name)));
+    let reads = 0;
+    const counted =
+      <Args extends unknown[], T>(read: (sql: string, ...args: Args) => T) =>
+      (sql: string, ...args: Args): T => {
+        if (/FROM account_validity\b/.test(sql)) reads++;
+        return read.call(database, sql, ...args);
+      };
+    const { query, get } = database;
+    Object.assign(database, { query: counted(query), get: counted(get) });
+    const asked = [bob, ...others].map(({ userId }) => userId);
+    expect(Object.keys((await ask(ann, { user_ids: asked }))['account_statuses'] as Json).sort()).toEqual(asked.sort());
+    Object.assign(database, { query, get });
+    // One for those asked about, and who asks is looked at herself.
+    expect(reads).toBeLessThan(asked.length);
     settings.use_account_validity_in_account_status = false;
     await server.restart();
     expect((await ask(ann, { user_ids: [bob.userId] }))['account_statuses']).toEqual({

@@ -1,3 +1,4 @@
+import { Database } from '@rookery/database';
 import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { createRoom, databases, join, leave, ok, say } from '../rooms/rooms-client.js';
 
@@ -78,6 +79,32 @@ describe.each(databases)('profiles of others in syncs (%s)', (database) => {
     // Nobody who does not ask is told.
     const silent = await ok(bob, 'GET', `/sync?timeout=0&since=${first.next_batch}`);
     expect(silent).not.toHaveProperty([legacy]);
+  });
+
+  it('at a cost that does not grow with what strangers changed', async () => {
+    const database = homeserver.server.service(Database);
+    const { next_batch: since } = await sync(bob);
+    await set(alice, 'org.example.mood', 'before');
+    const strangers = Array.from({ length: 2_500 }, (_, i) => `@stranger${i}:rookery.test`);
+    await database.write(async (tx) => {
+      const place = await tx.get<{ at: number }>('SELECT MAX(stream_id) AS at FROM profile_updates');
+      const rows = strangers.map((userId) => [userId, 'displayname', place?.at ?? 0]);
+      await tx.insertMany('profile_updates', ['user_id', 'field', 'stream_id'], rows);
+    });
+    let most = 0;
+    const { query } = database;
+    const noted = async (sql: string, ...args: unknown[]): Promise<unknown[]> => {
+      const rows = (await Reflect.apply(query, database, [sql, ...args])) as unknown[];
+      if (sql.includes('profile_updates')) most = Math.max(most, rows.length);
+      return rows;
+    };
+    Object.assign(database, { query: noted });
+    const told = await sync(bob, since);
+    Object.assign(database, { query });
+    expect(told[legacy]).toEqual({ [alice.userId]: { profile_updates: { 'org.example.mood': 'before' } } });
+    expect(most).toBeGreaterThan(0);
+    expect(most).toBeLessThan(strangers.length);
+    await database.write((tx) => tx.run(`DELETE FROM profile_updates WHERE user_id LIKE '@stranger%'`));
   });
 
   it('at once, to a client that waits', async () => {

@@ -20,16 +20,41 @@ export async function insertProfileUpdates(
   );
 }
 
-/** Fields whose last change lies in `(after, upTo]`, by user. */
+interface FieldRow {
+  readonly user_id: string;
+  readonly field: string;
+}
+
+/** Fields whose last change lies in `(after, upTo]`, by user; `undefined` where there are more than `limit`. */
 export async function profileUpdatesBetween(
   db: Db,
   after: number,
   upTo: number,
-): Promise<ReadonlyMap<string, readonly string[]>> {
-  const rows = await db.query<{ user_id: string; field: string }>(
-    'SELECT user_id, field FROM profile_updates WHERE stream_id > ? AND stream_id <= ?',
+  limit: number,
+): Promise<ReadonlyMap<string, readonly string[]> | undefined> {
+  const rows = await db.query<FieldRow>(
+    `SELECT user_id, field FROM profile_updates WHERE stream_id > ? AND stream_id <= ? LIMIT ${Math.trunc(limit) + 1}`,
     [after, upTo],
   );
+  return rows.length > limit ? undefined : byUser(rows);
+}
+
+/** The same of some users. */
+export async function profileUpdatesOf(
+  db: Db,
+  userIds: readonly string[],
+  after: number,
+  upTo: number,
+): Promise<ReadonlyMap<string, readonly string[]>> {
+  return byUser(
+    await db.query<FieldRow>(
+      `SELECT user_id, field FROM profile_updates WHERE ${db.dialect.anyOf('user_id')} AND stream_id > ? AND stream_id <= ?`,
+      [userIds, after, upTo],
+    ),
+  );
+}
+
+function byUser(rows: readonly FieldRow[]): ReadonlyMap<string, readonly string[]> {
   const fields = new Map<string, string[]>();
   for (const { user_id: userId, field } of rows) {
     const known = fields.get(userId);

@@ -7,9 +7,16 @@ import { type ChangedKeys, defineStream, type Stream, Streams } from '@rookery/r
 import { MembershipReader } from '@rookery/rooms';
 import { type Profile, ProfileService, UserHooks } from '@rookery/users';
 import type { SyncToken } from '../request/sync-token.js';
-import { highestProfileUpdate, insertProfileUpdates, profileUpdatesBetween } from './profile-updates.query.js';
+import {
+  highestProfileUpdate,
+  insertProfileUpdates,
+  profileUpdatesBetween,
+  profileUpdatesOf,
+} from './profile-updates.query.js';
 
 const maxRecipients = 300_000;
+/** Changes that are looked at whomever they concern. */
+const maxChanges = 1_000;
 
 /** Changes of profiles, by the users whom they concern. */
 export const profileUpdatesStream = defineStream({
@@ -72,7 +79,7 @@ export class ProfileUpdates implements OnModuleInit {
   /** What happened between two positions. No query where nothing did. */
   async between({ userId, joinedRooms, since, now }: ProfileQuery): Promise<ProfileNews> {
     const [changed, moved] = await Promise.all([
-      this.#changed(userId, since.profiles, now.profiles),
+      this.#changed(userId, joinedRooms, since.profiles, now.profiles),
       this.deviceLists.companions({ userId, joinedRooms, after: since, upTo: now }),
     ]);
     const ours = (users: Iterable<string>): Set<string> => new Set(this.local(users));
@@ -102,9 +109,17 @@ export class ProfileUpdates implements OnModuleInit {
     stream.announceIn(tx, streamId, { changed: { concerned }, users: concerned });
   }
 
-  async #changed(userId: string, after: number, upTo: number): Promise<ReadonlyMap<string, readonly string[]>> {
+  async #changed(
+    userId: string,
+    joinedRooms: ReadonlySet<string>,
+    after: number,
+    upTo: number,
+  ): Promise<ReadonlyMap<string, readonly string[]>> {
     if (this.#concerned?.hasChanged(userId, after) !== true) return new Map();
-    const all = await profileUpdatesBetween(this.database, after, upTo);
+    const all = await profileUpdatesBetween(this.database, after, upTo, maxChanges);
+    // After long, looking at those who share a room costs less than looking at everybody's.
+    if (all === undefined)
+      return profileUpdatesOf(this.database, [...(await this.membersOf(joinedRooms)).add(userId)], after, upTo);
     const others = [...all.keys()].filter((other) => other !== userId);
     const sharing = others.length > 0 ? await this.memberships.sharing(userId, others) : new Set<string>();
     return new Map([...all].filter(([other]) => other === userId || sharing.has(other)));

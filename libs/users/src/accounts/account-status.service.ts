@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { domainOf, isJsonObject, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Config, Port } from '@rookery/platform';
+import { Config, eachLimit, Port } from '@rookery/platform';
 import { accountStates } from '../store/account.query.js';
 import { AccountValidity } from './account-validity.js';
 
@@ -23,6 +23,8 @@ export type RemoteStatusSource = (server: string, userIds: readonly string[]) =>
 
 /** Most users of one request. */
 const maxUsers = 200;
+/** Other servers that one request has asked at a time. */
+const maxServersAtOnce = 20;
 
 /** Tells whether accounts exist and are open, here and on other servers. */
 @Injectable()
@@ -43,16 +45,14 @@ export class AccountStatusService {
     const byServer = Map.groupBy(checked(userIds), domainOf);
     const statuses: Record<string, AccountStatus> = {};
     const failures: string[] = [];
-    await Promise.all(
-      [...byServer].map(async ([server, users]) => {
-        const found = server === this.config.serverName ? await this.#local(users) : await this.#ask(server, users);
-        for (const userId of users) {
-          const status = found?.get(userId);
-          if (status) statuses[userId] = status;
-          else failures.push(userId);
-        }
-      }),
-    );
+    await eachLimit(byServer, maxServersAtOnce, async ([server, users]) => {
+      const found = server === this.config.serverName ? await this.#local(users) : await this.#ask(server, users);
+      for (const userId of users) {
+        const status = found?.get(userId);
+        if (status) statuses[userId] = status;
+        else failures.push(userId);
+      }
+    });
     return { statuses, failures: failures.sort() };
   }
 
@@ -67,6 +67,7 @@ export class AccountStatusService {
   async #local(userIds: readonly string[]): Promise<Map<string, AccountStatus>> {
     const states = await accountStates(this.database, userIds);
     const tellsExpiry = this.config.get('use_account_validity_in_account_status');
+    const expired = await this.validity.expiredAmong(tellsExpiry ? [...states.keys()] : []);
     const statuses = new Map<string, AccountStatus>();
     for (const userId of userIds) {
       const deactivated = states.get(userId);
@@ -75,7 +76,7 @@ export class AccountStatusService {
         statuses.set(userId, {
           exists: true,
           deactivated,
-          ...(tellsExpiry && { 'org.matrix.expired': await this.validity.isExpired(userId) }),
+          ...(tellsExpiry && { 'org.matrix.expired': expired.has(userId) }),
         });
     }
     return statuses;

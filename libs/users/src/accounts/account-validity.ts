@@ -1,11 +1,13 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Cache, Clock, Config } from '@rookery/platform';
-import { findExpiry, setExpiry } from './account-validity.query.js';
+import { Cache, Clock, Config, eachLimit } from '@rookery/platform';
+import { findExpiries, findExpiry, setExpiry } from './account-validity.query.js';
 import { AccountModules, type Origin } from '../common/account-modules.js';
 
 /** How long a database answer is believed; renewals of this process count at once. */
 const maxAgeMs = 60_000;
+/** Users about whom a module is asked at a time. */
+const maxAskedAtOnce = 10;
 
 /** Whether accounts have expired: by a module's word, else by the setting `account_validity`. */
 @Injectable()
@@ -28,6 +30,22 @@ export class AccountValidity {
     if (!this.config.get('account_validity.enabled')) return false;
     const expiresMs = await this.#expiryOf(userId);
     return expiresMs !== undefined && expiresMs <= this.clock.nowMs();
+  }
+
+  /** Which of some users' accounts have expired; one query at most, but a module is asked for each. */
+  async expiredAmong(userIds: readonly string[]): Promise<ReadonlySet<string>> {
+    const expired = new Set<string>();
+    if (this.modules.judgesExpiry) {
+      await eachLimit(userIds, maxAskedAtOnce, async (userId) => {
+        if (await this.isExpired(userId)) expired.add(userId);
+      });
+      return expired;
+    }
+    if (userIds.length === 0 || !this.config.get('account_validity.enabled')) return expired;
+    const nowMs = this.clock.nowMs();
+    for (const [userId, expiresMs] of await findExpiries(this.database, userIds))
+      if (expiresMs <= nowMs) expired.add(userId);
+    return expired;
   }
 
   /** Lets an account live until a moment, and forgets former renewal mails. */

@@ -56,6 +56,11 @@ export interface RegistrationCheck {
 export class AccountModules {
   constructor(private readonly modules: ModuleDispatcher) {}
 
+  /** Whether a module says which accounts have expired. */
+  get judgesExpiry(): boolean {
+    return this.modules.has('isUserExpired');
+  }
+
   /** `undefined` where no module has an opinion. */
   async isUserExpired(userId: string, origin: Origin): Promise<boolean | undefined> {
     if (!this.modules.has('isUserExpired')) return undefined;
