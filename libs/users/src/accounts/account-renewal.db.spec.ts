@@ -102,6 +102,25 @@ eachDatabase('account validity', (open) => {
     expect(JSON.stringify(await test.database.query('SELECT * FROM account_validity'))).not.toContain(linkToken());
   });
 
+  it('tells everybody whose time has come, however many they are', async () => {
+    const names = Array.from({ length: 230 }, (_, i) => `@one-of-many-${i}:example.org`);
+    await test.database.write(async (tx) => {
+      await tx.insertMany(
+        'users',
+        ['name', 'creation_ts'],
+        names.map((name) => [name, 1]),
+      );
+      await tx.insertMany(
+        'account_validity',
+        ['user_id', 'expiration_ts_ms', 'email_sent'],
+        names.map((name) => [name, clock.nowMs(), false]),
+      );
+    });
+    await users.get(RenewalMails).tellExpiring();
+    const untold = 'SELECT COUNT(*) AS n FROM account_validity WHERE email_sent = ? AND expiration_ts_ms <= ?';
+    expect(await test.database.get(untold, [false, clock.nowMs()])).toEqual({ n: 0 });
+  });
+
   it('does not look at accounts without an address again and again', async () => {
     const userId = await users.get(AccountService).register({ localpart: 'unreachable', origin: {} });
     await test.database.write((tx) =>

@@ -9,7 +9,7 @@ import { threepidsOf } from '../threepids/threepid.query.js';
 import { findExpiry, findUntold, markTold, setRenewalToken } from './account-validity.query.js';
 
 const lookEveryMs = 30 * 60_000;
-/** Accounts told in one look. */
+/** Accounts looked for at a time. */
 const batchSize = 100;
 
 /** Mails that ask users to renew accounts about to expire. */
@@ -38,8 +38,12 @@ export class RenewalMails implements OnModuleInit {
   /** Mails all users whose accounts are about to expire. */
   async tellExpiring(): Promise<void> {
     const beforeMs = this.clock.nowMs() + (this.config.get('account_validity.renew_at') ?? 0);
-    for (const { user_id: userId } of await findUntold(this.database, beforeMs, batchSize))
-      await this.tell(userId, false);
+    for (;;) {
+      const untold = await findUntold(this.database, beforeMs, batchSize);
+      // Each is told, or has no address and counts as told: none comes twice.
+      for (const { user_id: userId } of untold) await this.tell(userId, false);
+      if (untold.length < batchSize) return;
+    }
   }
 
   /**
