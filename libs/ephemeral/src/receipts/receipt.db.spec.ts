@@ -71,6 +71,24 @@ eachDatabase('receipts', (open) => {
     expect(await news(bob.userId, receipts.stream.current())).toEqual([]);
   });
 
+  it('shows the newest of very many, and one’s own', async () => {
+    const eventId = await fixture.say(bob, roomId);
+    const since = receipts.stream.current();
+    await set(alice, eventId);
+    await receipts.store(
+      Array.from({ length: 1_200 }, (_, i) => ({
+        ...{ roomId, type: 'm.read' as const, userId: `@reader${i}:elsewhere.org`, eventId, threadId: undefined },
+        ...{ ts: 1, eventStreamOrdering: 1 },
+      })),
+    );
+    const shown = await news(alice.userId, since);
+    expect(shown.map(({ userId }) => userId)).toEqual([
+      alice.userId,
+      ...Array.from({ length: 1_000 }, (_, i) => `@reader${i + 200}:elsewhere.org`),
+    ]);
+    expect(await news(bob.userId, since)).toHaveLength(1_000);
+  });
+
   it('shows private receipts to their user alone', async () => {
     const eventId = await fixture.say(bob, roomId);
     const since = receipts.stream.current();

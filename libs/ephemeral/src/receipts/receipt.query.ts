@@ -58,17 +58,20 @@ export async function upsertReceipt(tx: Tx, receipt: StoredReceipt): Promise<boo
   return changed > 0;
 }
 
-/** Public receipts in rooms with `after < position <= upTo`, oldest first. */
+/** Public receipts in rooms with `after < position <= upTo`, the newest of each room and all of one user's own; oldest first. */
 export async function publicReceipts(
   db: Db,
+  userId: string,
   roomIds: readonly string[],
-  after: number,
-  upTo: number,
+  { after, upTo, perRoom }: { readonly after: number; readonly upTo: number; readonly perRoom: number },
 ): Promise<StoredReceipt[]> {
   const rows = await db.query<ReceiptRow>(
-    `SELECT ${columns} FROM receipts_linearized
-     WHERE ${db.dialect.anyOf('room_id')} AND stream_id > ? AND stream_id <= ? AND receipt_type = 'm.read' ORDER BY stream_id`,
-    [roomIds, after, upTo],
+    `SELECT ${columns} FROM (
+       SELECT ${columns}, ROW_NUMBER() OVER (PARTITION BY room_id ORDER BY stream_id DESC) AS place
+       FROM receipts_linearized
+       WHERE ${db.dialect.anyOf('room_id')} AND stream_id > ? AND stream_id <= ? AND receipt_type = 'm.read') AS r
+     WHERE place <= ? OR user_id = ? ORDER BY stream_id`,
+    [roomIds, after, upTo, perRoom, userId],
   );
   return rows.map(fromRow);
 }

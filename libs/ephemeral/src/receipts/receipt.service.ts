@@ -35,6 +35,8 @@ export interface MarkerRequest {
 
 /** Public receipts of one room that a client is told at most when it hears of the room anew. */
 const newestPerRoom = 250;
+/** The same for a client that was here before; who was away for long is told of the newest. */
+const newsPerRoom = 1_000;
 /** Steps from a reply, edit or reaction to the event that is in a thread. */
 const maxRelationSteps = 3;
 const longestThreadIdBytes = 255;
@@ -82,7 +84,7 @@ export class ReceiptService {
 
   /**
    * Receipts with `after < position <= upTo` that a user may see in rooms, by room and oldest first: those of others where
-   * they are public, and all of the user's own. No query where nothing changed, two at most.
+   * they are public, the newest thousand of each room, and all of the user's own. No query where nothing changed, two at most.
    */
   async changes(
     userId: string,
@@ -92,7 +94,7 @@ export class ReceiptService {
   ): Promise<Map<string, StoredReceipt[]>> {
     const rooms = this.#inRooms.changedSince(roomIds, after);
     const [shown, own] = await Promise.all([
-      rooms.length > 0 ? publicReceipts(this.database, rooms, after, upTo) : [],
+      rooms.length > 0 ? publicReceipts(this.database, userId, rooms, { after, upTo, perRoom: newsPerRoom }) : [],
       this.#ofUsers.hasChanged(userId, after) ? privateReceipts(this.database, userId, undefined, after, upTo) : [],
     ]);
     return Map.groupBy([...shown, ...own.filter(({ roomId }) => roomIds.has(roomId))], ({ roomId }) => roomId);
