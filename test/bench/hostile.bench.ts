@@ -1,14 +1,14 @@
 // What the worst request to every route costs the server: the longest turn of its event loop, CPU seconds and resident memory;
 // then slow senders and readers that come by the thousand, and a summary: the ten worst of each. Without arguments all of it; a
-// word chooses the routes of clients that hold it, `federation` those of other servers, `crowds` the thousands, of which more
-// words choose: `crowds slow readers`. Ends with 1 when
+// word chooses the routes of clients that hold it, `federation` those of other servers, `web` the paths of modules, `crowds` the
+// thousands, of which more words choose: `crowds slow readers`. Ends with 1 when
 // a turn or the memory is over its bound.
 //
 // The server runs in this process, the load in another. The longest turn is the CPU time that the main thread used between
 // two looks of a timer, so that a busy machine does not lengthen it.
 import { canonicalJson } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
-import type { TestHomeserver } from '@rookery/testing';
+import { createTestHomeserver, type TestHomeserver } from '@rookery/testing';
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
@@ -17,6 +17,7 @@ import { FederationWorld, type PlayedServer } from '../e2e/federation/federation
 import { examples } from '../e2e/hostile/examples.js';
 import { type Route, routesOf } from '../e2e/hostile/routes.js';
 import { makeWorld, startUnlimited, type World } from '../e2e/hostile/world.js';
+import { web } from '../e2e/modules/fixtures/web.js';
 import { table } from './support.js';
 
 /** The longest turn that a request may take, milliseconds. */
@@ -269,6 +270,9 @@ class Bench {
 type Row = (string | number)[];
 type Cost = Awaited<ReturnType<Bench['cost']>>;
 const heading: Row = ['route', 'limit', 'worst request', 'answer', 'turn ms', 'CPU ms', 'RSS MiB'];
+
+/** What a module is handed at most. */
+const largestWebBodyBytes = 13_107_200;
 
 /** Connections of a crowd. */
 const crowdSize = 1_000;
@@ -541,13 +545,74 @@ async function federationRoutes(bench: Bench, port: number, there: PlayedServer,
   table('The worst request of another server to each route', rows);
 }
 
+/**
+ * Requests to a path of a module, and answers that it gives, up to their limits; then a thousand of each. What the module itself does
+ * costs nothing here.
+ */
+async function webResources(bench: Bench): Promise<void> {
+  const module = fileURLToPath(new URL('../e2e/modules/fixtures/web.ts', import.meta.url));
+  const homeserver = await createTestHomeserver({ settings: { modules: [{ module }] } });
+  const rows: Row[] = [heading];
+  const request = { port: portOf(homeserver), path: '/_synapse/client/web/answer', headers: {} };
+  try {
+    web.answer = () => new Response('seen');
+    for (const shape of [...shapesFor(undefined), { name: 'text', parts: ['', 'x'.repeat(1_000), ''] } as const]) {
+      const load: Load = { ...request, method: 'POST', body: { shape, bytes: largestWebBodyBytes }, mode: 'once' };
+      note(rows, 'POST to a module', largestWebBodyBytes, shape.name, await bench.steadyCost(load));
+    }
+    const whole = new Uint8Array(100 * 1_048_576);
+    const small = new Uint8Array([120]);
+    const pieces = (count: number, piece: Uint8Array<ArrayBuffer>): ReadableStream<Uint8Array<ArrayBuffer>> =>
+      new ReadableStream({ pull: (to) => (count-- > 0 ? to.enqueue(piece) : to.close()) });
+    const headers = Object.fromEntries(Array.from({ length: 2_000 }, (_, i) => [`x-h${i}`, 'x'.repeat(1_000)]));
+    for (const [name, answer] of [
+      ['100 MiB in one piece', () => new Response(whole)],
+      ['100 MiB of text', () => new Response('x'.repeat(whole.length))],
+      ['100,000 pieces of a byte', () => new Response(pieces(100_000, small))],
+      ['more than 100 MiB', () => new Response(pieces(200, whole.subarray(0, 1_048_576)))],
+      ['2 MB of headers', () => new Response('', { headers })],
+    ] as const) {
+      web.answer = answer;
+      note(
+        rows,
+        'GET from a module',
+        whole.length,
+        name,
+        await bench.steadyCost({ ...request, method: 'GET', mode: 'once' }),
+      );
+    }
+    const text: Shape = { name: 'text', parts: ['', 'x'.repeat(1_000), ''] };
+    const crowd = { ...request, connections: crowdSize };
+    const body = { shape: text, bytes: largestWebBodyBytes };
+    note(
+      rows,
+      'slow senders to a module',
+      crowdSize,
+      'slow-send',
+      await bench.cost({ ...crowd, method: 'POST', body, mode: 'slow-send' }),
+    );
+    web.answer = () => new Response(whole.subarray(0, 4 * 1_048_576));
+    note(
+      rows,
+      'slow readers of a module',
+      crowdSize,
+      'slow-read',
+      await bench.cost({ ...crowd, method: 'GET', mode: 'slow-read' }),
+    );
+    table('Web resources of modules', rows);
+  } finally {
+    await homeserver.stop();
+  }
+}
+
 if (process.argv.includes('--load')) await serveLoad();
 else {
   const only = process.argv[2] ?? '';
   const bench = new Bench();
   try {
     if (only === '' || only === 'federation') await federation(bench);
-    if (only !== 'federation') await routes(bench, only);
+    if (only === '' || only === 'web') await webResources(bench);
+    if (only !== 'federation' && only !== 'web') await routes(bench, only);
   } finally {
     bench.stop();
   }
