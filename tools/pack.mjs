@@ -31,7 +31,7 @@ ensureInstalled();
 ensureBuilt();
 const { optionalParts } = await import(pathToFileURL(join(root, 'apps/homeserver/dist/optional-parts.js')).href);
 
-const packages = ['libs', 'apps'].flatMap((group) =>
+const packages = ['libs', 'apps', 'modules-examples'].flatMap((group) =>
   readdirSync(join(root, group))
     .map((name) => join(root, group, name))
     .filter((folder) => existsSync(join(folder, 'package.json')))
@@ -41,8 +41,9 @@ const versions = new Map(packages.map(({ manifest }) => [manifest.name, manifest
 
 /** The manifest as others see it. */
 function published({ private: _, devDependencies: __, ...manifest }, folder) {
-  const entry = { ...manifest.exports['.'] };
-  delete entry['@rookery/source'];
+  const { types, default: file, import: module = file } = manifest.exports['.'];
+  const entry = { types, default: module };
+  const isModule = folder.startsWith(join(root, 'modules-examples'));
   return {
     ...manifest,
     // For those who look a package up in the old way.
@@ -50,7 +51,8 @@ function published({ private: _, devDependencies: __, ...manifest }, folder) {
     types: entry.types,
     exports: { ...manifest.exports, '.': entry, './bin/*': './bin/*', './package.json': './package.json' },
     engines: { node: '>=22.19' },
-    keywords: ['matrix', 'homeserver', 'rookery'],
+    // `rookery module search` finds modules by theirs.
+    keywords: ['matrix', 'homeserver', 'rookery', ...(isModule ? ['rookery-module'] : [])],
     ...(rootManifest.repository && {
       repository: { ...rootManifest.repository, directory: folder.slice(root.length + 1).replaceAll('\\', '/') },
     }),

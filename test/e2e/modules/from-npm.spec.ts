@@ -1,14 +1,61 @@
 import { execFile, type ExecFileException, spawn } from 'node:child_process';
-import { lstatSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { eventually, freePort } from '@rookery/testing';
 import { stringify } from 'yaml';
+import { docExamples, untyped } from '../../support/doc-examples.js';
 import { NpmRegistry } from '../../support/npm-registry.js';
 
 const root = fileURLToPath(new URL('../../../', import.meta.url));
 const minutes = 60_000;
+
+/** Counts, as other modules ask it to; its settings by a schema of no library. */
+const scores = `
+import { defineModule } from '@rookery/module-api';
+const validate = (value) => {
+  const issues = [];
+  if (typeof value.start !== 'number') issues.push({ message: 'expected a number', path: ['start'] });
+  if (!(value.step > 0)) issues.push({ message: 'expected more than 0', path: [{ key: 'step' }] });
+  return issues.length > 0 ? { issues } : { value };
+};
+export default defineModule({
+  name: 'scores',
+  configSchema: { '~standard': { version: 1, vendor: 'nobody', validate } },
+  register(api, { start, step }) {
+    let score = start;
+    api.messages.answer('add', async () => ({ score: (score += step) }));
+    api.registerWebResource('/_synapse/client/scores', async () => {
+      const users = [];
+      for await (const { userId } of api.listUsers()) users.push(userId);
+      return Response.json({ score, users });
+    });
+  },
+});\n`;
+/** Refuses by what another module says. */
+const judge = `
+import { defineModule, NOT_SPAM, SafePattern } from '@rookery/module-api';
+export default defineModule({
+  name: 'judge',
+  register(api) {
+    const bad = new SafePattern('refused (word)+');
+    api.registerSpamCheckerCallbacks({ async checkEventForSpam({ content }) {
+      if (!bad.test(String(content.body))) return NOT_SPAM;
+      const { score } = await api.messages.ask('scores', 'add', {});
+      return score > 5 ? 'M_FORBIDDEN' : NOT_SPAM;
+    } });
+  },
+});\n`;
 
 let folder: string;
 let registry: NpmRegistry;
@@ -54,27 +101,108 @@ afterAll(async () => {
 
 it('everybody gets a whole package: words, licence, types for old and new, and nothing that leads nowhere', async () => {
   const place = newFolder('whole');
-  writeFileSync(join(place, 'package.json'), '{"private": true}');
+  const tarballs = readdirSync(packed);
+  const names: string[] = [];
+  for (const tarball of tarballs) {
+    const inside = join(place, tarball);
+    mkdirSync(inside);
+    await succeed(place, 'tar', '-xzf', join(packed, tarball), '-C', inside, '--strip-components=1');
+    const manifest = JSON.parse(readFileSync(join(inside, 'package.json'), 'utf8')) as {
+      readonly name: string;
+      readonly exports: Record<string, Record<string, string>>;
+      readonly dependencies?: Record<string, string>;
+    };
+    names.push(manifest.name);
+    expect(manifest).toMatchObject({
+      ...{
+        license: 'Apache-2.0',
+        description: expect.stringMatching(/./),
+        keywords: expect.arrayContaining(['matrix']),
+      },
+      ...{ main: './dist/index.js', types: './dist/index.d.ts', engines: { node: expect.any(String) } },
+      exports: { '.': { types: './dist/index.d.ts', default: './dist/index.js' }, './package.json': './package.json' },
+      publishConfig: { access: 'public' },
+    });
+    for (const field of ['private', 'devDependencies', 'scripts']) expect(manifest).not.toHaveProperty(field);
+    expect(JSON.stringify(manifest)).not.toContain('@rookery/source');
+    // What it needs of ours comes from where it came from, in one version.
+    const needs = Object.entries(manifest.dependencies ?? {}).filter(([name]) => name.startsWith('@rookery'));
+    for (const [, range] of needs) expect(range).toMatch(/^\d+\.\d+\.\d+$/);
+    const files = readdirSync(inside, { recursive: true }) as string[];
+    const wanted = ['LICENSE', 'README.md', 'package.json', 'dist/index.js', 'dist/index.d.ts'];
+    expect(files).toEqual(expect.arrayContaining(wanted));
+    expect(files.filter((file) => /\.map$|tsbuildinfo|\.(spec|fixture)\./.test(file))).toEqual([]);
+    expect(readFileSync(join(inside, 'README.md'), 'utf8').length).toBeGreaterThan(100);
+  }
+  const folders = ['libs', 'apps', 'modules-examples'].flatMap((group) =>
+    readdirSync(join(root, group)).map((name) => join(root, group, name, 'package.json')),
+  );
+  const ours = folders
+    .filter((path) => existsSync(path))
+    .map((path) => (JSON.parse(readFileSync(path, 'utf8')) as { name: string }).name);
+  expect(names.sort()).toEqual(ours.sort());
+});
+
+it('who writes modules gets types, however their compiler looks packages up', async () => {
+  const place = newFolder('types');
+  // As here: TypeORM says that it wants an older driver than the server brings.
+  const { dependencies } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
+    readonly dependencies: Record<string, string>;
+  };
+  const overrides = { typeorm: { 'better-sqlite3': dependencies['better-sqlite3'] } };
+  writeFileSync(join(place, 'package.json'), JSON.stringify({ private: true, type: 'module', overrides }));
+  const bridges = ['module-api', 'passport', 'nest', 'typeorm', 'testing'].map((name) => `@rookery/${name}`);
+  await succeed(place, 'npm', 'install', ...bridges);
+  writeFileSync(
+    join(place, 'uses.ts'),
+    `import { defineModule, type ModuleApi } from '@rookery/module-api';
+    import { nestModule } from '@rookery/nest';
+    import { passportProvider } from '@rookery/passport';
+    import { createTestHomeserver } from '@rookery/testing';
+    import { moduleDataSource } from '@rookery/typeorm';
+    export const all: unknown[] = [nestModule, passportProvider, createTestHomeserver, moduleDataSource];
+    export default defineModule({ name: 'a', register(api: ModuleApi) {
+      // @ts-expect-error There is no such callback: what is imported has types.
+      api.registerSpamCheckerCallbacks({ nothing: () => true });
+    } });\n`,
+  );
+  const tsc = join(root, 'node_modules/typescript7/bin/tsc');
+  for (const [module, resolution] of [
+    ['nodenext', 'nodenext'],
+    ['node20', 'node16'],
+    ['preserve', 'bundler'],
+  ] as const)
+    await succeed(
+      place,
+      process.execPath,
+      tsc,
+      ...['--noEmit', '--strict', '--skipLibCheck', '--target', 'es2024', '--types', ''],
+      ...['--module', module, '--moduleResolution', resolution, 'uses.ts'],
+    );
+
+  // And what the documents show them compiles.
+  await succeed(place, 'npm', 'install', '@types/node');
+  writeFileSync(join(place, 'untyped.d.ts'), untyped);
+  const examples = docExamples();
+  expect(examples.length).toBeGreaterThan(30);
+  const written = examples.map(({ place: where, text }, i) => {
+    const file = `${i}-${where.replace(/[^\w.]+/g, '-')}.ts`;
+    writeFileSync(join(place, file), `// ${where}\n${text}`);
+    return file;
+  });
+  const strictly = ['--noEmit', '--strict', '--skipLibCheck', '--target', 'es2024', '--module', 'nodenext'];
+  const decorating = ['--experimentalDecorators', '--emitDecoratorMetadata'];
   await succeed(
     place,
-    'npm',
-    'install',
-    ...['module-api', 'passport', 'nest', 'typeorm'].map((name) => `@rookery/${name}`),
+    process.execPath,
+    tsc,
+    ...strictly,
+    ...decorating,
+    '--types',
+    'node',
+    'untyped.d.ts',
+    ...written,
   );
-  for (const name of ['module-api', 'passport', 'nest', 'typeorm', 'matrix-types']) {
-    const inside = join(place, 'node_modules/@rookery', name);
-    const manifest = JSON.parse(readFileSync(join(inside, 'package.json'), 'utf8')) as Record<string, unknown>;
-    expect(manifest).toMatchObject({
-      ...{ license: 'Apache-2.0', main: './dist/index.js', types: './dist/index.d.ts' },
-      engines: { node: expect.any(String) },
-    });
-    expect(manifest).not.toHaveProperty('private');
-    expect(manifest).not.toHaveProperty('devDependencies');
-    expect(JSON.stringify(manifest)).not.toContain('@rookery/source');
-    const files = readdirSync(inside, { recursive: true }) as string[];
-    expect(files).toEqual(expect.arrayContaining(['LICENSE', 'README.md', 'package.json']));
-    expect(files.filter((file) => /\.map$|tsbuildinfo|\.spec\./.test(file))).toEqual([]);
-  }
 });
 
 it(
@@ -102,11 +230,21 @@ it(
       listeners: [{ port, bind_addresses: ['127.0.0.1'], type: 'http', resources: [{ names: ['client'] }] }],
     };
     writeFileSync(join(place, 'package.json'), '{"private": true}');
-    writeFileSync(file, stringify(settings));
+    writeFileSync(join(place, 'scores.mjs'), scores);
+    writeFileSync(join(place, 'judge.mjs'), judge);
+    const scored = { module: './scores.mjs', config: { start: 'high', step: 0 } };
+    writeFileSync(file, stringify({ ...settings, modules: [scored] }));
     await succeed(place, 'npm', 'install', '@rookery/homeserver', '@rookery/ctl');
     const largestMb = 150;
     expect(megabytesOf(join(place, 'node_modules'))).toBeLessThan(largestMb);
     const rookery = join(place, 'node_modules/.bin/rookery');
+    // A schema says everything that is wrong.
+    const wrong = await run(place, rookery, 'module', 'check', '-c', file);
+    expect(wrong.code).toBe(1);
+    for (const problem of ['config.start: expected a number', 'config.step: expected more than 0'])
+      expect(wrong.output).toContain(problem);
+    scored.config = { start: 5, step: 2 } as never;
+    writeFileSync(file, stringify({ ...settings, modules: [scored, { module: './judge.mjs', shadow: true }] }));
     await succeed(place, rookery, 'config', 'check', file);
     expect(await succeed(place, rookery, 'module', 'add', 'shorter', '-c', file)).toContain('ok     shorter');
     expect(await succeed(place, rookery, 'module', 'check', '-c', file)).toContain('callbacks: checkEventForSpam');
@@ -136,6 +274,15 @@ it(
       const send = (id: string, text: string) =>
         request('PUT', `${path}/${id}`, { msgtype: 'm.text', body: text }, token);
       expect(await send('1', 'short')).toMatchObject({ status: 200 });
+      // One in shadow refuses nothing; what it asked of another one has an answer, and accounts are read one by one.
+      expect(await send('3', 'a refused word')).toMatchObject({ status: 200 });
+      const seen = await eventually(async () => {
+        const response = await fetch(`http://127.0.0.1:${port}/_synapse/client/scores`);
+        const told = (await response.json()) as { score: number; users: string[] };
+        return told.score > 5 && told;
+      });
+      expect(seen).toEqual({ score: 7, users: ['@anna:rookery.test'] });
+      expect(output).toContain('A module in shadow would have refused something');
       expect(await send('2', 'long '.repeat(300))).toMatchObject({ status: 403, body: { errcode: 'M_FORBIDDEN' } });
     } catch (error) {
       throw new Error(`${String(error)}\n${output}`, { cause: error });
