@@ -1,8 +1,8 @@
 // Part of `npm run check`: a Nest module provides one activity, of at most fifteen providers. Constructors have at most seven
-// parameters; those that have more say why in a comment directly above, `// Nine parameters: ...`. tools/constructors.json lists
-// those that do not yet, and only shrinks. Nothing is asked of Nest's container by hand outside of the apps: whoever needs a
-// service has it in its constructor. `--project=PATH` looks at another project, `--write` writes the list anew.
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+// parameters; those that have more say why in a comment directly above, `// Nine parameters: ...`, and there are not more of
+// them than there were. Nothing is asked of Nest's container by hand outside of the apps: whoever needs a service has it in its
+// constructor. `--project=PATH` looks at another project.
+import { readFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import ts from 'typescript';
 import { root } from './lib.mjs';
@@ -12,20 +12,16 @@ const maxProviders = 15;
 const maxParameters = 7;
 const words = ['Eight', 'Nine', 'Ten', 'Eleven', 'Twelve', 'Thirteen', 'Fourteen', 'Fifteen'];
 const project = process.argv.find((arg) => arg.startsWith('--project='))?.slice('--project='.length) ?? root;
-const listFile = join(project, 'tools', 'constructors.json');
-/** Parameters by class. */
-const listed = existsSync(listFile) ? JSON.parse(readFileSync(listFile, 'utf8')) : {};
-const found = {};
+/** Constructors of more than seven parameters in this project: lower it when there are fewer. */
+const mostLong = 49;
+let long = 0;
 
 let failed = false;
 for (const name of packagesIn(project))
   for (const path of sourcesIn(join(project, name, 'src')).filter(isBuilt)) look(path);
-if (process.argv.includes('--write'))
-  writeFileSync(listFile, `${JSON.stringify(Object.fromEntries(Object.entries(found).sort()), undefined, 2)}\n`);
-else
-  for (const [name, count] of Object.entries(listed))
-    if ((found[name] ?? 0) < count)
-      fail(`tools/constructors.json: the constructor of ${name} has ${found[name] ?? 'few'} parameters now`);
+if (long > mostLong) fail(`${long} constructors have more than ${maxParameters} parameters; ${mostLong} at most`);
+if (project === root && long < mostLong)
+  fail(`tools/nest.mjs: only ${long} constructors have more than ${maxParameters} parameters now`);
 process.exit(failed ? 1 : 0);
 
 function fail(message) {
@@ -62,14 +58,12 @@ function look(path) {
     if (ts.isConstructorDeclaration(node) && node.parameters.length > maxParameters) {
       const name = node.parent.name?.text ?? relative(project, path);
       const count = node.parameters.length;
-      if (!isExplained(node, source)) {
-        found[name] = count;
-        if (count > (listed[name] ?? maxParameters) && !process.argv.includes('--write'))
-          fail(
-            `${place(node)}: the constructor of ${name} has ${count} parameters, ${listed[name] ?? maxParameters} at most ` +
-              `without a reason above it: // ${words[count - maxParameters - 1]} parameters: ...`,
-          );
-      }
+      long++;
+      if (!isExplained(node, source))
+        fail(
+          `${place(node)}: the constructor of ${name} has ${count} parameters, ${maxParameters} at most ` +
+            `without a reason above it: // ${words[count - maxParameters - 1]} parameters: ...`,
+        );
     }
     ts.forEachChild(node, visit);
   };

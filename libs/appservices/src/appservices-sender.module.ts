@@ -8,6 +8,7 @@ import { DeviceFeed } from './delivery/device-feed.js';
 import { EphemeralFeed } from './delivery/ephemeral-feed.js';
 import { AppserviceEventFeed } from './delivery/event-feed.js';
 import { RoomInterest } from './delivery/room-interest.js';
+import { ServiceSenders } from './delivery/service-senders.js';
 import { TransactionBodies } from './delivery/transaction-bodies.js';
 import { TransactionStore } from './delivery/transaction-store.js';
 
@@ -20,6 +21,7 @@ import { TransactionStore } from './delivery/transaction-store.js';
     EphemeralFeed,
     AppserviceEventFeed,
     RoomInterest,
+    ServiceSenders,
     TransactionBodies,
     TransactionStore,
   ],

@@ -9,6 +9,8 @@ import { NotificationsController } from './http/notifications.controller.js';
 import { OwnReads } from './actions/own-reads.js';
 import { PushActions } from './actions/push-actions.js';
 import { PushCounts } from './actions/push-counts.js';
+import { DigestMails } from './email/digest-mails.js';
+import { DigestRooms } from './email/digest-rooms.js';
 import { EmailDigests } from './email/email-digests.js';
 import { UnsubscribeLinks } from './email/unsubscribe-links.js';
 import { UnsubscribeController } from './http/unsubscribe.controller.js';
@@ -56,7 +58,7 @@ export class PushHttpModule {}
 /** Sends notifications to push gateways and by mail; for one process. Needs `Lifecycle` and `OutboundHttp` from the app. */
 @Module({
   imports: [PushModule, RoomsModule, UsersModule],
-  providers: [PushGateway, PushDelivery, EmailDigests],
+  providers: [PushGateway, PushDelivery, DigestRooms, DigestMails, EmailDigests],
   exports: [PushDelivery],
 })
 export class PushSenderModule {}

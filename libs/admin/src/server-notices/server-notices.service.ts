@@ -29,6 +29,7 @@ export class ServerNotices implements OnApplicationBootstrap {
   /** Rooms that are being looked for or made, so that a user gets one. */
   readonly #rooms = new SingleFlight<string>();
 
+  // Eleven parameters: a notice may have to make its room, bring its user back and dress its sender before it is sent.
   constructor(
     private readonly database: Database,
     private readonly config: Config,

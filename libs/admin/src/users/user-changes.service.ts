@@ -58,6 +58,7 @@ interface Address {
 /** Makes accounts and changes them at an administrator's word. Everything is checked before anything is changed. */
 @Injectable()
 export class UserChanges {
+  // Eight parameters: one for each part of an account that the admin API changes in one request.
   constructor(
     private readonly clock: Clock,
     private readonly config: Config,

@@ -18,6 +18,7 @@ const hiddenType = 'org.matrix.dummy_event';
 export class AppserviceEventFeed {
   #follower: Follower | undefined;
 
+  // Eight parameters: four of them are what any follower of a stream takes.
   constructor(
     private readonly database: Database,
     private readonly notifier: Notifier,

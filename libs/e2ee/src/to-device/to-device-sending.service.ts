@@ -1,14 +1,13 @@
-import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
 import { RateLimiter } from '@rookery/http';
 import { domainOf, isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { BackgroundTasks, Clock, Config, Ids, Logger, type Requester } from '@rookery/platform';
+import { Clock, Config, Ids, Logger, type Requester } from '@rookery/platform';
 import { byServer, isName } from '../common/limits.js';
 import { eduText, everyDevice, inboxText, type MessageTexts, parseMessages } from './messages.js';
 import { inboxKey, ToDeviceService } from './to-device.service.js';
 import {
   devicesOf,
-  forgetNoted,
   type InboxMessage,
   insertMessages,
   insertOutbox,
@@ -17,19 +16,14 @@ import {
   type OutboxMessage,
 } from './to-device.query.js';
 
-/** How long a repeated request is recognised. */
-const rememberMs = 7 * 24 * 3_600_000;
-const forgetEveryMs = 3_600_000;
-
 /**
  * Sends messages from device to device, of clients here and of other servers.
  * @spec client-server-api#send-to-device-messaging
  */
 @Injectable()
-export class ToDeviceSending implements OnModuleInit {
+export class ToDeviceSending {
   readonly #queuedListeners: ((destinations: readonly string[]) => void)[] = [];
 
-  // Eight parameters: beside what any writer needs, the limit for requests of keys and the task that forgets what was sent.
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,
@@ -37,14 +31,8 @@ export class ToDeviceSending implements OnModuleInit {
     private readonly config: Config,
     private readonly logger: Logger,
     private readonly rateLimiter: RateLimiter,
-    private readonly tasks: BackgroundTasks,
     private readonly inboxes: ToDeviceService,
   ) {}
-
-  onModuleInit(): void {
-    const run = (): Promise<void> => this.#forget();
-    this.tasks.add({ name: 'forget_to_device_requests', role: 'background', everyMs: forgetEveryMs, run }).start();
-  }
 
   /**
    * Sends a client's messages; the same request once more sends nothing. Devices that do not exist are passed over.
@@ -128,9 +116,5 @@ export class ToDeviceSending implements OnModuleInit {
       },
       { name: 'to_device_send' },
     );
-  }
-
-  async #forget(): Promise<void> {
-    await this.database.write((tx) => forgetNoted(tx, this.clock.nowMs() - rememberMs), { name: 'to_device_forget' });
   }
 }

@@ -1,13 +1,14 @@
-import { Injectable } from '@nestjs/common';
+import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import type { JsonObject } from '@rookery/matrix-types';
-import { Cache, Config } from '@rookery/platform';
+import { BackgroundTasks, Cache, Clock, Config } from '@rookery/platform';
 import { type ChangedKeys, defineStream, type Stream, Streams } from '@rookery/replication';
 import { UserHooks } from '@rookery/users';
 import {
   deleteInboxes,
   deleteMessages,
   deleteOutbox,
+  forgetNoted,
   hasMessages,
   highestToDeviceId,
   messagesOf,
@@ -26,6 +27,9 @@ export const toDeviceStream = defineStream({
   keys: { device: {}, counts: {} },
 });
 
+/** How long a repeated request is recognised. */
+const rememberMs = 7 * 24 * 3_600_000;
+const forgetEveryMs = 3_600_000;
 const maxAcknowledged = 100_000;
 
 /** Messages for one device, and up to where the answer goes. */
@@ -45,7 +49,7 @@ export const inboxKey = (userId: string, deviceId: string): string => `${userId}
  * @spec client-server-api#send-to-device-messaging
  */
 @Injectable()
-export class ToDeviceService {
+export class ToDeviceService implements OnModuleInit {
   readonly stream: Stream<'device' | 'counts'>;
   readonly #arrived: ChangedKeys;
   // Up to where messages of a device were deleted.
@@ -53,6 +57,8 @@ export class ToDeviceService {
 
   constructor(
     private readonly database: Database,
+    private readonly clock: Clock,
+    private readonly tasks: BackgroundTasks,
     config: Config,
     streams: Streams,
     userHooks: UserHooks,
@@ -65,6 +71,11 @@ export class ToDeviceService {
     userHooks.devicesDeleted.subscribe({
       inTransaction: (tx, { userId, deviceIds }) => deleteInboxes(tx, userId, deviceIds),
     });
+  }
+
+  onModuleInit(): void {
+    const run = (): Promise<void> => this.#forget();
+    this.tasks.add({ name: 'forget_to_device_requests', role: 'background', everyMs: forgetEveryMs, run }).start();
   }
 
   /** Whether a device may have messages from behind a position; `false` is certain. Costs no query. */
@@ -121,5 +132,9 @@ export class ToDeviceService {
   /** Another server has got everything up to a position. */
   async delivered(destination: string, upTo: number): Promise<void> {
     await this.database.write((tx) => deleteOutbox(tx, destination, upTo), { name: 'to_device_delivered' });
+  }
+
+  async #forget(): Promise<void> {
+    await this.database.write((tx) => forgetNoted(tx, this.clock.nowMs() - rememberMs), { name: 'to_device_forget' });
   }
 }

@@ -53,6 +53,7 @@ export class PresencePublisher implements OnModuleDestroy {
   readonly #flushing = new Semaphore(1);
   #excluded: ReadonlySet<string> = new Set();
 
+  // Eight parameters: what is told, to whom, when, and what is remembered of it.
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,

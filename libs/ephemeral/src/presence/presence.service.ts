@@ -74,6 +74,8 @@ export class PresenceService implements OnModuleInit {
   #lastEverybody = 0;
   #opening: Promise<void> | undefined;
 
+  // Twelve parameters: what clients do, what others may see, and what is swept all work on the one board of the
+  // publisher.
   constructor(
     private readonly publisher: PresencePublisher,
     private readonly routing: PresenceRouting,

@@ -60,6 +60,7 @@ export class ReceiptService {
   readonly #inRooms: ChangedKeys;
   readonly #ofUsers: ChangedKeys;
 
+  // Nine parameters: a receipt moves the fully read marker too, and goes to readers here and elsewhere.
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,

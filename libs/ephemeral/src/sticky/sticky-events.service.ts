@@ -48,6 +48,8 @@ export class StickyEvents implements OnModuleInit {
   readonly #stream: Stream<'room'> | undefined;
   readonly #inRooms: ChangedKeys | undefined;
 
+  // Eight parameters: noted with the event, swept by a task, told by a stream, and shown to those who do not ignore the
+  // sender.
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,

@@ -48,6 +48,8 @@ export class TypingService implements OnModuleInit, OnModuleDestroy {
   // Rooms in which somebody was typing when the process before this one stopped: clients from then must hear that it is over.
   #before: readonly string[] = [];
 
+  // Eight parameters: who types lies in memory; the database keeps over a restart what was told, hooks and the stream
+  // tell it.
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,

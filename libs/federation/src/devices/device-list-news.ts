@@ -28,6 +28,7 @@ const publicKey = /^[A-Za-z0-9+/]{43}$/;
 export class DeviceListNews implements OnModuleInit {
   #follower: Follower | undefined;
 
+  // Nine parameters: four of them are what any follower of a stream takes.
   constructor(
     private readonly database: Database,
     private readonly notifier: Notifier,

@@ -70,6 +70,7 @@ export class RemoteDeviceLists implements OnModuleInit {
   readonly #asking = new Map<string, { changed: boolean; readonly list: Promise<DeviceList | undefined> }>();
   readonly #job: BackgroundTask;
 
+  // Nine parameters: lists are fetched, kept and fetched again by one task, whose parts share what is under way.
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,

@@ -32,6 +32,7 @@ export class OutgoingEphemeral implements OnModuleInit, OnModuleDestroy {
   #arrivalTimer: Timer | undefined;
   readonly #presenceOut;
 
+  // Thirteen parameters: typing, receipts and presence each have a source, and share the audience and the sender.
   constructor(
     private readonly clock: Clock,
     private readonly config: Config,

@@ -41,6 +41,7 @@ const maxShown = 100;
 /** Takes invites of local users to rooms of other servers. */
 @Injectable()
 export class InboundInvites {
+  // Eleven parameters: an invite is proved, judged and signed, and then stored in one of two ways.
   constructor(
     private readonly keys: KeyRing,
     private readonly key: SigningKey,

@@ -26,6 +26,7 @@ export interface JoinOptions {
 /** Tells servers that join what they need to know of the room. */
 @Injectable()
 export class JoinAnswers {
+  // Nine parameters: one for each field of the answer to a join.
   constructor(
     private readonly requests: MembershipRequests,
     private readonly servers: RoomServers,

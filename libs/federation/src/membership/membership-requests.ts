@@ -31,6 +31,7 @@ export interface Template {
  */
 @Injectable()
 export class MembershipRequests {
+  // Eleven parameters: templates, authorisation, proof, storing and sending on are the steps of one handshake.
   constructor(
     private readonly rooms: ResidentRooms,
     private readonly templates: MembershipTemplates,

@@ -19,6 +19,7 @@ const maxOthers = 5;
 /** Connects rooms with other servers, unless the settings allow to speak with none. */
 @Injectable()
 export class FederationGateway implements RemoteRoomGateway {
+  // Eleven parameters: the face of all that other servers do for rooms, one for each kind of it.
   constructor(
     private readonly joins: RemoteJoins,
     private readonly leaves: RemoteLeaves,

@@ -46,6 +46,7 @@ export class MissingEvents implements MissingEventsSource {
   });
   readonly #logger: Logger;
 
+  // Nine parameters: what is missing is asked of servers, proved, and held against what is stored.
   constructor(
     private readonly client: FederationClient,
     private readonly checker: PduChecker,

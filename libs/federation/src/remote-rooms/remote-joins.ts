@@ -42,6 +42,7 @@ export class RemoteJoins {
   readonly #entering = new KeyedMutex({ maxWaiting, refuse });
   readonly #logger: Logger;
 
+  // Nine parameters: the steps of a join: whom to ask, the handshake, the proof, and storing in one of two ways.
   constructor(
     private readonly candidates: Candidates,
     private readonly handshake: MembershipHandshake,

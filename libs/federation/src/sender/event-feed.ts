@@ -62,6 +62,7 @@ export class FederationEventFeed implements OnModuleInit {
   #follower: Follower | undefined;
   readonly #measure;
 
+  // Ten parameters: four of them are what any follower of a stream takes.
   constructor(
     private readonly database: Database,
     private readonly notifier: Notifier,

@@ -31,6 +31,7 @@ export class FederationSender implements OnModuleInit {
   #taken: (server: string, eventIds: readonly string[]) => void = () => undefined;
   #starting: Promise<void> = Promise.resolve();
 
+  // Twelve parameters: five of them are for its destinations, which come and go and are not made by Nest.
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,

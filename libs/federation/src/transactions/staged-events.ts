@@ -63,6 +63,7 @@ export class StagedEvents {
   readonly #pruned;
   #lastOrdering = 0;
 
+  // Ten parameters: the queue, its three ways on for an event, and what is counted of it.
   constructor(
     private readonly database: Database,
     private readonly persister: EventPersister,

@@ -40,6 +40,8 @@ export class RemoteMedia {
   readonly #fetching = new SingleFlight<Media>();
   readonly #ofServer = new KeyedCounter();
 
+  // Nine parameters: a file is asked for, staged, inspected, kept and shrunk, and a failure at any step takes it all
+  // back.
   constructor(
     private readonly config: Config,
     private readonly database: Database,

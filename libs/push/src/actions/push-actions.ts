@@ -102,6 +102,7 @@ interface Prepared {
  */
 @Injectable()
 export class PushActions implements OnModuleInit {
+  // Ten parameters: rules, mentions, ignored users and invites are all asked about each event, in one pass.
   constructor(
     private readonly rules: PushRulesService,
     private readonly ties: EventTiesReader,

@@ -55,6 +55,8 @@ export class PushDelivery implements OnModuleInit {
   readonly #shownBadges = new LRUCache<number, number>({ maxSize: 100_000, sizeCalculation: () => 1 });
   #tasks = new Set<Promise<void>>();
 
+  // Fourteen parameters: one loop that reads, sends, notes and tries again; badges share its pushers, its pauses and
+  // what they have shown.
   constructor(
     private readonly database: Database,
     private readonly notifier: Notifier,

@@ -40,6 +40,7 @@ export class ThreadSubscriptions implements OnModuleInit {
   readonly #stream: Stream<'user'> | undefined;
   readonly #changes: ChangedKeys | undefined;
 
+  // Eight parameters: two of them are the hooks by which subscriptions go with rooms and users.
   constructor(
     private readonly database: Database,
     private readonly events: EventStore,

@@ -18,6 +18,7 @@ export class AutoAcceptInvites implements OnModuleInit, OnModuleDestroy {
   readonly #pending = new Map<string, Promise<void>>();
   readonly #stopping = new AbortController();
 
+  // Eight parameters: an invite is noticed, judged by account and settings, accepted, and marked as a direct chat.
   constructor(
     private readonly hooks: RoomHooks,
     private readonly joins: JoinService,

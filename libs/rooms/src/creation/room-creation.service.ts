@@ -1,16 +1,11 @@
 import { Injectable } from '@nestjs/common';
-import { RateLimiter } from '@rookery/http';
 import { roomVersionRules, type RoomVersionRules } from '@rookery/events';
 import { domainOf, isValidRoomAlias, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { assertAllowed, callbackContext, ModuleDispatcher, refusalError } from '@rookery/module-host';
 import { Clock, Config, eachLimit, Ids, type Requester } from '@rookery/platform';
-import { AliasClaims } from '../directory/alias-claims.js';
-import { PublicationRules } from '../directory/publication-rules.js';
 import { InvitePolicy } from '../membership/invite-policy.js';
 import { MemberProfiles } from '../membership/member-profiles.js';
 import type { ThreepidInvite } from '../membership/identity-servers.js';
 import { MembershipService } from '../membership/membership.service.js';
-import { Participation } from '../sending/participation.js';
 import { ThreepidInvites } from '../membership/threepid-invites.js';
 import { AuthRefusal } from '../pipeline/draft-builder.js';
 import { EventPersister } from '../pipeline/event-persister.js';
@@ -18,6 +13,7 @@ import type { EventDraft } from '../model/drafts.js';
 import { checkContent } from '../model/content-rules.js';
 import { originOf } from '../model/requesters.js';
 import { checkCreateRoom, type CreateRoomRequest, inviteReasonKey, inviteReasonsKey } from './create-room.schema.js';
+import { RoomAdmission } from './room-admission.js';
 import { additionalCreators, initialPowerLevels, objectIn, type Preset, presets } from './presets.js';
 
 /** A room that was made. */
@@ -48,20 +44,17 @@ const invitePatienceMs = 30_000;
 /** Makes rooms. */
 @Injectable()
 export class RoomCreation {
+  // Nine parameters: one for each kind of first event and invite that a new room has.
   constructor(
     private readonly persister: EventPersister,
     private readonly profiles: MemberProfiles,
     private readonly policy: InvitePolicy,
     private readonly memberships: MembershipService,
     private readonly threepids: ThreepidInvites,
-    private readonly publication: PublicationRules,
-    private readonly claims: AliasClaims,
-    private readonly modules: ModuleDispatcher,
-    private readonly limiter: RateLimiter,
+    private readonly admission: RoomAdmission,
     private readonly config: Config,
     private readonly ids: Ids,
     private readonly clock: Clock,
-    private readonly participation: Participation,
   ) {}
 
   /** What a client wants a room to be. @throws MatrixError 400 `M_BAD_JSON` where it has not the shape of that */
@@ -77,7 +70,7 @@ export class RoomCreation {
    *   `M_BAD_JSON`; 403 `M_FORBIDDEN`, `M_RESOURCE_LIMIT_EXCEEDED`, `M_CONSENT_NOT_GIVEN`; 429 `M_LIMIT_EXCEEDED`
    */
   async create(requester: Requester, body: CreateRoomRequest, overrides: CreationOverrides = {}): Promise<CreatedRoom> {
-    const request = overrides.unchecked ? body : await this.#admitted(requester, body, overrides);
+    const request = overrides.unchecked ? body : await this.admission.admit(requester, body, overrides);
     const rules = this.#rulesFor(request.room_version);
     const { userId } = requester;
     const alias = this.#aliasFor(request.room_alias_name);
@@ -91,14 +84,15 @@ export class RoomCreation {
     const threepids = threepidsIn(request);
     const dropped = new Set<string>();
     if (!overrides.unchecked) {
-      if (alias !== undefined) await this.#checkAlias(requester, alias);
+      if (alias !== undefined) await this.admission.checkAlias(requester, alias);
       await this.threepids.admit(requester, threepids);
       for (const target of invited) if (!(await this.policy.check(requester, target, undefined))) dropped.add(target);
     }
     const delivered = requester.shadowBanned ? [] : invited.filter((target) => !dropped.has(target));
     const roomId = rules.roomIdFormat === 'domain' ? `!${this.ids.letters(18)}:${this.config.serverName}` : undefined;
     // A room that may not be in the directory is a room all the same: whoever asks the directory itself is told.
-    const isListed = isPublic && (overrides.unchecked || (await this.#mayPublish(requester, roomId ?? '', alias)));
+    const isListed =
+      isPublic && (overrides.unchecked || (await this.admission.mayPublish(requester, roomId ?? '', alias)));
     const local = delivered.filter(isHere);
     const drafts = [
       ...(await this.#firstEvents(requester, request, rules, preset, invited)),
@@ -147,43 +141,6 @@ export class RoomCreation {
     return failures;
   }
 
-  /** The request as modules have left it. */
-  async #admitted(
-    requester: Requester,
-    body: CreateRoomRequest,
-    { bare }: CreationOverrides,
-  ): Promise<CreateRoomRequest> {
-    if (!bare) {
-      await this.participation.assertMaySend(requester);
-      await this.limiter.take('rc_room_creation', requester.userId, requester);
-    }
-    const context = callbackContext(requester, { duringRoomCreation: true });
-    let request = body;
-    if (this.modules.has('onCreateRoom')) {
-      const verdict = await this.modules.transform(
-        'onCreateRoom',
-        context,
-        {
-          userId: requester.userId,
-          deviceId: requester.deviceId,
-          isGuest: requester.isGuest,
-          isAdmin: requester.isAdmin,
-          shadowBanned: requester.shadowBanned,
-          appserviceId: requester.appserviceId,
-        },
-        { ...body },
-        requester.isAdmin,
-      );
-      if (!verdict.allowed) throw refusalError(verdict);
-      request = verdict.value as CreateRoomRequest;
-      checkChanged(request);
-    }
-    if (this.modules.has('userMayCreateRoom')) {
-      assertAllowed(await this.modules.gate('userMayCreateRoom', context, requester.userId, { ...request }));
-    }
-    return request;
-  }
-
   #rulesFor(version: string | undefined): RoomVersionRules {
     const rules = roomVersionRules(version ?? this.config.get('default_room_version'));
     if (rules) return rules;
@@ -195,26 +152,6 @@ export class RoomCreation {
     const alias = `#${name}:${this.config.serverName}`;
     if (/[\s:#\0]/.test(name) || !isValidRoomAlias(alias)) throw MatrixError.invalidParam('The alias is not valid');
     return alias;
-  }
-
-  async #checkAlias(requester: Requester, alias: string): Promise<void> {
-    if (this.claims.isReserved(alias, requester.appserviceId)) {
-      throw MatrixError.exclusive();
-    }
-    if (!requester.isAdmin && !this.publication.mayMakeAlias(requester.userId, '', alias)) {
-      throw MatrixError.forbidden('You may not make this alias');
-    }
-    if (!this.modules.has('userMayCreateRoomAlias')) return;
-    const context = callbackContext(requester, { duringRoomCreation: true });
-    assertAllowed(await this.modules.gate('userMayCreateRoomAlias', context, requester.userId, alias));
-  }
-
-  async #mayPublish(requester: Requester, roomId: string, alias: string | undefined): Promise<boolean> {
-    const aliases = alias === undefined ? [] : [alias];
-    if (!this.publication.mayPublish(requester.userId, roomId, aliases, requester.isAdmin)) return false;
-    if (!this.modules.has('userMayPublishRoom')) return true;
-    const context = callbackContext(requester, { duringRoomCreation: true });
-    return (await this.modules.gate('userMayPublishRoom', context, requester.userId, roomId)).allowed;
   }
 
   #invited(targets: readonly string[], creator: string): string[] {
@@ -348,16 +285,6 @@ export class RoomCreation {
       if (error instanceof AuthRefusal) throw MatrixError.invalidRoomState(error.message);
       throw error;
     }
-  }
-}
-
-/** What modules made of a request has to be one still: from here on nobody looks. @throws Error naming what is wrong */
-function checkChanged(request: CreateRoomRequest): void {
-  try {
-    checkCreateRoom(request);
-  } catch (error) {
-    const what = MatrixError.is(error) ? error.message : String(error);
-    throw new Error(`A module's onCreateRoom made a request that no client could make: ${what}`, { cause: error });
   }
 }
 

@@ -1,20 +1,18 @@
-import { Injectable, type OnApplicationBootstrap, type OnModuleDestroy } from '@nestjs/common';
+import { Injectable, type OnApplicationBootstrap } from '@nestjs/common';
 import { Database, isUniqueViolation } from '@rookery/database';
 import { RateLimiter } from '@rookery/http';
 import { domainOf, type JsonObject, localpartOf, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config, Ids, Logger, type Requester, type Timer } from '@rookery/platform';
-import { AccountService, holdAccount, qualifyUserId, UserHooks } from '@rookery/users';
-import { AliasService } from '../directory/alias.service.js';
+import { Clock, Config, Ids, type Requester } from '@rookery/platform';
+import { holdAccount, UserHooks } from '@rookery/users';
 import { RoomHooks } from '../hooks.js';
 import { holdRooms } from '../store/room-hold.query.js';
-import { MembershipService } from '../membership/membership.service.js';
 import { isServable } from '../model/stored-event.js';
-import { delayedTxnPrefix } from '../reading/event-serializer.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { checkContent, checkNesting } from '../model/content-rules.js';
 import { Participation } from '../sending/participation.js';
-import { EventCreation, type SendRequest } from '../sending/event-creation.service.js';
+import type { SendRequest } from '../sending/event-creation.service.js';
 import { deviceKeyOf } from '../model/requesters.js';
+import { DelayedOutbox } from './delayed-outbox.js';
 import {
   deleteDelayed,
   deleteDelayedOfRoom,
@@ -22,11 +20,9 @@ import {
   deleteDelayedState,
   type DelayedEventRow,
   delayedOf,
-  dueAt,
   findDelayed,
   findDelayedByTransaction,
   insertDelayed,
-  nextDue,
   restartDelayed,
   roomsWithDelayedState,
 } from './delayed-events.query.js';
@@ -35,11 +31,6 @@ import {
 export type DelayedAction = 'cancel' | 'restart' | 'send';
 
 const largestContentBytes = 65_536;
-const batchSize = 50;
-/** After a failure that is ours, before the next try. */
-const retryMs = 10_000;
-/** Timers of the platform do not reach further than 24 days. */
-const longestSleepMs = 86_400_000;
 const capRetryAfterMs = 60_000;
 
 /**
@@ -48,28 +39,21 @@ const capRetryAfterMs = 60_000;
  * MSC4140
  */
 @Injectable()
-export class DelayedEvents implements OnApplicationBootstrap, OnModuleDestroy {
+export class DelayedEvents implements OnApplicationBootstrap {
   readonly #longestMs: number | undefined;
   readonly #maxPerUser: number;
   /** Rooms in which state is waiting; a room may stay here after its last one went. */
   readonly #stateRooms = new Set<string>();
-  #timer: Timer | undefined;
-  #timerAtMs = Number.MAX_SAFE_INTEGER;
-  #working: Promise<void> | undefined;
-  #stopped = false;
 
+  // Ten parameters: what a request is checked by before it is left here, and the two hooks that take events back.
   constructor(
     private readonly database: Database,
-    private readonly creation: EventCreation,
-    private readonly memberships: MembershipService,
+    private readonly outbox: DelayedOutbox,
     private readonly members: MembershipReader,
-    private readonly aliases: AliasService,
-    private readonly accounts: AccountService,
     private readonly limiter: RateLimiter,
     private readonly clock: Clock,
     private readonly ids: Ids,
     private readonly config: Config,
-    private readonly logger: Logger,
     private readonly participation: Participation,
     hooks: RoomHooks,
     userHooks: UserHooks,
@@ -96,14 +80,6 @@ export class DelayedEvents implements OnApplicationBootstrap, OnModuleDestroy {
   async onApplicationBootstrap(): Promise<void> {
     if (this.database.isBesideWriter) return;
     for (const roomId of await roomsWithDelayedState(this.database)) this.#stateRooms.add(roomId);
-    const next = await nextDue(this.database);
-    if (next !== undefined) this.#wakeAt(next);
-  }
-
-  async onModuleDestroy(): Promise<void> {
-    this.#stopped = true;
-    this.#timer?.cancel();
-    await this.#working;
   }
 
   /**
@@ -148,7 +124,7 @@ export class DelayedEvents implements OnApplicationBootstrap, OnModuleDestroy {
     };
     const delayId = await this.#insert(row);
     if (delayId === undefined) throw MatrixError.limitExceeded(capRetryAfterMs);
-    this.#wakeAt(row.send_ts);
+    this.outbox.wakeAt(row.send_ts);
     return delayId;
   }
 
@@ -192,8 +168,7 @@ export class DelayedEvents implements OnApplicationBootstrap, OnModuleDestroy {
     const row = delayId.length > 64 ? undefined : await findDelayed(this.database, delayId);
     if (row === undefined) throw MatrixError.notFound('There is no such delayed event');
     if (action === 'send') {
-      await this.#send(row);
-      await this.#delete(delayId);
+      await this.outbox.send(row);
       return;
     }
     const nowMs = this.clock.nowMs();
@@ -223,100 +198,6 @@ export class DelayedEvents implements OnApplicationBootstrap, OnModuleDestroy {
       if (row.txn_id !== null && isUniqueViolation(error)) return write();
       throw error;
     }
-  }
-
-  /** The timer only ever comes too early: what was restarted or canceled is found out when it fires. */
-  #wakeAt(dueMs: number): void {
-    if (this.#stopped || dueMs >= this.#timerAtMs) return;
-    this.#timer?.cancel();
-    this.#timerAtMs = dueMs;
-    const sleepMs = Math.min(Math.max(dueMs - this.clock.nowMs(), 1), longestSleepMs);
-    this.#timer = this.clock.after(sleepMs, () => {
-      this.#timerAtMs = Number.MAX_SAFE_INTEGER;
-      this.#working ??= this.#sendDue().finally(() => {
-        this.#working = undefined;
-      });
-    });
-  }
-
-  async #sendDue(): Promise<void> {
-    let failed = false;
-    try {
-      for (;;) {
-        const due = await dueAt(this.database, this.clock.nowMs(), batchSize);
-        const sent = await Promise.all(due.map((row) => this.#trySend(row)));
-        failed = sent.includes(false);
-        if (failed || due.length < batchSize || this.#stopped) break;
-      }
-      const next = await nextDue(this.database);
-      if (next !== undefined) this.#wakeAt(failed ? Math.max(next, this.clock.nowMs() + retryMs) : next);
-    } catch (error) {
-      this.logger.error('Could not look for delayed events', { err: error });
-      this.#wakeAt(this.clock.nowMs() + retryMs);
-    }
-  }
-
-  /** @returns false when it is to be tried again */
-  async #trySend(row: DelayedEventRow): Promise<boolean> {
-    try {
-      await this.#send(row);
-    } catch (error) {
-      if (!MatrixError.is(error) || error.status >= 500 || error.status === 429) {
-        this.logger.error('Could not send a delayed event', { delay_id: row.delay_id, err: error });
-        return false;
-      }
-      this.logger.info('A delayed event is not allowed any more', { delay_id: row.delay_id, reason: error.message });
-    }
-    try {
-      await this.#delete(row.delay_id);
-      return true;
-    } catch (error) {
-      this.logger.error('Could not delete a delayed event', { delay_id: row.delay_id, err: error });
-      return false;
-    }
-  }
-
-  /** Sends it; a second time makes no second event. */
-  async #send(row: DelayedEventRow): Promise<void> {
-    const userId = qualifyUserId(row.user_localpart, this.config.serverName);
-    const account = await this.accounts.find(userId);
-    if (!account || account.deactivated || account.locked || account.suspended)
-      throw MatrixError.forbidden('The account may not send events');
-    const isDevice = row.device_id !== null && row.device_id !== '' && !row.device_id.startsWith('as:');
-    const requester: Requester = {
-      userId,
-      deviceId: isDevice && row.device_id !== null ? row.device_id : undefined,
-      appserviceId: account.appserviceId,
-      isGuest: account.isGuest,
-      isAdmin: account.isAdmin,
-      shadowBanned: account.shadowBanned,
-      suspended: false,
-      locked: false,
-      // It was counted when it was left here.
-      rateLimitExempt: true,
-    };
-    const content = JSON.parse(row.content) as JsonObject;
-    const stateKey = row.state_key ?? undefined;
-    if (row.event_type === 'm.room.member' && stateKey !== undefined)
-      return void (await this.memberships.byContent(requester, row.room_id, stateKey, content));
-    if (row.event_type === 'm.room.canonical_alias' && stateKey !== undefined)
-      await this.aliases.checkCanonical(row.room_id, content);
-    await this.creation.send(
-      requester,
-      {
-        roomId: row.room_id,
-        type: row.event_type,
-        stateKey,
-        content,
-        originServerTs: row.origin_server_ts ?? undefined,
-        stickyDurationMs: row.sticky_duration_ms ?? undefined,
-      },
-      `${delayedTxnPrefix}${row.delay_id}`,
-    );
-  }
-
-  async #delete(delayId: string): Promise<void> {
-    await this.database.write((tx) => deleteDelayed(tx, delayId), { name: 'delayed_events_delete' });
   }
 }
 

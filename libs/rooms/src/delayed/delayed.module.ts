@@ -5,12 +5,14 @@ import { MembershipModule } from '../membership/membership.module.js';
 import { ReadingModule } from '../reading/reading.module.js';
 import { SendingModule } from '../sending/sending.module.js';
 import { RoomStoreModule } from '../store/store.module.js';
+import { DelayedOutbox } from './delayed-outbox.js';
+import { DelayedSending } from './delayed-sending.js';
 import { DelayedEvents } from './delayed-events.service.js';
 
 /** Events that are sent later (MSC4140). */
 @Module({
   imports: [UsersModule, DirectoryModule, MembershipModule, ReadingModule, RoomStoreModule, SendingModule],
-  providers: [DelayedEvents],
+  providers: [DelayedSending, DelayedOutbox, DelayedEvents],
   exports: [DelayedEvents],
 })
 export class DelayedEventsModule {}

@@ -18,6 +18,7 @@ const maxAdded = 100;
 /** Names of rooms on this server, and where names of other servers lead. */
 @Injectable()
 export class AliasService {
+  // Nine parameters: an alias is claimed, ruled upon, published and withdrawn: each asks another.
   constructor(
     private readonly database: Database,
     private readonly config: Config,

@@ -17,6 +17,7 @@ import { checkNesting } from '../model/content-rules.js';
 /** Joining and knocking. */
 @Injectable()
 export class JoinService {
+  // Ten parameters: whether somebody may join is asked of five, and a join goes one of two ways.
   constructor(
     private readonly change: MemberEvents,
     private readonly profiles: MemberProfiles,

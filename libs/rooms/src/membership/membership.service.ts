@@ -17,6 +17,7 @@ import { RemoteRooms } from '../remote-rooms.js';
 /** Inviting, leaving, kicking, banning, forgetting. */
 @Injectable()
 export class MembershipService {
+  // Twelve parameters: each way in and out of a room asks somebody else whether and how.
   constructor(
     private readonly change: MemberEvents,
     private readonly joins: JoinService,

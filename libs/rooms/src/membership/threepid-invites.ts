@@ -45,6 +45,7 @@ const maxSignatures = 20;
 /** Invites by email address or telephone number. */
 @Injectable()
 export class ThreepidInvites {
+  // Ten parameters: an address is looked up, then invited, stored or exchanged: each is another service.
   constructor(
     private readonly servers: IdentityServers,
     private readonly memberships: MembershipService,

@@ -45,6 +45,7 @@ export class BatchCommitter {
     (ms, then) => this.clock.after(ms, then),
   );
 
+  // Eight parameters: one transaction, and each thing in memory that has to know once it holds.
   constructor(
     private readonly database: Database,
     private readonly ids: RoomIds,

@@ -60,6 +60,7 @@ export class LocalEventPersister extends EventPersister {
   readonly #queue = new BatchQueue<Task | ExclusiveTask>((roomId, tasks) => this.#work(roomId, tasks), maxBatch);
   #lastCreatedMs = 0;
 
+  // Nine parameters: the stages of an event and what holds a room in memory; this is the one place where they meet.
   constructor(
     private readonly database: Database,
     private readonly snapshots: RoomSnapshots,

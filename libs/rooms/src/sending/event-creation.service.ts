@@ -38,6 +38,7 @@ export class EventCreation {
   readonly #inFlight = new SingleFlight<SentEvent>();
   readonly #sent: Cache<string, SentEvent>;
 
+  // Nine parameters: everything that stands between a client and the pipeline.
   constructor(
     private readonly persister: EventPersister,
     private readonly events: EventStore,

@@ -30,6 +30,7 @@ const copiedTypes = [
 /** Replaces rooms by rooms of another version. */
 @Injectable()
 export class RoomUpgrade {
+  // Eight parameters: an upgrade is allowed, makes a room, moves state and listing, and is told to hooks and modules.
   constructor(
     private readonly database: Database,
     private readonly state: RoomStateReader,

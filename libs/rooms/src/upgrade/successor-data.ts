@@ -19,6 +19,7 @@ import { RoomStateReader } from '../state/room-state-reader.js';
 export class SuccessorData implements OnModuleInit {
   readonly #running = new Set<Promise<void>>();
 
+  // Eight parameters: tags, direct chats and the listing of a room are moved along when somebody follows it.
   constructor(
     private readonly events: EventStore,
     private readonly hooks: RoomHooks,

@@ -54,6 +54,8 @@ export class RoomShutdown implements OnModuleInit {
     return { ...nothing, ...(task?.result as Partial<ShutdownResult> | undefined) };
   }
 
+  // Eleven parameters: everybody leaves, a new room is made, people are brought there, and the old one is purged: each
+  // is another service.
   constructor(
     private readonly database: Database,
     private readonly blocking: RoomBlocking,

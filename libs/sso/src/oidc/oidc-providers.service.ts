@@ -18,6 +18,7 @@ import { OidcProvider } from './oidc-provider.js';
 export class OidcProviders implements OnModuleInit {
   readonly all: OidcProvider[] = [];
 
+  // Nine parameters: six of them are for the providers that it makes of the settings.
   constructor(
     private readonly config: Config,
     private readonly clock: Clock,

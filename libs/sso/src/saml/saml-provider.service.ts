@@ -50,6 +50,7 @@ export class SamlProvider implements IdentityProvider, OnModuleInit {
   #own: SamlMappingProvider | undefined;
   #made: { readonly factory: ProviderFactory<'samlMapping'>; readonly mapping: SamlMappingProvider } | undefined;
 
+  // Nine parameters: a provider of the settings makes its client, its mapping and its cookies itself.
   constructor(
     private readonly config: Config,
     private readonly clock: Clock,

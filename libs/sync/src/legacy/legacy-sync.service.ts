@@ -28,6 +28,7 @@ const eventsPerRoom = 100;
  */
 @Injectable()
 export class LegacySyncService {
+  // Fifteen parameters: four old answers, two of an account and two of one room, each put together of what others read.
   constructor(
     private readonly sync: SyncService,
     private readonly activity: RoomActivity,

@@ -43,6 +43,7 @@ export class RoomsSection {
   readonly #excluded: ReadonlySet<string>;
   readonly #withUnread: boolean;
 
+  // Eleven parameters: one for each section of a room in the answer, which are read side by side.
   constructor(
     private readonly list: RoomList,
     private readonly timelines: Timelines,

@@ -34,6 +34,7 @@ const unknownRoom: RoomMemory = {
  */
 @Injectable()
 export class Extensions {
+  // Eight parameters: one for each extension of the answer.
   constructor(
     private readonly accountDataNews: AccountDataSection,
     private readonly accountData: AccountDataService,

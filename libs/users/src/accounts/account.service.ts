@@ -63,6 +63,7 @@ export interface Registration {
 /** Accounts: making, finding and changing them. */
 @Injectable()
 export class AccountService {
+  // Ten parameters: a new account is told to sessions, validity, hooks and modules in one transaction.
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,

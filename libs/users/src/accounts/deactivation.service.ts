@@ -28,6 +28,7 @@ const answerWithinMs = 5_000;
 /** Closes accounts and opens them again. */
 @Injectable()
 export class DeactivationService implements OnApplicationBootstrap {
+  // Eight parameters: sessions, profile, addresses, hooks and modules are each told of an end.
   constructor(
     private readonly database: Database,
     private readonly sessions: SessionService,

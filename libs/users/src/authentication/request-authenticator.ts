@@ -41,6 +41,8 @@ const requesterFor = (owner: Owner, request: InboundRequest): Requester => ({
 /** Turns a request's access token into a {@link Requester}. A request of an active session costs no query. */
 @Injectable()
 export class UserRequestAuthenticator extends RequestAuthenticator {
+  // Nine parameters: who may act is asked of sessions, services, validity and participation, in one call on every
+  // request.
   constructor(
     private readonly sessions: SessionService,
     private readonly appservices: AppserviceDirectory,

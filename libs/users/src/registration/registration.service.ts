@@ -41,6 +41,7 @@ export type RegistrationBody = Infer<typeof registrationSchema> & JsonObject;
 /** Registrations over the client API. */
 @Injectable()
 export class RegistrationService {
+  // Twelve parameters: guests, application services and everybody else end in the same answer, by different proofs.
   constructor(
     private readonly database: Database,
     private readonly config: Config,

@@ -1,0 +1,94 @@
+import { Injectable } from '@nestjs/common';
+import { RateLimiter } from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
+import { assertAllowed, callbackContext, ModuleDispatcher, refusalError } from '@rookery/module-host';
+import type { Requester } from '@rookery/platform';
+import { AliasClaims } from '../directory/alias-claims.js';
+import { PublicationRules } from '../directory/publication-rules.js';
+import { Participation } from '../sending/participation.js';
+import { checkCreateRoom, type CreateRoomRequest } from './create-room.schema.js';
+
+/** Whether somebody may make a room as it is asked for: limits, settings, modules. */
+@Injectable()
+export class RoomAdmission {
+  constructor(
+    private readonly participation: Participation,
+    private readonly limiter: RateLimiter,
+    private readonly modules: ModuleDispatcher,
+    private readonly claims: AliasClaims,
+    private readonly publication: PublicationRules,
+  ) {}
+
+  /**
+   * The request as modules have left it.
+   * @param options.bare the requester was asked before, and the limit taken
+   * @throws MatrixError 403 `M_FORBIDDEN`, `M_RESOURCE_LIMIT_EXCEEDED`, `M_CONSENT_NOT_GIVEN`; 429 `M_LIMIT_EXCEEDED`
+   */
+  async admit(
+    requester: Requester,
+    body: CreateRoomRequest,
+    { bare }: { readonly bare?: boolean },
+  ): Promise<CreateRoomRequest> {
+    if (!bare) {
+      await this.participation.assertMaySend(requester);
+      await this.limiter.take('rc_room_creation', requester.userId, requester);
+    }
+    const context = callbackContext(requester, { duringRoomCreation: true });
+    let request = body;
+    if (this.modules.has('onCreateRoom')) {
+      const verdict = await this.modules.transform(
+        'onCreateRoom',
+        context,
+        {
+          userId: requester.userId,
+          deviceId: requester.deviceId,
+          isGuest: requester.isGuest,
+          isAdmin: requester.isAdmin,
+          shadowBanned: requester.shadowBanned,
+          appserviceId: requester.appserviceId,
+        },
+        { ...body },
+        requester.isAdmin,
+      );
+      if (!verdict.allowed) throw refusalError(verdict);
+      request = verdict.value as CreateRoomRequest;
+      checkChanged(request);
+    }
+    if (this.modules.has('userMayCreateRoom')) {
+      assertAllowed(await this.modules.gate('userMayCreateRoom', context, requester.userId, { ...request }));
+    }
+    return request;
+  }
+
+  /** @throws MatrixError 400 `M_EXCLUSIVE`, 403 `M_FORBIDDEN` where the room may not have this alias */
+  async checkAlias(requester: Requester, alias: string): Promise<void> {
+    if (this.claims.isReserved(alias, requester.appserviceId)) {
+      throw MatrixError.exclusive();
+    }
+    if (!requester.isAdmin && !this.publication.mayMakeAlias(requester.userId, '', alias)) {
+      throw MatrixError.forbidden('You may not make this alias');
+    }
+    if (!this.modules.has('userMayCreateRoomAlias')) return;
+    const context = callbackContext(requester, { duringRoomCreation: true });
+    assertAllowed(await this.modules.gate('userMayCreateRoomAlias', context, requester.userId, alias));
+  }
+
+  /** Whether the room may be in the directory. */
+  async mayPublish(requester: Requester, roomId: string, alias: string | undefined): Promise<boolean> {
+    const aliases = alias === undefined ? [] : [alias];
+    if (!this.publication.mayPublish(requester.userId, roomId, aliases, requester.isAdmin)) return false;
+    if (!this.modules.has('userMayPublishRoom')) return true;
+    const context = callbackContext(requester, { duringRoomCreation: true });
+    return (await this.modules.gate('userMayPublishRoom', context, requester.userId, roomId)).allowed;
+  }
+}
+
+/** What modules made of a request has to be one still: from here on nobody looks. @throws Error naming what is wrong */
+function checkChanged(request: CreateRoomRequest): void {
+  try {
+    checkCreateRoom(request);
+  } catch (error) {
+    const what = MatrixError.is(error) ? error.message : String(error);
+    throw new Error(`A module's onCreateRoom made a request that no client could make: ${what}`, { cause: error });
+  }
+}

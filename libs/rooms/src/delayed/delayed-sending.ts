@@ -1,0 +1,60 @@
+import { Injectable } from '@nestjs/common';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Config, type Requester } from '@rookery/platform';
+import { AccountService, qualifyUserId } from '@rookery/users';
+import { AliasService } from '../directory/alias.service.js';
+import { MembershipService } from '../membership/membership.service.js';
+import { delayedTxnPrefix } from '../reading/event-serializer.js';
+import { EventCreation } from '../sending/event-creation.service.js';
+import type { DelayedEventRow } from './delayed-events.query.js';
+
+/** Sends an event that was left here, as whoever left it could have sent it at once. */
+@Injectable()
+export class DelayedSending {
+  constructor(
+    private readonly creation: EventCreation,
+    private readonly memberships: MembershipService,
+    private readonly aliases: AliasService,
+    private readonly accounts: AccountService,
+    private readonly config: Config,
+  ) {}
+
+  /** A second time makes no second event. @throws MatrixError 403 `M_FORBIDDEN` and what sending throws */
+  async send(row: DelayedEventRow): Promise<void> {
+    const userId = qualifyUserId(row.user_localpart, this.config.serverName);
+    const account = await this.accounts.find(userId);
+    if (!account || account.deactivated || account.locked || account.suspended)
+      throw MatrixError.forbidden('The account may not send events');
+    const isDevice = row.device_id !== null && row.device_id !== '' && !row.device_id.startsWith('as:');
+    const requester: Requester = {
+      userId,
+      deviceId: isDevice && row.device_id !== null ? row.device_id : undefined,
+      appserviceId: account.appserviceId,
+      isGuest: account.isGuest,
+      isAdmin: account.isAdmin,
+      shadowBanned: account.shadowBanned,
+      suspended: false,
+      locked: false,
+      // It was counted when it was left here.
+      rateLimitExempt: true,
+    };
+    const content = JSON.parse(row.content) as JsonObject;
+    const stateKey = row.state_key ?? undefined;
+    if (row.event_type === 'm.room.member' && stateKey !== undefined)
+      return void (await this.memberships.byContent(requester, row.room_id, stateKey, content));
+    if (row.event_type === 'm.room.canonical_alias' && stateKey !== undefined)
+      await this.aliases.checkCanonical(row.room_id, content);
+    await this.creation.send(
+      requester,
+      {
+        roomId: row.room_id,
+        type: row.event_type,
+        stateKey,
+        content,
+        originServerTs: row.origin_server_ts ?? undefined,
+        stickyDurationMs: row.sticky_duration_ms ?? undefined,
+      },
+      `${delayedTxnPrefix}${row.delay_id}`,
+    );
+  }
+}
