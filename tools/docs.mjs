@@ -273,6 +273,13 @@ function inventory() {
       /invalidation: '([\w ]+)'/.exec(text)?.[1] ?? '?',
       /elsewhere: '([\w ]+)'/.exec(text)?.[1] ?? '',
     ]),
+    // What a stream remembers of its changes.
+    ...streams.flatMap(([stream, lib, keys]) =>
+      keys
+        .split(', ')
+        .filter(Boolean)
+        .map((key) => [`${stream}_${key}_changes`, lib, `stream ${stream}`, 'told']),
+    ),
   ].sort((a, b) => (a[0] < b[0] ? -1 : 1));
   const hooks = [
     ...found(/^ {2}readonly (\w+) = this\.#point<(\w+)>/gm, (lib, [, hook, event]) => [hook, lib, `\`${event}\``]),
@@ -305,7 +312,7 @@ function inventory() {
     'Work that is done again and again, and who does it where there are several processes. `GET /_synapse/admin/v1/background_tasks` tells when each ran last.',
     lines(['task', 'lib', 'role'], tasks),
     '## Caches',
-    'Sized by `caches.*`, in the metrics `synapse_util_caches_*`. `never`: an entry stays true. `expires`: it is believed for a time. `on write`: who changes it drops it. `stream NAME`: it changes with that stream alone, and is dropped when that moves. What is read while it changes is not kept.',
+    'Sized by `caches.*`, in the metrics `synapse_util_caches_*`. `never`: an entry stays true. `expires`: it is believed for a time. `on write`: who changes it drops it. `stream NAME`: it changes with that stream alone, and is dropped when that moves. What is read while it changes is not kept. Those of modules are called `module_MODULE_NAME`; a module in a thread of its own sizes its own.',
     'In a process beside the one that writes such a cache is `told` (by its name, `Invalidations`, or with the stream; where something may have been missed it is dropped as a whole), or `checked` (an entry is compared with a position that every process knows), or `not kept` (nobody tells, so it stays empty there).',
     lines(['cache', 'lib', 'its entries cease to be true', 'beside the process that writes'], caches),
     '## Hooks',

@@ -67,6 +67,12 @@ for (const [kind, { pattern, home, instead }] of Object.entries(kinds)) {
 }
 for (const kind of Object.keys(allowed)) if (!kinds[kind]) complain(`tools/kinds.json: there is no kind ${kind}`);
 
+// What a lib needs of those above it is seen in one file: its `ports.ts`.
+for (const { path, text } of files) {
+  if (path.startsWith('libs/platform/') || /^libs\/[\w-]+\/src\/ports\.ts$/.test(path)) continue;
+  if (/\bnew Port</.test(text)) complain(`${path}: a port stands in the ports.ts of its lib`);
+}
+
 // Who says that other processes tell a cache of changes has to listen.
 for (const { path, text } of files) {
   if (path.startsWith('libs/platform/') || !/elsewhere: 'told'/.test(text)) continue;

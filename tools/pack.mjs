@@ -41,7 +41,9 @@ const versions = new Map(packages.map(({ manifest }) => [manifest.name, manifest
 
 /** The manifest as others see it. */
 function published({ private: _, devDependencies: __, ...manifest }, folder) {
-  const { types, default: file, import: module = file } = manifest.exports['.'];
+  // What the fixtures of this repository use is not for others.
+  const { './internal': ___, ...entries } = manifest.exports;
+  const { types, default: file, import: module = file } = entries['.'];
   const entry = { types, default: module };
   const isModule = folder.startsWith(join(root, 'modules-examples'));
   return {
@@ -49,7 +51,7 @@ function published({ private: _, devDependencies: __, ...manifest }, folder) {
     // For those who look a package up in the old way.
     main: entry.default,
     types: entry.types,
-    exports: { ...manifest.exports, '.': entry, './bin/*': './bin/*', './package.json': './package.json' },
+    exports: { ...entries, '.': entry, './bin/*': './bin/*', './package.json': './package.json' },
     engines: { node: '>=22.19' },
     // `rookery module search` finds modules by theirs.
     keywords: ['matrix', 'homeserver', 'rookery', ...(isModule ? ['rookery-module'] : [])],

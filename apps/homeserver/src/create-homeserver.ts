@@ -124,7 +124,7 @@ export class Homeserver {
     beginCaches(config, isBesideWriter(place));
     // Numbers of every call cost something: they are kept where somebody can read them.
     const shown = config.get('enable_metrics') ? { metrics } : {};
-    const modules = new ModuleHost({ clock, logger, ...shown, configDir: config.configDir });
+    const modules = new ModuleHost({ clock, logger, ...shown, config, configDir: config.configDir });
     lifecycle.on('config', { name: 'error reports', everyProcess: true, stop: () => reports?.stop() });
     const server = new Homeserver(config, logger, lifecycle, modules, log);
     server.#moreModules = overrides.modules ?? [];

@@ -1,18 +1,18 @@
 import { Readable } from 'node:stream';
 import { Injectable, Module, type OnModuleInit } from '@nestjs/common';
 import { MediaModule, UploadService } from '@rookery/media';
-import { Avatars, SsoModule } from '@rookery/sso';
+import { SsoModule, SsoPorts } from '@rookery/sso';
 
 /** Pictures of people who sign on become media of theirs: sign-on and media live in libs that do not know each other. */
 @Injectable()
 class SsoAvatars implements OnModuleInit {
   constructor(
-    private readonly avatars: Avatars,
+    private readonly ports: SsoPorts,
     private readonly uploads: UploadService,
   ) {}
 
   onModuleInit(): void {
-    this.avatars.port.give((userId, { bytes, contentType }) =>
+    this.ports.pictures.give((userId, { bytes, contentType }) =>
       this.uploads.upload(
         {
           ...{ userId, isGuest: false, isAdmin: false },

@@ -5,7 +5,7 @@ import type { JsonObject } from '@rookery/matrix-types';
 import type { Clock, Requester } from '@rookery/platform';
 import { type Notifier, replicationMigrations } from '@rookery/replication';
 import { JoinService, RoomCreation, roomsMigrations, RoomsWriterModule } from '@rookery/rooms';
-import { createTestModule } from '@rookery/testing';
+import { createTestModule } from '@rookery/testing/internal';
 import { AccountService, SessionService, usersMigrations } from '@rookery/users';
 import { E2eeModule } from './e2ee.module.js';
 import { e2eeMigrations } from './migrations/e2ee-01.migration.js';

@@ -1,6 +1,7 @@
 import { Module } from '@nestjs/common';
 import { RoomsModule } from '@rookery/rooms';
 import { UsersModule } from '@rookery/users';
+import { E2eePorts } from './ports.js';
 import { RemoteKeys } from './common/remote-keys.js';
 import { ServiceKeys } from './common/service-keys.js';
 import { CrossSigningService } from './cross-signing/cross-signing.service.js';
@@ -16,6 +17,7 @@ import { ToDeviceSending } from './to-device/to-device-sending.service.js';
 import { ToDeviceService } from './to-device/to-device.service.js';
 
 const services = [
+  E2eePorts,
   RemoteKeys,
   ServiceKeys,
   SyncPositions,

@@ -3,7 +3,7 @@ import type { ModuleDispatcher } from '@rookery/module-host';
 import type { Clock, Requester } from '@rookery/platform';
 import { type Notifier, replicationMigrations } from '@rookery/replication';
 import { EventCreation, JoinService, RoomCreation, roomsMigrations, RoomsWriterModule } from '@rookery/rooms';
-import { createTestModule } from '@rookery/testing';
+import { createTestModule } from '@rookery/testing/internal';
 import { usersMigrations } from '@rookery/users';
 import { EphemeralModule } from './ephemeral.module.js';
 import { ephemeralMigrations } from './migrations/ephemeral-01.migration.js';

@@ -1,11 +1,6 @@
 /** Upload, download, thumbnails, URL previews. */
 export { type DownloadRequest, Downloads } from './downloads/downloads.service.js';
-export {
-  type RemoteFile,
-  RemoteMediaFetcher,
-  type RemoteMediaRequest,
-  RemoteMediaSource,
-} from './downloads/remote-media-fetcher.js';
+export { MediaPorts, type RemoteFile, RemoteMediaFetcher, type RemoteMediaRequest } from './ports.js';
 export { type MediaPage, MediaLibrary } from './records/media-library.service.js';
 export { MediaHttpModule, MediaModule, MediaUpkeepModule } from './media.module.js';
 export { mediaMigrations } from './migrations/index.js';

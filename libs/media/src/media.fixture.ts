@@ -7,7 +7,7 @@ import type { OutboundHttp } from '@rookery/http';
 import type { ModuleDispatcher } from '@rookery/module-host';
 import type { Clock, Requester } from '@rookery/platform';
 import { replicationMigrations } from '@rookery/replication';
-import { createTestModule } from '@rookery/testing';
+import { createTestModule } from '@rookery/testing/internal';
 import { usersMigrations } from '@rookery/users';
 import { MediaModule, MediaUpkeepModule } from './media.module.js';
 import { mediaMigrations } from './migrations/index.js';

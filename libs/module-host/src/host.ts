@@ -1,5 +1,5 @@
 import type { CallbackName, RookeryModule } from '@rookery/module-api';
-import type { Clock, Logger, Metrics } from '@rookery/platform';
+import type { Clock, Logger, Metrics, Config } from '@rookery/platform';
 import { ModuleCaches } from './caches.js';
 import type { CallOutcome } from './figures.js';
 import type { ModuleCapabilities } from './capabilities.js';
@@ -43,6 +43,8 @@ export interface ModuleHostOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics?: Metrics;
+  /** Sizes the caches of modules; without, they are as large as the modules say. */
+  readonly config?: Config;
   /** Where relative module names start: the folder of the settings file. */
   readonly configDir: string;
 }
@@ -299,7 +301,8 @@ export class ModuleHost {
     const { name } = loaded.definition;
     const contributions: Contribution[] = [];
     const scope = new ModuleScope(loaded.owner, clock, this.#log);
-    const caches = new ModuleCaches(clock);
+    const caches = new ModuleCaches(clock, this.options.config && { config: this.options.config, module: name });
+    scope.add(() => caches.end());
     let open = true;
     // Before it registers, so that what it began is ended when it fails.
     next.push({ loaded, contributions, scope, caches });

@@ -1,7 +1,16 @@
 /** Configuration, logging, metrics, clock, lifecycle. */
 export { type BackgroundTask, BackgroundTasks } from './background/background-tasks.js';
 export { CacheTuner } from './caches/cache-tuner.js';
-export { beginCaches, Cache, cacheBytes, cacheReports } from './caches/caches.js';
+export {
+  beginCaches,
+  Cache,
+  cacheBound,
+  cacheBytes,
+  type CacheReport,
+  cacheReports,
+  countCache,
+  type CountedCache,
+} from './caches/caches.js';
 export { ReadGuard } from './caches/read-guard.js';
 export { Clock, SystemClock, type Timer } from './clock.js';
 export { eachLimit } from './concurrency/each-limit.js';

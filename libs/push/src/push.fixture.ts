@@ -3,7 +3,7 @@ import type { Clock } from '@rookery/platform';
 import { replicationMigrations } from '@rookery/replication';
 import { roomsMigrations, RoomsWriterModule } from '@rookery/rooms';
 import type { MailRequest } from '@rookery/templates';
-import { createTestModule } from '@rookery/testing';
+import { createTestModule } from '@rookery/testing/internal';
 import { usersMigrations } from '@rookery/users';
 import { pushMigrations } from './migrations/index.js';
 import { PushModule, PushSenderModule } from './push.module.js';

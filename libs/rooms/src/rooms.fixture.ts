@@ -3,7 +3,7 @@ import type { OutboundHttp, RateLimiter } from '@rookery/http';
 import type { ModuleDispatcher } from '@rookery/module-host';
 import type { Clock, Logger, Requester } from '@rookery/platform';
 import type { Notifier } from '@rookery/replication';
-import { createTestModule } from '@rookery/testing';
+import { createTestModule } from '@rookery/testing/internal';
 import { RoomsWriterModule } from './rooms-writer.module.js';
 
 /** What the tests of this lib bring. */

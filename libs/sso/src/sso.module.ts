@@ -1,6 +1,7 @@
 import { Module } from '@nestjs/common';
 import { UsersModule } from '@rookery/users';
 import { SsoHandover } from './login/handover.service.js';
+import { SsoPorts } from './ports.js';
 import { Avatars } from './login/avatars.service.js';
 import { SsoPages } from './login/sso-pages.js';
 import { SsoProfiles } from './login/sso-profiles.service.js';
@@ -9,7 +10,7 @@ import { NewUsers } from './login/new-users.service.js';
 import { SsoLogin } from './login/sso-login.service.js';
 import { SsoProvidersModule } from './sso-providers.module.js';
 
-const services = [SsoHandover, Avatars, SsoPages, SsoProfiles, NewUserSessions, NewUsers, SsoLogin];
+const services = [SsoHandover, Avatars, SsoPages, SsoPorts, SsoProfiles, NewUserSessions, NewUsers, SsoLogin];
 
 /**
  * Sign-on at the providers of the settings and of modules. Needs `Pages`, `Lifecycle`, `Metrics` and `ModuleDispatcher` from the app's

@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { JsonObject } from '@rookery/matrix-types';
-import { SyncPositions } from '@rookery/e2ee';
+import { E2eePorts } from '@rookery/e2ee';
 import { type PresenceName, PresenceService } from '@rookery/ephemeral';
 import { Clock } from '@rookery/platform';
 import { Notifier } from '@rookery/replication';
@@ -41,10 +41,10 @@ export class SyncService {
     private readonly presence: PresenceService,
     private readonly clock: Clock,
     private readonly places: TokenPlaces,
-    positions: SyncPositions,
+    ports: E2eePorts,
     private readonly kept: KeptAnswers,
   ) {
-    positions.port.give((text) => this.places.upToHead(parseSyncToken(text)));
+    ports.syncPositions.give((text) => this.places.upToHead(parseSyncToken(text)));
     this.#full = new FullAnswers(clock);
   }
 

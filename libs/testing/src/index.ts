@@ -32,4 +32,3 @@ export {
   type TestUser,
 } from './test-homeserver.js';
 export { TestFederation } from './test-federation.js';
-export { createTestModule, type TestModule, type TestModuleOptions } from './test-module.js';

@@ -55,8 +55,8 @@ export { OpenIdService } from './openid/openid.service.js';
 export { checkProfileField } from './profiles/profile-rules.js';
 export type { Profile } from './common/profile.js';
 export { ProfileService } from './profiles/profile.service.js';
-export { RemoteProfiles } from './profiles/remote-profiles.js';
-export { AppserviceDirectory, type AppserviceSource } from './sessions/appservice-directory.js';
+export { type AppserviceSource, UserPorts } from './ports.js';
+export { AppserviceDirectory } from './sessions/appservice-directory.js';
 export { AuthenticationService } from './authentication/authentication-service.js';
 export { ClientActivity } from './sessions/client-activity.js';
 export {

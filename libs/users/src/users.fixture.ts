@@ -10,7 +10,7 @@ import {
 import type { JsonObject } from '@rookery/matrix-types';
 import type { Clock, Logger } from '@rookery/platform';
 import type { MailRequest } from '@rookery/templates';
-import { createTestModule } from '@rookery/testing';
+import { createTestModule } from '@rookery/testing/internal';
 import { UsersHttpModule } from './users-http.module.js';
 
 /** What the tests of this lib bring. */

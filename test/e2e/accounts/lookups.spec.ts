@@ -1,6 +1,6 @@
 import { Database } from '@rookery/database';
 import { eventually, createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
-import { AccountStatusService, AccountValidity, DeactivationService } from '@rookery/users';
+import { AccountStatusService, AccountValidity, DeactivationService, UserPorts } from '@rookery/users';
 import { validatedFetch } from '../../support/openapi.js';
 import { asJson, type Json } from './support.js';
 
@@ -33,7 +33,7 @@ describe.each(['sqlite', 'postgres'] as const)('what users may learn of others (
       failures: ['@far:elsewhere.test', '@near:other.test'],
     });
     const service = server.server.service(AccountStatusService);
-    service.port.replace((name) =>
+    server.server.service(UserPorts).remoteAccountStatuses.replace((name) =>
       name === 'elsewhere.test'
         ? Promise.resolve({
             account_statuses: {

@@ -1,6 +1,6 @@
 import type { Database } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
-import { EventPersister, EventStore, InboundEvents, type MissingEventsSource, RemoteRooms } from '@rookery/rooms';
+import { EventPersister, EventStore, InboundEvents, type MissingEventsSource, RoomPorts } from '@rookery/rooms';
 import type { TestHomeserver } from '@rookery/testing';
 import { startAndReach } from '../rooms/reach.js';
 
@@ -19,7 +19,7 @@ export interface RoomsInside {
 interface InboundParts {
   readonly persister: EventPersister;
   readonly events: EventStore;
-  readonly remote: RemoteRooms;
+  readonly remote: RoomPorts;
   readonly database: Database;
 }
 

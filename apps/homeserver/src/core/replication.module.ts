@@ -53,9 +53,11 @@ export class ReplicationModule implements OnApplicationBootstrap {
         },
         {
           provide: Streams,
-          inject: [Database, Notifier, Rpc],
-          useFactory: (database: Database, notifier: Notifier, rpc: Rpc) =>
-            new Streams(database, notifier, { writers: new StreamWriters(place?.name, {}, place?.writer), rpc }),
+          inject: [Database, Notifier, Rpc, Config],
+          useFactory: (database: Database, notifier: Notifier, rpc: Rpc, config: Config) =>
+            new Streams(database, notifier, {
+              ...{ writers: new StreamWriters(place?.name, {}, place?.writer), rpc, config },
+            }),
         },
         {
           provide: Invalidations,

@@ -1,5 +1,5 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { type ClaimedKeys, type ServiceDeviceKeys, ServiceKeys } from '@rookery/e2ee';
+import { type ClaimedKeys, E2eePorts, type ServiceDeviceKeys } from '@rookery/e2ee';
 import { isJsonObject, type JsonObject } from '@rookery/matrix-types';
 import { Config, Logger } from '@rookery/platform';
 import { AppserviceRegistry } from '../registration/appservice-registry.js';
@@ -22,14 +22,14 @@ export class AppserviceKeys implements OnModuleInit {
     private readonly client: AppserviceClient,
     private readonly config: Config,
     private readonly logger: Logger,
-    private readonly keys: ServiceKeys,
+    private readonly ports: E2eePorts,
   ) {}
 
   onModuleInit(): void {
     if (!this.registry.all.some((one) => one.fields.url !== undefined)) return;
     const claims = this.config.get('experimental_features.msc3983_appservice_otk_claims');
     const queries = this.config.get('experimental_features.msc3984_appservice_key_query');
-    this.keys.port.give({
+    this.ports.appserviceKeys.give({
       ...(claims ? { claim: (wanted) => this.claim(wanted) } : {}),
       ...(queries ? { query: (wanted) => this.query(wanted) } : {}),
     });

@@ -1,6 +1,6 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Cache, Config, Logger, SingleFlight } from '@rookery/platform';
-import { AliasClaims } from '@rookery/rooms';
+import { RoomPorts } from '@rookery/rooms';
 import { AppserviceRegistry } from '../registration/appservice-registry.js';
 import type { Registration } from '../registration/registration.js';
 import { AppserviceClient } from './appservice-client.js';
@@ -21,7 +21,7 @@ export class AppserviceQueries implements OnModuleInit {
   constructor(
     private readonly registry: AppserviceRegistry,
     private readonly client: AppserviceClient,
-    private readonly claims: AliasClaims,
+    private readonly ports: RoomPorts,
     private readonly logger: Logger,
     config: Config,
   ) {
@@ -29,7 +29,7 @@ export class AppserviceQueries implements OnModuleInit {
   }
 
   onModuleInit(): void {
-    this.claims.port.give({
+    this.ports.aliasClaims.give({
       isReserved: (alias, appserviceId) => this.registry.isReserved(alias, appserviceId),
       ask: (alias) => this.aliasExists(alias),
     });

@@ -1,6 +1,6 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Config, ConfigError, describeProblem, Logger } from '@rookery/platform';
-import { AppserviceDirectory, type AppserviceSource } from '@rookery/users';
+import { type AppserviceSource, UserPorts } from '@rookery/users';
 import { readRegistrations } from './read-registrations.js';
 import type { Registration } from './registration.js';
 
@@ -23,12 +23,12 @@ export class AppserviceRegistry implements AppserviceSource, OnModuleInit {
   constructor(
     private readonly config: Config,
     private readonly logger: Logger,
-    private readonly directory: AppserviceDirectory,
+    private readonly ports: UserPorts,
   ) {}
 
   /** @throws ConfigError when something is wrong with a file */
   onModuleInit(): void {
-    if (this.all.length > 0) this.directory.port.give(this);
+    if (this.all.length > 0) this.ports.appservices.give(this);
   }
 
   /** In the order of the settings. @throws ConfigError when something is wrong with a file */

@@ -1,46 +1,20 @@
 import { Injectable } from '@nestjs/common';
-import { domainOf, isJsonObject, type JsonObject } from '@rookery/matrix-types';
-import { Clock, Logger, Port } from '@rookery/platform';
-
-/** Keys of another server's users, by user and device. */
-export interface RemoteDeviceKeys {
-  readonly device_keys: Readonly<Record<string, Readonly<Record<string, JsonObject>>>>;
-  readonly master_keys?: Readonly<Record<string, JsonObject>>;
-  readonly self_signing_keys?: Readonly<Record<string, JsonObject>>;
-}
-
-/** Claimed keys by user, device, and `algorithm:key_id`. */
-export type ClaimedKeys = Readonly<Record<string, Readonly<Record<string, JsonObject>>>>;
-
-/** How other servers are asked. Both reject when a server cannot be reached. */
-export interface RemoteKeySource {
-  /** @param devices device ids by user; an empty list for all */
-  query(
-    serverName: string,
-    devices: Readonly<Record<string, readonly string[]>>,
-    timeoutMs: number,
-  ): Promise<RemoteDeviceKeys>;
-  /** @param wanted algorithms by user and device */
-  claim(
-    serverName: string,
-    wanted: Readonly<Record<string, Readonly<Record<string, string>>>>,
-    timeoutMs: number,
-  ): Promise<ClaimedKeys>;
-}
+import { domainOf, isJsonObject } from '@rookery/matrix-types';
+import { Clock, Logger } from '@rookery/platform';
+import { type ClaimedKeys, E2eePorts, type RemoteDeviceKeys, type RemoteKeySource } from '../ports.js';
 
 /** Why a server gave no answer; goes to the client. */
 export type RemoteFailures = Readonly<Record<string, { readonly status: number; readonly message: string }>>;
 
 const unreachable = { status: 503, message: 'The server cannot be reached' } as const;
 
-/** Where the federation side attaches. Without it, every other server counts as unreachable. */
+/** Keys that other servers know. */
 @Injectable()
 export class RemoteKeys {
-  readonly port = new Port<RemoteKeySource>('remote_keys', 'required');
-
   constructor(
     private readonly clock: Clock,
     private readonly logger: Logger,
+    private readonly ports: E2eePorts,
   ) {}
 
   /** Asks servers side by side; what a server says about users of others is dropped. */
@@ -79,7 +53,7 @@ export class RemoteKeys {
   ): Promise<{ answers: { server: string; answer: Answer }[]; failures: RemoteFailures }> {
     const answers: { server: string; answer: Answer }[] = [];
     const failures: Record<string, { status: number; message: string }> = {};
-    const source = this.port.given;
+    const source = this.ports.remoteKeys.given;
     if (servers.size === 0) return { answers, failures };
     const over = new AbortController();
     const late = this.clock.sleep(timeoutMs, over.signal).then(() => undefined);

@@ -1,7 +1,7 @@
 import { JoinService, MembershipService, RoomIds } from '@rookery/rooms';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { DeactivationService, DeviceService, SessionService } from '@rookery/users';
-import { RemoteKeys } from '../common/remote-keys.js';
+import { E2eePorts } from '../ports.js';
 import { DeviceListService, deviceListsStream } from '../device-lists/device-list.service.js';
 import { buildE2ee, deviceKeysOf, type E2eeFixture, fixtureMigrations, requesterOf } from '../e2ee.fixture.js';
 import { DeviceKeyService } from './device-key.service.js';
@@ -74,7 +74,7 @@ eachDatabase('device keys and lists', (open) => {
     const before = await keys.query(bob, { [dora]: [] }, 1_000);
     expect(Object.keys(before.failures)).toEqual(['elsewhere.org']);
     const other = await buildE2ee({ database: test.database, clock });
-    other.get(RemoteKeys).port.replace({
+    other.get(E2eePorts).remoteKeys.replace({
       query: async (server) => {
         if (server === 'slow.org') return new Promise(() => {});
         if (server === 'broken.org') throw new Error('broken');

@@ -4,7 +4,8 @@ import { domainOf, isJsonObject, isValidUserId, type JsonObject, MatrixError } f
 import { Cache, Clock, Config } from '@rookery/platform';
 import { type ChangedKeys, Invalidations, type Stream, Streams } from '@rookery/replication';
 import { byServer, isName, limits } from '../common/limits.js';
-import { type ClaimedKeys, type RemoteFailures, RemoteKeys } from '../common/remote-keys.js';
+import { type RemoteFailures, RemoteKeys } from '../common/remote-keys.js';
+import type { ClaimedKeys } from '../ports.js';
 import { ServiceKeys } from '../common/service-keys.js';
 import { toDeviceStream } from '../to-device/to-device.service.js';
 import {

@@ -2,6 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Database, type Db, type Tx } from '@rookery/database';
 import { type ChangedKeys, defineStream, type Stream, Streams } from '@rookery/replication';
 import { eventsStream, MembershipReader } from '@rookery/rooms';
+import type { DeviceListPosition } from '../ports.js';
 import {
   changedUsersSharing,
   changesInStream,
@@ -21,15 +22,9 @@ const maxRecipients = 300_000;
 export const deviceListsStream = defineStream({
   name: 'device_lists',
   takenUpTo: highestDeviceListId,
-  keys: { concerned: { maxKeys: maxRecipients } },
+  keys: { concerned: { maxKeys: 2 * maxRecipients } },
   read: changesInStream,
 });
-
-/** Positions that device lists depend on: their own stream, and memberships in `events`. */
-export interface DeviceListPosition {
-  readonly deviceLists: number;
-  readonly events: number;
-}
 
 /** Whose keys to fetch again, and whose need no more watching. No user is in both. */
 export interface DeviceListNews {

@@ -1,19 +1,15 @@
 import { Injectable } from '@nestjs/common';
 import { MatrixError } from '@rookery/matrix-types';
-import { Port } from '@rookery/platform';
-import type { DeviceListPosition } from './device-list.service.js';
-
-/** Reads a token of `/sync`. @throws MatrixError 400 `M_INVALID_PARAM` */
-export type SyncTokenReader = (token: string) => DeviceListPosition;
+import { type DeviceListPosition, E2eePorts } from '../ports.js';
 
 /** What tokens of `/sync` mean for device lists; told by the lib that makes them. */
 @Injectable()
 export class SyncPositions {
-  readonly port = new Port<SyncTokenReader>('sync_positions', 'required');
+  constructor(private readonly ports: E2eePorts) {}
 
   /** @throws MatrixError 400 `M_INVALID_PARAM` */
   parse(token: string): DeviceListPosition {
-    const { given: read } = this.port;
+    const { given: read } = this.ports.syncPositions;
     if (read === undefined) throw MatrixError.invalidParam('This process gave out no such token');
     return read(token);
   }

@@ -1,7 +1,6 @@
-import { RemoteKeys } from '@rookery/e2ee';
+import { E2eePorts } from '@rookery/e2ee';
 import type { FederationClient } from '@rookery/federation-client';
 import { Metrics, SilentLogger } from '@rookery/platform';
-import { FakeClock } from '@rookery/testing';
 import type { Database } from '@rookery/database';
 import type { RemoteDeviceLists } from './remote-device-lists.js';
 import { FederationKeySource } from './remote-key-source.js';
@@ -15,14 +14,7 @@ function sourceOf(answer: string): FederationKeySource {
     wanted: () => Promise.resolve(),
   } as unknown as RemoteDeviceLists;
   const database = { query: () => Promise.resolve([]), dialect: { anyOf: () => '' } } as unknown as Database;
-  return new FederationKeySource(
-    new RemoteKeys(new FakeClock(), logger),
-    client,
-    lists,
-    database,
-    logger,
-    new Metrics('a.test'),
-  );
+  return new FederationKeySource(new E2eePorts(), client, lists, database, logger, new Metrics('a.test'));
 }
 
 describe('keys of other servers', () => {

@@ -1,6 +1,6 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { type ClaimedKeys, type RemoteDeviceKeys, RemoteKeys, type RemoteKeySource } from '@rookery/e2ee';
+import { type ClaimedKeys, E2eePorts, type RemoteDeviceKeys, type RemoteKeySource } from '@rookery/e2ee';
 import { FederationClient } from '@rookery/federation-client';
 import { isJsonObject, type JsonObject } from '@rookery/matrix-types';
 import { Logger, Metrics } from '@rookery/platform';
@@ -21,7 +21,7 @@ export class FederationKeySource implements RemoteKeySource, OnModuleInit {
   readonly #count;
 
   constructor(
-    private readonly remote: RemoteKeys,
+    private readonly ports: E2eePorts,
     private readonly client: FederationClient,
     private readonly lists: RemoteDeviceLists,
     private readonly database: Database,
@@ -32,7 +32,7 @@ export class FederationKeySource implements RemoteKeySource, OnModuleInit {
   }
 
   onModuleInit(): void {
-    this.remote.port.give(this);
+    this.ports.remoteKeys.give(this);
   }
 
   async query(

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { FederationMedia, FederationRequestError, type RemoteContent } from '@rookery/federation-client';
 import { MatrixError } from '@rookery/matrix-types';
-import { type RemoteFile, RemoteMediaFetcher, type RemoteMediaRequest, RemoteMediaSource } from '@rookery/media';
+import { MediaPorts, type RemoteFile, RemoteMediaFetcher, type RemoteMediaRequest } from '@rookery/media';
 
 /** For the transfer itself, beyond the time that the other server may wait for an upload. */
 const transferMs = 120_000;
@@ -11,10 +11,10 @@ const transferMs = 120_000;
 export class FederationMediaFetcher extends RemoteMediaFetcher {
   constructor(
     private readonly media: FederationMedia,
-    source: RemoteMediaSource,
+    ports: MediaPorts,
   ) {
     super();
-    source.port.give(this);
+    ports.remoteMedia.give(this);
   }
 
   async fetch({ origin, mediaId, maxBytes, timeoutMs }: RemoteMediaRequest): Promise<RemoteFile | undefined> {

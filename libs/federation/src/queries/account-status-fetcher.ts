@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { FederationClient } from '@rookery/federation-client';
-import { AccountStatusService } from '@rookery/users';
+import { UserPorts } from '@rookery/users';
 
 /** Where servers of the field answer. */
 export const accountStatusPath = '/_matrix/federation/unstable/org.matrix.msc3720/query/account_status';
@@ -11,8 +11,8 @@ const maxBytes = 131_072;
 /** Asks other servers whether accounts of theirs exist (MSC3720). */
 @Injectable()
 export class AccountStatusFetcher {
-  constructor(client: FederationClient, statuses: AccountStatusService) {
-    statuses.port.give((server, userIds) =>
+  constructor(client: FederationClient, ports: UserPorts) {
+    ports.remoteAccountStatuses.give((server, userIds) =>
       client.postJson(server, accountStatusPath, { user_ids: [...userIds] }, { timeoutMs, maxBytes }),
     );
   }

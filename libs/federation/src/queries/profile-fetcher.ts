@@ -2,8 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { FederationClient, FederationRequestError } from '@rookery/federation-client';
 import { domainOf } from '@rookery/matrix-types';
 import { Metrics } from '@rookery/platform';
-import type { Profile } from '@rookery/users';
-import { RemoteProfiles } from '@rookery/users';
+import { type Profile, UserPorts } from '@rookery/users';
 
 const timeoutMs = 10_000;
 /** Largest profile: the 64 KiB that profiles may have, and what is around. */
@@ -16,11 +15,11 @@ export class ProfileFetcher {
 
   constructor(
     private readonly client: FederationClient,
-    profiles: RemoteProfiles,
+    ports: UserPorts,
     metrics: Metrics,
   ) {
     this.#count = metrics.counter('synapse_federation_client_sent_queries');
-    profiles.port.give((userId, field) => this.fetch(userId, field));
+    ports.remoteProfiles.give((userId, field) => this.fetch(userId, field));
   }
 
   /**

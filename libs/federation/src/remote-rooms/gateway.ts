@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { RoomEvent } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
-import { type RemoteRoomGateway, RemoteRooms } from '@rookery/rooms';
+import { type RemoteRoomGateway, RoomPorts } from '@rookery/rooms';
 import { Backfiller } from './backfiller.js';
 import { MissingEvents } from './missing-events.js';
 import { PolicyRequests } from './policy-requests.js';
@@ -30,12 +30,12 @@ export class FederationGateway implements RemoteRoomGateway {
     private readonly hosts: RoomHosts,
     private readonly policies: PolicyRequests,
     missing: MissingEvents,
-    rooms: RemoteRooms,
+    ports: RoomPorts,
     config: Config,
   ) {
     if (config.get('federation_domain_whitelist')?.length === 0) return;
-    rooms.port.give(this);
-    rooms.missingEvents.give(missing);
+    ports.remoteRooms.give(this);
+    ports.missingEvents.give(missing);
   }
 
   join(userId: string, roomId: string, servers: readonly string[], content: Readonly<JsonObject>): Promise<void> {

@@ -8,12 +8,7 @@ import { MediaRemoval } from '../moderation/media-removal.service.js';
 import { Quarantine } from '../moderation/quarantine.service.js';
 import { AccessTimes } from '../records/access-times.js';
 import { Downloads, type DownloadRequest } from './downloads.service.js';
-import {
-  type RemoteFile,
-  RemoteMediaFetcher,
-  type RemoteMediaRequest,
-  RemoteMediaSource,
-} from './remote-media-fetcher.js';
+import { type RemoteFile, MediaPorts, RemoteMediaFetcher, type RemoteMediaRequest } from '../ports.js';
 
 class Fetcher extends RemoteMediaFetcher {
   readonly asked: RemoteMediaRequest[] = [];
@@ -42,7 +37,7 @@ eachDatabase('media of other servers', (open) => {
     clock = new FakeClock();
     media = await buildMedia({ database, clock, settings });
     fetcher = new Fetcher();
-    media.get(RemoteMediaSource).port.replace(fetcher);
+    media.get(MediaPorts).remoteMedia.replace(fetcher);
   };
   afterEach(() => media?.close());
 

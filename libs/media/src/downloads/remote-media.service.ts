@@ -12,7 +12,7 @@ import { MediaIntake } from '../storage/media-intake.js';
 import type { StagedFile } from '../storage/staged-file.js';
 import { Thumbnails } from '../thumbnails/thumbnails.service.js';
 import { claimedType, cleanName } from '../uploads/incoming-file.js';
-import { type RemoteFile, RemoteMediaSource } from './remote-media-fetcher.js';
+import { MediaPorts, type RemoteFile } from '../ports.js';
 
 /** Who asks for a file of another server. */
 export interface RemoteDownload {
@@ -49,7 +49,7 @@ export class RemoteMedia {
     private readonly ids: Ids,
     private readonly files: MediaFiles,
     private readonly intake: MediaIntake,
-    private readonly source: RemoteMediaSource,
+    private readonly ports: MediaPorts,
     private readonly thumbnails: Thumbnails,
     private readonly logger: Logger,
   ) {
@@ -103,7 +103,7 @@ export class RemoteMedia {
 
   async #ask(download: RemoteDownload, maxBytes: number): Promise<RemoteFile> {
     const { origin, mediaId, timeoutMs } = download;
-    const { given: fetcher } = this.source.port;
+    const { given: fetcher } = this.ports.remoteMedia;
     if (fetcher === undefined) throw MatrixError.notFound('This server cannot reach other servers');
     let file: RemoteFile | undefined;
     try {

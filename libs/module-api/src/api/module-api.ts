@@ -94,7 +94,7 @@ export interface BackgroundApi {
   migrate(migrations: readonly ModuleMigration[]): Promise<void>;
   /**
    * `register_cached_function`: remembers answers by key, each process for itself, at most `maxEntries` (default 1,000), each for
-   * `ttlMs` (default: until invalidated).
+   * `ttlMs` (default: until invalidated). In the server's process `caches.per_cache_factors.module_<module>_<name>` makes more or fewer of it.
    */
   registerCachedFunction<T>(
     name: string,

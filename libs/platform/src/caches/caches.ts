@@ -51,11 +51,23 @@ export interface CacheReport {
   readonly evicted: number;
 }
 
+/** What is told of a cache, whichever way it keeps its entries. */
+export interface CountedCache {
+  /** How many entries there are. */
+  readonly size: number;
+  /** What it has done so far. */
+  report(): CacheReport;
+  /** About how much memory an entry holds, bytes. */
+  bytesPerEntry(): number;
+  /** Drops up to `count` of the entries that were used longest ago, and not within `idleMs`. @returns how many */
+  dropIdle(count: number, idleMs: number): number;
+}
+
 type Something = NonNullable<unknown>;
 type AnyCache = Cache<Something, Something>;
 
 interface CachesOfServer {
-  readonly caches: AnyCache[];
+  readonly caches: CountedCache[];
   readonly isBesideWriter: boolean;
 }
 
@@ -73,6 +85,22 @@ function cachesOf(config: Config): CachesOfServer {
  */
 export function beginCaches(config: Config, isBesideWriter: boolean): void {
   ofServers.set(config, { caches: [], isBesideWriter });
+}
+
+/**
+ * Tells of a cache that cannot be a {@link Cache}, with all others: in the metrics, and to what watches the memory.
+ * @returns what ends that; call it once
+ */
+export function countCache(config: Config, cache: CountedCache): () => void {
+  const { caches } = cachesOf(config);
+  caches.push(cache);
+  return () => void caches.splice(caches.indexOf(cache), 1);
+}
+
+/** What the operator's settings make of the bound of a cache: `max` times its factor. Ask again after a reload. */
+export function cacheBound(config: Config, name: string, max: number): number {
+  const factor = config.get('caches.per_cache_factors')[name] ?? config.get('caches.global_factor');
+  return Math.max(1, Math.floor(max * factor));
 }
 
 /** The caches of the server with these settings; those of one name together. */
@@ -175,15 +203,14 @@ export class Cache<K extends Something, V extends Something> {
     this.name = name;
     this.#invalidation = bounds.invalidation;
     const ofServer = cachesOf(config);
-    ofServer.caches.push(this as unknown as AnyCache);
+    ofServer.caches.push(this);
     this.#isKept = bounds.elsewhere !== 'not kept' || !ofServer.isBesideWriter;
     const make = (): LRUCache<K, Held<V>> => {
       this.#idleMs = config.get('caches.expire_caches') ? config.get('caches.cache_entry_ttl') || Infinity : Infinity;
-      const factor = config.get('caches.per_cache_factors')[name] ?? config.get('caches.global_factor');
       const max = typeof bounds.max === 'number' ? bounds.max : bounds.max();
       return new LRUCache<K, Held<V>>({
         // Bounded by size even where all sizes are one: a bound on the number would allocate for all of them at once.
-        maxSize: Math.max(1, Math.floor(max * factor)),
+        maxSize: cacheBound(config, name, max),
         sizeCalculation: ({ value }, key) => bounds.sizeOf?.(value, key) ?? 1,
         dispose: ({ value }, key, reason) => {
           if (reason === 'evict') this.#evicted += bounds.sizeOf?.(value, key) ?? 1;

@@ -1,8 +1,13 @@
+import { cacheReports, Config } from '@rookery/platform';
 import { StreamChangeCache } from './stream-change-cache.js';
+
+/** One that remembers so many keys with the usual factor. */
+const cacheAt = (position: number, keys = 100): StreamChangeCache =>
+  new StreamChangeCache(position, { name: 'things_user_changes', stream: 'things', maxKeys: 2 * keys });
 
 describe('StreamChangeCache', () => {
   it('knows what changed since it began, and admits what it does not know', () => {
-    const cache = new StreamChangeCache(10);
+    const cache = cacheAt(10);
     expect(cache.hasChanged('a', 10)).toBe(false);
     expect(cache.hasChanged('a', 9)).toBe(true);
     expect(cache.anyChanged(10)).toBe(false);
@@ -16,7 +21,7 @@ describe('StreamChangeCache', () => {
   });
 
   it('ignores an older change of the same key', () => {
-    const cache = new StreamChangeCache(0);
+    const cache = cacheAt(0);
     cache.changed('a', 5);
     cache.changed('a', 3);
     expect(cache.hasChanged('a', 4)).toBe(true);
@@ -24,7 +29,7 @@ describe('StreamChangeCache', () => {
   });
 
   it.each([false, true])('selects the changed ones of many keys (as a set: %s)', (asSet) => {
-    const cache = new StreamChangeCache(0);
+    const cache = cacheAt(0);
     cache.changed('a', 1);
     cache.changed('b', 2);
     cache.changed('c', 3);
@@ -36,7 +41,7 @@ describe('StreamChangeCache', () => {
   });
 
   it('forgets the oldest changes and never claims that nothing changed where it forgot', () => {
-    const cache = new StreamChangeCache(0, 3);
+    const cache = cacheAt(0, 3);
     for (let i = 1; i <= 5; i++) cache.changed(`k${i}`, i);
     expect(cache.size).toBe(3);
     expect(cache.earliestKnown).toBe(2);
@@ -44,7 +49,7 @@ describe('StreamChangeCache', () => {
     expect(cache.hasChanged('k1', 1)).toBe(true);
     expect(cache.hasChanged('k1', 2)).toBe(false);
     // Out of order: what is evicted decides.
-    const late = new StreamChangeCache(0, 2);
+    const late = cacheAt(0, 2);
     late.changed('a', 9);
     late.changed('b', 4);
     late.changed('c', 10);
@@ -53,7 +58,7 @@ describe('StreamChangeCache', () => {
   });
 
   it('can be told that everything may have changed', () => {
-    const cache = new StreamChangeCache(0);
+    const cache = cacheAt(0);
     cache.changed('a', 5);
     cache.changed('b', 9);
     cache.invalidate(7);
@@ -66,7 +71,7 @@ describe('StreamChangeCache', () => {
     let state = 1;
     const random = (below: number): number => (state = (state * 48_271) % 2_147_483_647) % below;
     for (let round = 0; round < 50; round++) {
-      const cache = new StreamChangeCache(0, 1 + random(8));
+      const cache = cacheAt(0, 1 + random(8));
       const truth = new Map<string, number>();
       for (let i = 1; i <= 60; i++) {
         const key = `k${random(12)}`;
@@ -77,5 +82,24 @@ describe('StreamChangeCache', () => {
         for (const [name, last] of truth) if (last > since) expect(cache.hasChanged(name, since)).toBe(true);
       }
     }
+  });
+
+  it('is as large as the settings say, and told of with the other caches', () => {
+    const settings = (factor: number): Config =>
+      Config.fromObject({
+        server_name: 'example.org',
+        caches: { per_cache_factors: { things_user_changes: factor } },
+      });
+    const config = settings(0.2);
+    const cache = new StreamChangeCache(0, { name: 'things_user_changes', stream: 'things', maxKeys: 10, config });
+    for (let i = 1; i <= 5; i++) cache.changed(`k${i}`, i);
+    expect([cache.size, cache.earliestKnown]).toEqual([2, 3]);
+    expect([cache.hasChanged('k5', 4), cache.hasChanged('k1', 0)]).toEqual([true, true]);
+    expect(cacheReports(config)).toEqual([
+      {
+        ...{ name: 'things_user_changes', invalidation: 'stream things', size: 2, maxSize: 2 },
+        ...{ lookups: 2, hits: 1, evicted: 3 },
+      },
+    ]);
   });
 });

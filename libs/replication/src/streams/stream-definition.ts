@@ -24,7 +24,7 @@ export interface StreamReader<Row extends StreamRow> {
 
 /** One kind of key by which changes of a stream are remembered. */
 export interface ChangeKey {
-  /** How many keys are remembered; 100,000 unless told. */
+  /** How many keys are remembered, before the operator's factor (0.5 unless set); 200,000 unless told. */
   readonly maxKeys?: number;
 }
 

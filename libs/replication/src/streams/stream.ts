@@ -1,4 +1,5 @@
 import { type Database, StreamIds, type Tx } from '@rookery/database';
+import type { Config } from '@rookery/platform';
 import type { BusMessage } from '../bus.js';
 import type { Audience, Keys, Notifier } from '../notifier.js';
 import type { Rpc, RpcMethod } from '../rpc/rpc.js';
@@ -35,6 +36,8 @@ export interface StreamParts {
   readonly notifier: Notifier;
   readonly writers: StreamWriters;
   readonly rpc: Rpc;
+  /** Whose `caches.*` size the change caches. */
+  readonly config?: Config | undefined;
 }
 
 /**
@@ -62,7 +65,13 @@ export class Stream<Key extends string = never> {
     this.#definition = definition;
     this.#parts = parts;
     for (const [key, { maxKeys }] of Object.entries(definition.keys ?? {}))
-      this.#caches.set(key, new StreamChangeCache(Number.MAX_SAFE_INTEGER, maxKeys));
+      this.#caches.set(
+        key,
+        new StreamChangeCache(Number.MAX_SAFE_INTEGER, {
+          ...{ name: `${this.name}_${key}_changes`, stream: this.name, maxKeys },
+          config: parts.config,
+        }),
+      );
   }
 
   /** Whether this process writes the stream. */

@@ -1,4 +1,5 @@
 import type { Database } from '@rookery/database';
+import type { Config } from '@rookery/platform';
 import type { Notifier } from '../notifier.js';
 import { defineRpc, InProcessRpc, type Rpc } from '../rpc/rpc.js';
 import { Stream } from './stream.js';
@@ -13,6 +14,8 @@ export interface StreamsOptions {
   /** Who writes what; this process everything unless told. */
   readonly writers?: StreamWriters;
   readonly rpc?: Rpc;
+  /** Whose `caches.*` size the change caches; the usual sizes without. */
+  readonly config?: Config;
 }
 
 /** The streams of a server, each opened once. Provide it globally, so that they are open before anything else is initialised. */
@@ -21,12 +24,14 @@ export class Streams {
   readonly #database: Database;
   readonly #notifier: Notifier;
   readonly #rpc: Rpc;
+  readonly #config: Config | undefined;
   readonly #byName = new Map<string, { readonly definition: StreamDefinition; readonly stream: Stream<string> }>();
 
   constructor(database: Database, notifier: Notifier, options: StreamsOptions = {}) {
     this.#database = database;
     this.#notifier = notifier;
     this.writers = options.writers ?? new StreamWriters(notifier.instance);
+    this.#config = options.config;
     this.#rpc = options.rpc ?? new InProcessRpc();
     this.#rpc.handle(positionsOfStreams, async () =>
       Object.fromEntries([...this.#byName.values()].map(({ stream }) => [stream.name, stream.current()])),
@@ -40,7 +45,13 @@ export class Streams {
     if (known !== undefined && known.definition !== definition)
       throw new Error(`There are two definitions of the stream ${definition.name}`);
     if (known !== undefined) return known.stream;
-    const parts = { database: this.#database, notifier: this.#notifier, writers: this.writers, rpc: this.#rpc };
+    const parts = {
+      database: this.#database,
+      notifier: this.#notifier,
+      writers: this.writers,
+      rpc: this.#rpc,
+      config: this.#config,
+    };
     const stream = new Stream<string>(definition, parts);
     this.#byName.set(definition.name, { definition, stream });
     return stream;

@@ -1,24 +1,16 @@
 import { Injectable } from '@nestjs/common';
-import { Port } from '@rookery/platform';
+import { RoomPorts } from '../ports.js';
 
-/** What application services know about aliases. */
-export interface AliasClaimSource {
-  /** Whether an application service other than `appserviceId` has the alias to itself. */
-  isReserved(alias: string, appserviceId: string | undefined): boolean;
-  /** Asks the services that are interested in an alias to make it; whether one did. */
-  ask(alias: string): Promise<boolean>;
-}
-
-/** Where the application service lib attaches. Without it nothing is claimed. */
+/** Aliases that belong to application services. */
 @Injectable()
 export class AliasClaims {
-  readonly port = new Port<AliasClaimSource>('alias_claims', 'required');
+  constructor(private readonly ports: RoomPorts) {}
 
   isReserved(alias: string, appserviceId: string | undefined): boolean {
-    return this.port.given?.isReserved(alias, appserviceId) ?? false;
+    return this.ports.aliasClaims.given?.isReserved(alias, appserviceId) ?? false;
   }
 
   async ask(alias: string): Promise<boolean> {
-    return (await this.port.given?.ask(alias)) ?? false;
+    return (await this.ports.aliasClaims.given?.ask(alias)) ?? false;
   }
 }

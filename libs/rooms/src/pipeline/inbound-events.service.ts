@@ -2,7 +2,8 @@ import { Injectable } from '@nestjs/common';
 import { Database, isTransient } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
 import { byAuth, leadingTo } from '@rookery/state-res';
-import { type MissingEventsSource, RemoteRooms } from '../remote-rooms.js';
+import type { MissingEventsSource } from '../ports.js';
+import { RemoteRooms } from '../remote-rooms.js';
 import { PartialRooms } from '../store/partial-rooms.js';
 import { EventPersister } from './event-persister.js';
 import type { RemoteEvent, StateAtEvent, ReceiveVerdict } from '../model/remote-events.js';
@@ -39,7 +40,7 @@ export class InboundEvents {
    */
   async receive(origin: string, roomId: string, remote: RemoteEvent): Promise<ReceiveVerdict> {
     let verdict = await this.#try(origin, roomId, remote);
-    const source = this.remote.missingEvents.given;
+    const source = this.remote.missingEvents;
     if (!source) return verdict;
     const { event } = remote;
     const auth = new AuthBudget();
@@ -78,7 +79,7 @@ export class InboundEvents {
     const named = new Set(events.flatMap((event) => event.authEventIds).filter((id) => !own.has(id)));
     const known = await this.events.many(named);
     const missing = [...named].filter((id) => !known.has(id));
-    const source = this.remote.missingEvents.given;
+    const source = this.remote.missingEvents;
     const first = events.find(
       (event) => event.roomId === roomId && event.authEventIds.some((id) => missing.includes(id)),
     );

@@ -9,7 +9,7 @@ import { RoomCreation } from '../creation/room-creation.service.js';
 import { RoomReadingService } from '../history/room-reading.service.js';
 import { JoinService } from '../membership/join.service.js';
 import { MembershipService } from '../membership/membership.service.js';
-import { type RemoteRoomGateway, RemoteRooms } from '../remote-rooms.js';
+import { type RemoteRoomGateway, RoomPorts } from '../ports.js';
 import { roomsMigrations } from '../migrations/index.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
@@ -585,7 +585,7 @@ eachDatabase('events of other servers', (open) => {
     const message = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'x' } }, chain.slice(-1), now);
     const asked: string[] = [];
     const given = { withholds: false };
-    rooms.get(RemoteRooms).missingEvents.replace({
+    rooms.get(RoomPorts).missingEvents.replace({
       missingEvents: async () => {
         asked.push('get_missing_events');
         return given.withholds ? [] : chain.slice(1);
@@ -632,7 +632,7 @@ eachDatabase('events of other servers', (open) => {
       );
     }
     let answers = 0;
-    rooms.get(RemoteRooms).missingEvents.replace({
+    rooms.get(RoomPorts).missingEvents.replace({
       missingEvents: async () => {
         answers++;
         return chain.slice(3, 6).reverse();
@@ -672,7 +672,7 @@ eachDatabase('events of other servers', (open) => {
     }
     const last = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'x' } }, chain.slice(-1), now);
     let states = 0;
-    rooms.get(RemoteRooms).missingEvents.replace({
+    rooms.get(RoomPorts).missingEvents.replace({
       missingEvents: async () => chain.slice(1).reverse(),
       events: async () => [],
       authChain: async () => [],
@@ -796,14 +796,14 @@ eachDatabase('events of other servers', (open) => {
     const note = async (_user: string, _room: string, servers: readonly string[]): Promise<void> => {
       asked.push(servers);
     };
-    rooms.get(RemoteRooms).port.replace({ join: note, knock: note } as unknown as RemoteRoomGateway);
+    rooms.get(RoomPorts).remoteRooms.replace({ join: note, knock: note } as unknown as RemoteRoomGateway);
     const elsewhere = '!far:named.test';
     await rooms.get(JoinService).join(alice, elsewhere, { via: ['one.test', 'example.org', 'one.test', 'two.test'] });
     await rooms.get(JoinService).knock(alice, elsewhere, { via: ['one.test'] });
     await rooms.get(JoinService).join(alice, elsewhere, { via: ['example.org'] });
     await rooms.get(JoinService).join(alice, elsewhere);
     expect(asked).toEqual([['one.test', 'two.test'], ['one.test'], ['named.test'], ['named.test']]);
-    rooms.get(RemoteRooms).port.replace(undefined);
+    rooms.get(RoomPorts).remoteRooms.replace(undefined);
   });
 
   it('asks the server of whom it invites for its signature', async () => {
@@ -815,18 +815,18 @@ eachDatabase('events of other servers', (open) => {
         return signEvent(event, remoteServer, remoteKey);
       },
     };
-    rooms.get(RemoteRooms).port.replace(gateway as unknown as RemoteRoomGateway);
+    rooms.get(RoomPorts).remoteRooms.replace(gateway as unknown as RemoteRoomGateway);
     await rooms.get(MembershipService).invite(alice, roomId, zoe);
     const invite = (await stateOf(roomId)).get(stateKeyOf('m.room.member', zoe))!;
     expect(Object.keys(invite.pdu['signatures'] as object).sort()).toEqual(['example.org', remoteServer]);
     expect(shown).toEqual(expect.arrayContaining(['m.room.create', 'm.room.name', 'm.room.member']));
     const refusing = { invite: () => Promise.reject(MatrixError.forbidden('Not to us')) };
-    rooms.get(RemoteRooms).port.replace(refusing as unknown as RemoteRoomGateway);
+    rooms.get(RoomPorts).remoteRooms.replace(refusing as unknown as RemoteRoomGateway);
     await expect(rooms.get(MembershipService).invite(alice, roomId, yan)).rejects.toMatchObject({
       message: 'Not to us',
     });
     expect((await stateOf(roomId)).has(stateKeyOf('m.room.member', yan))).toBe(false);
-    rooms.get(RemoteRooms).port.replace(undefined);
+    rooms.get(RoomPorts).remoteRooms.replace(undefined);
   });
 
   it('is not wedged by absurd depths', async () => {

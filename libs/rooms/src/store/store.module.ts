@@ -1,5 +1,6 @@
 import { Module } from '@nestjs/common';
 import { RoomHooks } from '../hooks.js';
+import { RoomPorts } from '../ports.js';
 import { RemoteRooms } from '../remote-rooms.js';
 import { BackwardGaps } from './backward-gaps.js';
 import { StoredElsewhere } from './elsewhere.js';
@@ -19,9 +20,20 @@ import { TimelineGaps } from './timeline-gaps.js';
     RemoteRooms,
     RoomHooks,
     RoomIds,
+    RoomPorts,
     StoredElsewhere,
     TimelineGaps,
   ],
-  exports: [BackwardGaps, EventStore, PartialRooms, RecentEvents, RemoteRooms, RoomHooks, RoomIds, TimelineGaps],
+  exports: [
+    BackwardGaps,
+    EventStore,
+    PartialRooms,
+    RecentEvents,
+    RemoteRooms,
+    RoomHooks,
+    RoomIds,
+    RoomPorts,
+    TimelineGaps,
+  ],
 })
 export class RoomStoreModule {}

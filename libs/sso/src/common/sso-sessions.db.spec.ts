@@ -1,3 +1,4 @@
+import { UserPorts } from '@rookery/users';
 import { BackgroundTasks } from '@rookery/platform';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { ssoMigrations } from './sso-session.query.js';
@@ -10,7 +11,7 @@ eachDatabase('what sign-ons remember', (open) => {
   beforeEach(async () => {
     place = await open(clock);
     await place.migrate(ssoMigrations);
-    sessions = new SsoSessions(place.database, clock, new BackgroundTasks(clock));
+    sessions = new SsoSessions(place.database, clock, new BackgroundTasks(clock), new UserPorts());
   });
   afterEach(() => place.close());
 

@@ -3,6 +3,7 @@ import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import type { JsonObject } from '@rookery/matrix-types';
 import { BackgroundTasks, Clock } from '@rookery/platform';
+import { UserPorts } from '@rookery/users';
 import {
   findSsoSession,
   insertSsoSession,
@@ -23,11 +24,16 @@ export class SsoSessions implements OnModuleInit {
     private readonly database: Database,
     private readonly clock: Clock,
     private readonly tasks: BackgroundTasks,
+    private readonly ports: UserPorts,
   ) {}
 
   onModuleInit(): void {
     const run = (): Promise<void> => this.purge();
     this.tasks.add({ name: 'purge_sso_sessions', role: 'background', everyMs: purgeEveryMs, run }).start();
+    // Most logins have none: looked for without a transaction.
+    this.ports.loginTokenFields.give(async (token) =>
+      (await this.find('login_fields', token)) ? this.take('login_fields', token) : undefined,
+    );
   }
 
   /** @returns whether nothing was remembered under the id */

@@ -2,18 +2,10 @@ import { createHash } from 'node:crypto';
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { OutboundError, OutboundHttp } from '@rookery/http';
-import { Config, Logger, Port } from '@rookery/platform';
+import { Config, Logger } from '@rookery/platform';
 import { holdAccount, type Origin, ProfileService, UserHooks } from '@rookery/users';
+import { type Picture, SsoPorts } from '../ports.js';
 import { findAvatar, forgetAvatar, recordAvatar } from './avatar.query.js';
-
-/** A picture that a provider has of somebody. */
-export interface Picture {
-  readonly bytes: Uint8Array;
-  readonly contentType: string;
-}
-
-/** Stores a picture for a user of ours. @returns its `mxc:` URI */
-export type PictureStore = (userId: string, picture: Picture) => Promise<string>;
 
 const timeoutMs = 10_000;
 /** Where the settings name no limit of avatars. */
@@ -30,9 +22,6 @@ const images: readonly (readonly [type: string, beginning: RegExp])[] = [
 /** Pictures of people, from the provider into their profile. Without a store there are none. */
 @Injectable()
 export class Avatars implements OnModuleInit {
-  /** Where pictures are kept; a server without a media repository keeps none. */
-  readonly port = new Port<PictureStore>('provider_pictures', 'optional');
-
   constructor(
     private readonly database: Database,
     private readonly http: OutboundHttp,
@@ -40,6 +29,7 @@ export class Avatars implements OnModuleInit {
     private readonly logger: Logger,
     private readonly profiles: ProfileService,
     private readonly hooks: UserHooks,
+    private readonly ports: SsoPorts,
   ) {}
 
   onModuleInit(): void {
@@ -48,7 +38,7 @@ export class Avatars implements OnModuleInit {
 
   /** Whether pictures are taken over at all. */
   get available(): boolean {
-    return this.port.given !== undefined;
+    return this.ports.pictures.given !== undefined;
   }
 
   /**
@@ -56,7 +46,7 @@ export class Avatars implements OnModuleInit {
    * @param url where the provider has it
    */
   async apply(userId: string, url: string | undefined, origin: Origin): Promise<void> {
-    if (url === undefined || url === '' || !this.port.given) return;
+    if (url === undefined || url === '' || !this.ports.pictures.given) return;
     try {
       const picture = await this.#fetch(url);
       if (!picture) return;
@@ -64,7 +54,7 @@ export class Avatars implements OnModuleInit {
       const last = await findAvatar(this.database, userId);
       const shown = (await this.profiles.get(userId))?.avatar_url;
       if (last?.digest === digest && last.uri === shown) return;
-      const uri = await this.port.given(userId, picture);
+      const uri = await this.ports.pictures.given(userId, picture);
       await this.database.write(
         async (tx) => {
           await holdAccount(tx, userId);

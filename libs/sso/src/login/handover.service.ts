@@ -1,4 +1,4 @@
-import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
 import { HttpReply } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
@@ -27,7 +27,7 @@ export interface Handover {
 
 /** Hands a sign-on to the client that asked for it: a login token, in an address of the client. */
 @Injectable()
-export class SsoHandover implements OnModuleInit {
+export class SsoHandover {
   constructor(
     private readonly config: Config,
     private readonly addresses: SsoAddresses,
@@ -37,13 +37,6 @@ export class SsoHandover implements OnModuleInit {
     private readonly sessions: SsoSessions,
     private readonly pages: SsoPages,
   ) {}
-
-  onModuleInit(): void {
-    // Most logins have none: looked for without a transaction.
-    this.tokens.fields.give(async (token) =>
-      (await this.sessions.find('login_fields', token)) ? this.sessions.take('login_fields', token) : undefined,
-    );
-  }
 
   /**
    * Sends the browser back to the client: at once where the settings trust the client, otherwise after a page that asks.

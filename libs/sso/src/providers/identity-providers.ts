@@ -1,6 +1,6 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { MatrixError } from '@rookery/matrix-types';
-import { ExternalIds, type LoginFlow, LoginService, UiaService, UserAuthGate } from '@rookery/users';
+import { ExternalIds, type LoginFlow, LoginService, UiaService, UserPorts } from '@rookery/users';
 import type { IdentityProvider } from './identity-provider.js';
 
 /** The providers that the settings name, in their order, then those of modules; and what clients are told of them. */
@@ -13,13 +13,13 @@ export class IdentityProviders implements OnModuleInit {
     private readonly externalIds: ExternalIds,
     private readonly logins: LoginService,
     private readonly uia: UiaService,
-    private readonly gate: UserAuthGate,
+    private readonly ports: UserPorts,
   ) {}
 
   onModuleInit(): void {
     this.logins.addFlow(() => (this.#providers.has('cas') ? { type: 'm.login.cas' } : undefined));
     this.logins.addFlow(() => this.#flow());
-    this.gate.sso.give(async (userId) => (await this.ofUser(userId)).length > 0);
+    this.ports.singleSignOn.give(async (userId) => (await this.ofUser(userId)).length > 0);
     this.uia.addStage({
       type: 'm.login.sso',
       check: () => Promise.reject(MatrixError.unauthorized('Single sign-on has not confirmed this session yet')),

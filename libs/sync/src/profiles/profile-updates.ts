@@ -22,7 +22,7 @@ const maxChanges = 1_000;
 export const profileUpdatesStream = defineStream({
   name: 'profile_updates',
   takenUpTo: highestProfileUpdate,
-  keys: { concerned: { maxKeys: maxRecipients } },
+  keys: { concerned: { maxKeys: 2 * maxRecipients } },
 });
 
 /** What is new of profiles for one user. */

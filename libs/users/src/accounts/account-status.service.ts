@@ -1,7 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { domainOf, isJsonObject, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Config, eachLimit, Port } from '@rookery/platform';
+import { domainOf, isJsonObject, isValidUserId, MatrixError } from '@rookery/matrix-types';
+import { Config, eachLimit } from '@rookery/platform';
+import { UserPorts } from '../ports.js';
 import { accountStates } from '../store/account.query.js';
 import { AccountValidity } from './account-validity.js';
 
@@ -18,9 +19,6 @@ export interface AccountStatuses {
   readonly failures: readonly string[];
 }
 
-/** Asks one other server about its users, all of them; rejects when it cannot be asked. */
-export type RemoteStatusSource = (server: string, userIds: readonly string[]) => Promise<JsonObject>;
-
 /** Most users of one request. */
 const maxUsers = 200;
 /** Other servers that one request has asked at a time. */
@@ -29,12 +27,11 @@ const maxServersAtOnce = 20;
 /** Tells whether accounts exist and are open, here and on other servers. */
 @Injectable()
 export class AccountStatusService {
-  readonly port = new Port<RemoteStatusSource>('remote_account_statuses', 'optional');
-
   constructor(
     private readonly database: Database,
     private readonly config: Config,
     private readonly validity: AccountValidity,
+    private readonly ports: UserPorts,
   ) {}
 
   /**
@@ -84,7 +81,7 @@ export class AccountStatusService {
 
   /** What another server says of its own users; nothing where it says nothing sensible. */
   async #ask(server: string, userIds: readonly string[]): Promise<Map<string, AccountStatus> | undefined> {
-    const answer = await this.port.given?.(server, userIds).catch(() => undefined);
+    const answer = await this.ports.remoteAccountStatuses.given?.(server, userIds).catch(() => undefined);
     const given = answer?.['account_statuses'];
     if (!isJsonObject(given)) return undefined;
     const statuses = new Map<string, AccountStatus>();

@@ -5,7 +5,7 @@ import { AccountService } from '../accounts/account.service.js';
 import { DeactivationService } from '../accounts/deactivation.service.js';
 import { usersMigrations } from '../migrations/users-01.migration.js';
 import { buildUsers, type UsersFixture } from '../users.fixture.js';
-import { AppserviceDirectory } from '../sessions/appservice-directory.js';
+import { UserPorts } from '../ports.js';
 import { ClientActivity } from '../sessions/client-activity.js';
 import { addressesOf } from '../sessions/client-activity.query.js';
 import { SessionService } from '../sessions/session.service.js';
@@ -37,7 +37,7 @@ eachDatabase('who makes a request', (open) => {
     test = await open(clock);
     await test.migrate([...databaseMigrations, ...usersMigrations]);
     users = await buildUsers({ database: test.database, clock });
-    users.get(AppserviceDirectory).port.replace({
+    users.get(UserPorts).appservices.replace({
       byToken: (token) => (token === 'as_token' ? bridge : undefined),
       byId: () => undefined,
       exclusiveOwner: () => undefined,
@@ -116,7 +116,7 @@ eachDatabase('who makes a request', (open) => {
     expect(await authenticate('/x?access_token=as_token', {})).toMatchObject({ appserviceId: 'bridge' });
     const strict = await buildUsers({ database: test.database, clock });
     const byToken = (_token: string, ip: string) => (ip === '10.9.9.9' ? bridge : undefined);
-    strict.get(AppserviceDirectory).port.replace({ byToken, byId: () => undefined, exclusiveOwner: () => undefined });
+    strict.get(UserPorts).appservices.replace({ byToken, byId: () => undefined, exclusiveOwner: () => undefined });
     const request = { ...strict.request('GET', '/x'), headers: { authorization: 'Bearer as_token' } };
     const from = (ip: string) =>
       strict.get(RequestAuthenticator).authenticate({ ...request, ip }, { auth: 'required' });

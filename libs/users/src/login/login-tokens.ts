@@ -1,8 +1,9 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import type { JsonObject } from '@rookery/matrix-types';
-import { Clock, Ids, Port } from '@rookery/platform';
+import { Clock, Ids } from '@rookery/platform';
 import { newSecret, secretHash } from '../common/secrets.js';
+import { UserPorts } from '../ports.js';
 import { consumeLoginToken, insertLoginToken, type LoginToken } from '../sessions/login-token.query.js';
 
 /** A token that was used up. */
@@ -14,13 +15,11 @@ export interface UsedLoginToken extends LoginToken {
 /** Tokens that log somebody in, once. */
 @Injectable()
 export class LoginTokens {
-  /** What whoever makes login tokens adds to the answer for the client; the answer's own win. */
-  readonly fields = new Port<(token: string) => Promise<JsonObject | undefined>>('login_token_fields', 'required');
-
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,
     private readonly ids: Ids,
+    private readonly ports: UserPorts,
   ) {}
 
   /** A token that logs the user in, once, within `durationMs`. */
@@ -38,6 +37,6 @@ export class LoginTokens {
     const used = await this.database.write((tx) => consumeLoginToken(tx, secretHash(token), this.clock.nowMs()), {
       name: 'login_token_use',
     });
-    return used && { ...used, fields: await this.fields.given?.(token) };
+    return used && { ...used, fields: await this.ports.loginTokenFields.given?.(token) };
   }
 }

@@ -7,6 +7,7 @@ import { PasswordService } from '../accounts/password.service.js';
 import { usersMigrations } from '../migrations/users-01.migration.js';
 import { ThreepidService } from '../threepids/threepid.service.js';
 import { UiaService } from '../uia/uia.service.js';
+import { UserPorts } from '../ports.js';
 import { UserAuthGate } from '../uia/user-auth-gate.js';
 import { buildUsers, type UsersFixture } from '../users.fixture.js';
 import { LoginService } from './login.service.js';
@@ -214,7 +215,7 @@ eachDatabase('login', (open) => {
     const fixture = await build();
     const gate = fixture.get(UserAuthGate);
     const uia = fixture.get(UiaService);
-    gate.sso.replace(async () => true);
+    fixture.get(UserPorts).singleSignOn.replace(async () => true);
     const session = await fixture.get(SessionService).open({ userId: '@alice:example.org' });
     const owner = (await fixture.get(SessionService).findOwner(session.accessToken))!;
     const attempt = (auth?: JsonObject) => {

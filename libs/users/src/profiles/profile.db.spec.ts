@@ -7,7 +7,7 @@ import { type ProfileChangedEvent, UserHooks } from '../hooks.js';
 import { usersMigrations } from '../migrations/users-01.migration.js';
 import { buildUsers, type UsersFixture } from '../users.fixture.js';
 import { ProfileService } from './profile.service.js';
-import { RemoteProfiles } from './remote-profiles.js';
+import { UserPorts } from '../ports.js';
 
 const requester = (userId: string, more: Partial<Requester> = {}): Requester => ({
   userId,
@@ -166,8 +166,8 @@ eachDatabase('profiles', (open) => {
   it('asks the other server for its users, and the hooks before anybody sees a profile', async () => {
     expect(await errcode(profiles.lookUp(alice, '@bob:else.org'))).toBe('M_NOT_FOUND');
     users
-      .get(RemoteProfiles)
-      .port.replace(async (userId, field) =>
+      .get(UserPorts)
+      .remoteProfiles.replace(async (userId, field) =>
         userId === '@bob:else.org' ? { displayname: `Bob ${field ?? ''}` } : undefined,
       );
     expect(await profiles.lookUp(alice, '@bob:else.org', 'displayname')).toEqual({ displayname: 'Bob displayname' });

@@ -1,16 +1,13 @@
 import { Injectable } from '@nestjs/common';
-import { Port } from '@rookery/platform';
 import type { Profile } from '../common/profile.js';
+import { UserPorts } from '../ports.js';
 
-/** Fetches the profile of another server's user; `undefined` when that server has none or cannot be asked. */
-export type RemoteProfileSource = (userId: string, field: string | undefined) => Promise<Profile | undefined>;
-
-/** Where the federation side attaches its look-up of profiles. Without it, users of other servers have none. */
+/** Profiles of other servers' users. */
 @Injectable()
 export class RemoteProfiles {
-  readonly port = new Port<RemoteProfileSource>('remote_profiles', 'required');
+  constructor(private readonly ports: UserPorts) {}
 
   async fetch(userId: string, field: string | undefined): Promise<Profile | undefined> {
-    return this.port.given?.(userId, field);
+    return this.ports.remoteProfiles.given?.(userId, field);
   }
 }

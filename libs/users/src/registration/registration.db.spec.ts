@@ -7,7 +7,7 @@ import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import type { MailRequest } from '@rookery/templates';
 import { usersMigrations } from '../migrations/users-01.migration.js';
-import { AppserviceDirectory } from '../sessions/appservice-directory.js';
+import { UserPorts } from '../ports.js';
 import { SessionService } from '../sessions/session.service.js';
 import { LoginService } from '../login/login.service.js';
 import { LoginTokens } from '../login/login-tokens.js';
@@ -576,7 +576,7 @@ eachDatabase('registration', (open) => {
       rateLimited: false,
       covers: (id: string) => /^@_?irc_/.test(id),
     };
-    fixture.get(AppserviceDirectory).port.replace({
+    fixture.get(UserPorts).appservices.replace({
       byToken: (token) => (token === 'as-token' ? bridge : undefined),
       byId: (id) => (id === 'bridge' ? bridge : undefined),
       exclusiveOwner: (id) => (id.includes('irc_') ? bridge : undefined),

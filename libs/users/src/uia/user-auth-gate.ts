@@ -1,11 +1,12 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import type { JsonObject } from '@rookery/matrix-types';
-import { Clock, Config, Port, type Requester, type RequestOrigin } from '@rookery/platform';
+import { Clock, Config, type Requester, type RequestOrigin } from '@rookery/platform';
 import { findAccount } from '../store/account.query.js';
 import { AccountModules } from '../common/account-modules.js';
 import { lastValidatedMs, markValidated } from '../sessions/token.query.js';
 import { AuthenticationService } from '../authentication/authentication-service.js';
+import { UserPorts } from '../ports.js';
 import { InteractiveAuthRequired } from './uia-errors.js';
 import { UiaService } from './uia.service.js';
 
@@ -17,14 +18,9 @@ export interface GateOptions {
   readonly mayReuse?: boolean;
 }
 
-/** Whether a user can confirm an operation by single sign-on; told by the lib that does that. */
-export type SsoCapability = (userId: string) => Promise<boolean>;
-
 /** Interactive auth of a user who is logged in: the user confirms to be there, with a password, to a module or by single sign-on. */
 @Injectable()
 export class UserAuthGate {
-  readonly sso = new Port<SsoCapability>('single_sign_on', 'required');
-
   constructor(
     private readonly uia: UiaService,
     private readonly database: Database,
@@ -32,6 +28,7 @@ export class UserAuthGate {
     private readonly config: Config,
     private readonly modules: AccountModules,
     private readonly service: AuthenticationService,
+    private readonly ports: UserPorts,
   ) {}
 
   /**
@@ -76,7 +73,7 @@ export class UserAuthGate {
       if (account?.passwordHash !== undefined) types.add('m.login.password');
       for (const type of types) flows.push([type]);
     }
-    if (await this.sso.given?.(userId)) flows.push(['m.login.sso']);
+    if (await this.ports.singleSignOn.given?.(userId)) flows.push(['m.login.sso']);
     return flows.length > 0 ? flows : [['m.login.password']];
   }
 }

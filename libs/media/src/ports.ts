@@ -31,8 +31,8 @@ export abstract class RemoteMediaFetcher {
   abstract fetch(request: RemoteMediaRequest): Promise<RemoteFile | undefined>;
 }
 
-/** Where the federation side attaches its {@link RemoteMediaFetcher}. Without one no other server can be reached. */
+/** What this lib needs of those above it. */
 @Injectable()
-export class RemoteMediaSource {
-  readonly port = new Port<RemoteMediaFetcher>('remote_media', 'required');
+export class MediaPorts {
+  readonly remoteMedia = new Port<RemoteMediaFetcher>('remote_media', 'required');
 }

@@ -1,0 +1,65 @@
+import { Injectable } from '@nestjs/common';
+import type { JsonObject } from '@rookery/matrix-types';
+import { Port } from '@rookery/platform';
+
+/** Keys of another server's users, by user and device. */
+export interface RemoteDeviceKeys {
+  readonly device_keys: Readonly<Record<string, Readonly<Record<string, JsonObject>>>>;
+  readonly master_keys?: Readonly<Record<string, JsonObject>>;
+  readonly self_signing_keys?: Readonly<Record<string, JsonObject>>;
+}
+
+/** Claimed keys by user, device, and `algorithm:key_id`. */
+export type ClaimedKeys = Readonly<Record<string, Readonly<Record<string, JsonObject>>>>;
+
+/** How other servers are asked. Both reject when a server cannot be reached. */
+export interface RemoteKeySource {
+  /** @param devices device ids by user; an empty list for all */
+  query(
+    serverName: string,
+    devices: Readonly<Record<string, readonly string[]>>,
+    timeoutMs: number,
+  ): Promise<RemoteDeviceKeys>;
+  /** @param wanted algorithms by user and device */
+  claim(
+    serverName: string,
+    wanted: Readonly<Record<string, Readonly<Record<string, string>>>>,
+    timeoutMs: number,
+  ): Promise<ClaimedKeys>;
+}
+
+/** Identity keys by user and device. */
+export type ServiceDeviceKeys = Readonly<Record<string, Readonly<Record<string, JsonObject>>>>;
+
+/** How application services are asked for keys of their own users. Neither rejects; who gives no answer is absent. */
+export interface ServiceKeySource {
+  /**
+   * One-time keys for devices that have uploaded none (MSC3983).
+   * @param wanted algorithms by user and device
+   */
+  claim?(wanted: Readonly<Record<string, Readonly<Record<string, string>>>>): Promise<ClaimedKeys>;
+  /**
+   * Identity keys, which win over those that were uploaded (MSC3984).
+   * @param wanted device ids by user; an empty list for all
+   */
+  query?(wanted: ReadonlyMap<string, readonly string[]>): Promise<ServiceDeviceKeys>;
+}
+
+/** Positions that device lists depend on: their own stream, and memberships in `events`. */
+export interface DeviceListPosition {
+  readonly deviceLists: number;
+  readonly events: number;
+}
+
+/** Reads a token of `/sync`. @throws MatrixError 400 `M_INVALID_PARAM` */
+export type SyncTokenReader = (token: string) => DeviceListPosition;
+
+/** What this lib needs of those above it. */
+@Injectable()
+export class E2eePorts {
+  /** Without federation, every other server counts as unreachable. */
+  readonly remoteKeys = new Port<RemoteKeySource>('remote_keys', 'required');
+  /** Empty where no application service is asked. */
+  readonly appserviceKeys = new Port<ServiceKeySource>('appservice_keys', 'optional');
+  readonly syncPositions = new Port<SyncTokenReader>('sync_positions', 'required');
+}
