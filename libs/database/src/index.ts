@@ -16,7 +16,7 @@ export { DatabaseError, isStorageFull, isTransient, isUniqueViolation } from './
 export { likeText } from './like.js';
 export type { DatabaseClaim } from './claim/claim.js';
 export { claimDatabase } from './claim/database-claim.js';
-export { joinProcesses, type ProcessRegistry, type ProcessView } from './processes/join-processes.js';
+export { joinProcesses, type ProcessRegistry, type ProcessView, runningProcesses } from './processes/join-processes.js';
 export { copyDatabase } from './copy/copy-database.js';
 export type { ImagePart } from './image/image.js';
 export { isEmptyDatabase, loadImage, takeImage } from './image/take-image.js';

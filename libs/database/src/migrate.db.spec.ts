@@ -36,6 +36,22 @@ eachDatabase('migrate', (open) => {
     expect(await db.query('SELECT compat_version FROM schema_compat_version')).toEqual([{ compat_version: 2 }]);
   });
 
+  it('changes nothing where somebody objects to the version that will be needed', async () => {
+    await migrate(db, [table(1, 'a')]);
+    const steps = [table(1, 'a'), table(3, 'b', 2)];
+    const asked: number[] = [];
+    const mayRaise = async (_: unknown, compatVersion: number): Promise<void> => {
+      asked.push(compatVersion);
+      if (asked.length === 1) throw new Error('not yet');
+    };
+    await expect(migrate(db, steps, { mayRaise })).rejects.toThrow('not yet');
+    expect(await applied()).toEqual([{ version: 1, file: 'a' }]);
+    expect(await db.query('SELECT compat_version FROM schema_compat_version')).toEqual([{ compat_version: 1 }]);
+    expect(await migrate(db, steps, { mayRaise })).toEqual({ version: 3, applied: ['b'] });
+    expect(await migrate(db, steps, { mayRaise })).toEqual({ version: 3, applied: [] });
+    expect(asked).toEqual([2, 2]);
+  });
+
   it('goes on after an interruption between two steps, and undoes the step that broke', async () => {
     let broken = true;
     const steps = [

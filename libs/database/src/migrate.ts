@@ -14,6 +14,11 @@ export interface MigrateOptions {
   readonly logger?: Logger | undefined;
   /** Given, a migration that takes long is reported while it runs. */
   readonly clock?: Clock | undefined;
+  /**
+   * Asked before the first change, in the transaction after which only programs that know this schema version or a later one can
+   * serve the database. To throw is to change nothing.
+   */
+  readonly mayRaise?: ((tx: Tx, compatVersion: number) => Promise<void>) | undefined;
 }
 
 export interface MigrateResult {
@@ -39,12 +44,12 @@ const bookkeeping = [
 /**
  * Brings the schema up to date. Each migration runs in a transaction together with its record, so that a start after an
  * interruption goes on where the last one stopped. Order: by version, then as listed.
- * @throws DatabaseError when the database was made by a newer, incompatible program or by another homeserver
+ * @throws DatabaseError when the database was made by a newer, incompatible program or by another homeserver; what `mayRaise` throws
  */
 export async function migrate(
   database: Database,
   migrations: readonly Migration[],
-  { logger = new SilentLogger(), clock }: MigrateOptions = {},
+  { logger = new SilentLogger(), clock, mayRaise }: MigrateOptions = {},
 ): Promise<MigrateResult> {
   checkNames(migrations);
   const newest = Math.max(0, ...migrations.map((migration) => migration.version));
@@ -61,7 +66,13 @@ export async function migrate(
     logger.info('Upgrading the database', { from: before.version, to: version, steps: pending.length });
   }
   // Before the first step: an older program must not begin to write between the steps.
-  await database.write((tx) => raiseCompatVersion(tx, compatVersion), { name: 'migrate_compat' });
+  await database.write(
+    async (tx) => {
+      await mayRaise?.(tx, compatVersion);
+      await raiseCompatVersion(tx, compatVersion);
+    },
+    { name: 'migrate_compat' },
+  );
   for (const [index, migration] of pending.entries()) {
     const startedAtMs = clock?.monotonicMs() ?? 0;
     const step = { migration: migration.name, step: index + 1, steps: pending.length };

@@ -23,6 +23,7 @@ describeWithRedis('A server of several processes', () => {
   let file: string;
   const children: ChildProcess[] = [];
   let log = '';
+  let builds = 0;
 
   beforeEach(async () => {
     log = '';
@@ -289,33 +290,11 @@ describeWithRedis('A server of several processes', () => {
   });
 
   it('is upgraded process by process, and keeps off what is more than one version away', async () => {
-    /** A build of the program that speaks another version between processes. */
-    const buildOf = async (protocol: number): Promise<string> => {
-      const hook = join(folder, `build${protocol}.mjs`);
-      await writeFile(
-        hook,
-        `import { registerHooks } from 'node:module';
-        registerHooks({
-          load(url, context, next) {
-            const loaded = next(url, context);
-            if (!url.endsWith('/rpc/http-rpc.js')) return loaded;
-            const text = Buffer.from(loaded.source).toString();
-            return { ...loaded, source: text.replace(/rpcProtocol = 1;/, 'rpcProtocol = ${protocol};') };
-          },
-        });`,
-      );
-      return `--import ${hook}`;
-    };
-    const ports = [await freePort(), await freePort(), await freePort()] as const;
-    const own: string[] = [];
-    for (const [n, ownPort] of ports.entries()) {
-      own.push(join(folder, `own${n}.yaml`));
-      const resources = [{ names: ['client', 'federation'] }];
-      const listeners = [{ port: ownPort, bind_addresses: ['127.0.0.1'], type: 'http', resources }];
-      await writeFile(own[n]!, JSON.stringify({ listeners, pid_file: join(folder, `own${n}.pid`) }));
-    }
+    const buildOf = (protocol: number): Promise<string> =>
+      anotherBuild('/rpc/http-rpc.js', 'rpcProtocol = 1;', `rpcProtocol = ${protocol};`);
+    const [one, two, three] = [await freePort(), await freePort(), await freePort()];
+    const own = [await ownFile(one), await ownFile(two), await ownFile(three)];
     const next = await buildOf(2);
-    const [one, two] = ports;
     const before = start('--config', file, own[0]!);
     const token = await register(one, 'dora');
     startBuild(next, '--config', file, own[1]!);
@@ -358,6 +337,34 @@ describeWithRedis('A server of several processes', () => {
     await areOne(two, one);
   });
 
+  it('keeps its database from a newer program until those that could not serve it afterwards have ended', async () => {
+    const newer = await anotherBuild(
+      '/homeserver/dist/schema.js',
+      'export const migrations = [',
+      `export const migrations = [{
+        version: 2, name: 'of_tomorrow', up: async (tx) => void (await tx.run('CREATE TABLE of_tomorrow (id BIGINT)')) },`,
+    );
+    const today = start('--config', file);
+    const token = await register(port, 'erin');
+    const tomorrowPort = await freePort();
+    const tomorrow = await ownFile(tomorrowPort);
+    const early = startBuild(newer, '--config', file, tomorrow);
+    await new Promise((resolve) => early.once('exit', resolve));
+    expect(early.exitCode).toBe(1);
+    expect(log).toMatch(
+      /would need schema version 2 or newer afterwards, and a process of this server that runs .* knows versions up to 1: stop/,
+    );
+    expect((await ask(port, 'POST', '/createRoom', {}, token)).status).toBe(200);
+
+    await end(today);
+    startBuild(newer, '--config', file, tomorrow);
+    await eventually(() => tryTo(() => ask(tomorrowPort, 'GET', '/account/whoami', undefined, token)));
+    const late = start('--config', file);
+    await new Promise((resolve) => late.once('exit', resolve));
+    expect(late.exitCode).toBe(1);
+    expect(log).toMatch(/has schema version 2, made by a newer Rookery; this one knows versions up to 1/);
+  });
+
   it('keeps off a server that does not know of the others', async () => {
     start('--config', file);
     await register(port, 'carol');
@@ -371,6 +378,32 @@ describeWithRedis('A server of several processes', () => {
     expect(second.exitCode).toBe(1);
     expect(log).toMatch(/Another server runs on the database[^\n]*\n[^\n]*redis\.enabled/);
   });
+
+  /** A build of the program in which one file reads otherwise; what Node is told to start it. */
+  const anotherBuild = async (file: string, here: string, there: string): Promise<string> => {
+    const hook = join(folder, `build${String(++builds)}.mjs`);
+    await writeFile(
+      hook,
+      `import { registerHooks } from 'node:module';
+      registerHooks({
+        load(url, context, next) {
+          const loaded = next(url, context);
+          if (!url.endsWith(${JSON.stringify(file)})) return loaded;
+          return { ...loaded, source: Buffer.from(loaded.source).toString().replace(${JSON.stringify(here)}, ${JSON.stringify(there)}) };
+        },
+      });`,
+    );
+    return `--import ${hook}`;
+  };
+
+  /** Settings of a single process: its port. */
+  const ownFile = async (ownPort: number): Promise<string> => {
+    const path = join(folder, `own${ownPort}.yaml`);
+    const resources = [{ names: ['client', 'federation'] }];
+    const listeners = [{ port: ownPort, bind_addresses: ['127.0.0.1'], type: 'http', resources }];
+    await writeFile(path, JSON.stringify({ listeners, pid_file: join(folder, `own${ownPort}.pid`) }));
+    return path;
+  };
 
   const databaseName = (): string => String((place.options as { args?: { dbname?: string } }).args?.dbname);
 });

@@ -1,5 +1,6 @@
 import { createHmac } from 'node:crypto';
 import {
+  checkServable,
   claimDatabase,
   type DatabaseClaim,
   joinProcesses,
@@ -8,6 +9,9 @@ import {
   type PostgresOptions,
   type ProcessRegistry,
   type ProcessView,
+  readSchemaState,
+  runningProcesses,
+  type Tx,
 } from '@rookery/database';
 import type { ProcessAddress } from '@rookery/http';
 import { type Config, type Ids, type Logger, SystemClock, SystemIds } from '@rookery/platform';
@@ -37,10 +41,15 @@ export interface AmongOptions {
 
 /** What a process tells the others, in its row. */
 interface Addresses {
-  readonly rpc: RpcAddress;
+  /** Absent until it listens. */
+  readonly rpc?: RpcAddress | undefined;
+  /** The newest version of the schema that its program knows. Programs that do not say it know the first. */
+  readonly schema?: number | undefined;
   /** Where it takes requests that others pass on; only of the process that writes, once it does. */
   readonly fellows?: ProcessAddress | undefined;
 }
+
+const ownSchema = Math.max(...migrations.map((migration) => migration.version));
 
 /** The lease of the process that writes, and that one's name in calls and announcements, whichever it is. */
 const writer = 'writer';
@@ -85,15 +94,26 @@ export class AmongProcesses {
     const { logger } = own;
     const claim = await claimDatabase(options, { logger, isShared: true });
     try {
-      // The first that comes makes the tables in which they are registered.
+      const secret = secretOf(config, overrides.ids ?? new SystemIds());
       const database = await openDatabase(options, clock, logger);
+      let registry: ProcessRegistry;
       try {
-        await migrate(database, migrations, { logger, clock });
+        // The first that comes makes the tables in which they are registered.
+        await migrate(database, migrations, { logger, clock, mayRaise: checkOthersServe });
+        registry = await joinProcesses(options as PostgresOptions, {
+          ...{ name: own.name, version, logger },
+          address: JSON.stringify({ schema: ownSchema } satisfies Addresses),
+        });
+        try {
+          // A newer one may have changed it before this one was registered; from now on it would ask.
+          checkServable(await readSchemaState(database), migrations);
+        } catch (error) {
+          await registry.leave();
+          throw error;
+        }
       } finally {
         await database.close();
       }
-      const secret = secretOf(config, overrides.ids ?? new SystemIds());
-      const registry = await joinProcesses(options as PostgresOptions, { name: own.name, version, logger });
       const among = new AmongProcesses(config, overrides, own, registry, claim, secret);
       try {
         among.#checkVersions();
@@ -177,7 +197,7 @@ export class AmongProcesses {
   #checkVersions(): void {
     for (const { number, name, address, version: theirVersion } of this.registry.view.processes) {
       if (number === this.registry.number || address === undefined) continue;
-      const { protocol = 1 } = (JSON.parse(address) as Addresses).rpc;
+      const { protocol = 1 } = addressesIn(address).rpc ?? {};
       if (canSpeak(protocol, rpcProtocol)) continue;
       throw new StartupError(
         `A process of this server (${name}, version ${theirVersion}) speaks version ${protocol} between processes, this one ` +
@@ -194,7 +214,7 @@ export class AmongProcesses {
     const rpc = (this.#rpc = this.#newRpc(name));
     rpc.handle(catchUp, () => this.#catchUp());
     rpc.handle(othersLookAgain, () => registry.beat());
-    const addresses: Addresses = { rpc: await rpc.listen(host) };
+    const addresses: Addresses = { rpc: await rpc.listen(host), schema: ownSchema };
     await registry.moveTo(JSON.stringify(addresses));
     if (isWriter) await registry.started();
     else await this.#writerIsThere();
@@ -242,7 +262,7 @@ export class AmongProcesses {
     const one = processes.find(({ number, name }) =>
       instance === writer ? number === holder : name === instance || instanceOf(number) === instance,
     );
-    return one?.address === undefined ? undefined : (JSON.parse(one.address) as Addresses);
+    return one?.address === undefined ? undefined : addressesIn(one.address);
   }
 
   async #writerAddress(): Promise<ProcessAddress | undefined> {
@@ -312,4 +332,18 @@ function secretOf(config: Config, ids: Ids): string {
   return createHmac('sha256', key?.serialize() ?? '')
     .update('processes of one server')
     .digest('base64url');
+}
+
+const addressesIn = (text: string): Addresses => JSON.parse(text) as Addresses;
+
+/** A database is not changed beneath a process that could not serve it afterwards. @throws StartupError */
+async function checkOthersServe(tx: Tx, compatVersion: number): Promise<void> {
+  for (const { name, version: theirVersion, address } of await runningProcesses(tx)) {
+    const { schema = 1 } = address === null ? {} : addressesIn(address);
+    if (schema >= compatVersion) continue;
+    throw new StartupError(
+      `The database would need schema version ${compatVersion} or newer afterwards, and a process of this server that runs (${name}, ` +
+        `version ${theirVersion}) knows versions up to ${schema}: stop such processes first. "rookery upgrade check" tells what changes.`,
+    );
+  }
 }

@@ -1,7 +1,22 @@
+import type { Tx } from '../database.js';
 import type { PostgresOptions } from '../options.js';
+import { tablesAmong } from '../schema-state.js';
 import type { ProcessOptions, ProcessRegistry } from './process-registry.js';
+import { registerTurn, running } from './processes.query.js';
 
 export type { ProcessRegistry, ProcessView } from './process-registry.js';
+
+/**
+ * The processes that run, by what they told of themselves; none where the schema does not know processes yet. Until the end of
+ * the transaction no other can register.
+ */
+export async function runningProcesses(
+  tx: Tx,
+): Promise<readonly { readonly name: string; readonly version: string; readonly address: string | null }[]> {
+  if (!(await tablesAmong(tx, ['processes'])).has('processes')) return [];
+  await tx.query(registerTurn);
+  return tx.query(running);
+}
 
 /**
  * Registers this process beside the others of the server. Needs the migrated schema.

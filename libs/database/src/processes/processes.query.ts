@@ -15,6 +15,9 @@ export const register = `
 /** The lock under which processes register: no two of one name. */
 export const registerTurn = `SELECT pg_advisory_xact_lock(${lockClass}, -1)`;
 
+/** Those that run, and what they say of themselves. */
+export const running = `SELECT name, version, address FROM processes WHERE NOT fenced AND expires_ts > ${nowMs} ORDER BY number`;
+
 /** A heartbeat and what there is to know; parameters: own number, time to live (ms), roles (JSON), address. */
 export const beat = `
   WITH beat AS (
