@@ -27,6 +27,9 @@ const valueKeywords = new Set([
   'uniqueItems',
 ]);
 
+/** The error for a value of another type than the schema's. */
+type WrongType = 'M_BAD_JSON' | 'M_INVALID_PARAM';
+
 const readablePath = (pointer: string): string =>
   pointer
     .slice(1)
@@ -35,7 +38,7 @@ const readablePath = (pointer: string): string =>
     .join('.')
     .slice(0, 200);
 
-function toMatrixError(error: ErrorObject | undefined): MatrixError {
+function toMatrixError(error: ErrorObject | undefined, wrongType: WrongType): MatrixError {
   if (error === undefined) return MatrixError.badJson('The JSON has the wrong shape');
   const path = readablePath(error.instancePath);
   if (error.keyword === 'required') {
@@ -47,7 +50,8 @@ function toMatrixError(error: ErrorObject | undefined): MatrixError {
   const values =
     error.keyword === 'enum' ? `: ${(error.params as { allowedValues: unknown[] }).allowedValues.join(', ')}` : '';
   const message = `${path === '' ? 'The body' : `'${path}'`} ${error.message ?? 'is not valid'}${values}`;
-  return valueKeywords.has(error.keyword) ? MatrixError.invalidParam(message) : MatrixError.badJson(message);
+  const isParam = valueKeywords.has(error.keyword) || (wrongType === 'M_INVALID_PARAM' && error.keyword === 'type');
+  return isParam ? MatrixError.invalidParam(message) : MatrixError.badJson(message);
 }
 
 /** The parts of a JSON Schema that say where optional keys are. */
@@ -106,9 +110,9 @@ function nullCleaner(schema: Shape | boolean | undefined): Cleaner | undefined {
  * many endpoints most servers use a few. Typed clients write `null` for what they leave out: an optional key whose value is
  * `null` is taken away, unless the schema knows that value.
  * @returns a function that gives back what it was given, or throws MatrixError 400: `M_MISSING_PARAM` for an absent top-level key, `M_INVALID_PARAM` for a
- *   value out of its range, `M_BAD_JSON` naming the path for everything else
+ *   value out of its range, `wrongType` for one of another type, `M_BAD_JSON` naming the path for everything else
  */
-export function compileSchema<T>(schema: Schema<T>): (value: unknown) => T {
+export function compileSchema<T>(schema: Schema<T>, wrongType: WrongType = 'M_BAD_JSON'): (value: unknown) => T {
   let validate: ValidateFunction | undefined;
   let clean: Cleaner | undefined;
   return (value) => {
@@ -117,7 +121,7 @@ export function compileSchema<T>(schema: Schema<T>): (value: unknown) => T {
       clean = nullCleaner(schema as Shape);
     }
     clean?.(value);
-    if (!validate(value)) throw toMatrixError(validate.errors?.[0]);
+    if (!validate(value)) throw toMatrixError(validate.errors?.[0], wrongType);
     return value as T;
   };
 }
@@ -128,6 +132,8 @@ export interface JsonBodyOptions {
   readonly optional?: boolean;
   /** Most values and keys: 413 `M_TOO_LARGE`. Default 500,000; for routes that take large bodies and go through them in one turn. */
   readonly maxValues?: number;
+  /** The error for a value of another type than the schema's. Default `M_BAD_JSON`; admin scripts know the other one. */
+  readonly wrongType?: WrongType;
 }
 
 const bodyMetadata = 'rookery:body';
@@ -143,7 +149,7 @@ export function bodySchemaOf(controller: object, method: string): object | undef
  * @throws MatrixError 400 `M_NOT_JSON`, `M_BAD_JSON`, `M_MISSING_PARAM` or `M_INVALID_PARAM`
  */
 export function JsonBody(schema?: Schema<object>, options: JsonBodyOptions = {}): ParameterDecorator {
-  const check = schema === undefined ? undefined : compileSchema(schema);
+  const check = schema === undefined ? undefined : compileSchema(schema, options.wrongType);
   const take = (given: unknown): JsonObject => {
     const body = (given === undefined || given === null) && options.optional ? {} : given;
     if (body === undefined) throw MatrixError.missingBody();

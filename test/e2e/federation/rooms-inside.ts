@@ -19,7 +19,7 @@ export interface RoomsInside {
 interface InboundParts {
   readonly persister: EventPersister;
   readonly events: EventStore;
-  readonly remote: RoomPorts;
+  readonly remote: { readonly ports: RoomPorts };
   readonly database: Database;
 }
 
@@ -40,7 +40,7 @@ export function insideOf(inbound: InboundEvents): RoomsInside {
   return {
     inbound,
     persister,
-    useMissingEvents: (source) => remote.missingEvents.replace(source),
+    useMissingEvents: (source) => remote.ports.missingEvents.replace(source),
     events: async (eventIds) => (await events.inOrder([...eventIds])).map((stored) => stored.event),
     heads: async (roomId) => {
       const rows = await database.query<{ event_id: string }>(

@@ -1,7 +1,7 @@
 import { Controller, Delete, Get, Param, Post, Put } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { type InferQuery, JsonBody, param, Query, queryOf } from '@rookery/http';
-import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { type Infer, type InferQuery, json, JsonBody, param, Query, queryOf } from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Ids } from '@rookery/platform';
 import {
   deleteRegistrationToken,
@@ -19,6 +19,30 @@ const defaultLength = 16;
 const alphabet = 'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._~-';
 /** How often a token is drawn anew when there is one like it already: with a length of one, that happens. */
 const attempts = 10;
+
+const usesAllowed = json.optional(
+  json.nullable(
+    json.integer({ minimum: 0, maximum: 2_147_483_647, description: 'How often it may be used; null for ever.' }),
+  ),
+);
+const expiryTime = json.optional(
+  json.nullable(
+    json.integer({
+      maximum: Number.MAX_SAFE_INTEGER,
+      description: 'When it ends, ms since the epoch; null for never.',
+    }),
+  ),
+);
+const newTokenBody = json.object({
+  token: json.optional(json.string({ pattern: '^[A-Za-z0-9._~-]{1,64}$', description: 'Drawn unless given.' })),
+  length: json.optional(
+    json.integer({ minimum: 1, maximum: longestToken, description: `Of a drawn one; ${defaultLength} unless given.` }),
+  ),
+  uses_allowed: usesAllowed,
+  expiry_time: expiryTime,
+});
+const changeBody = json.object({ uses_allowed: usesAllowed, expiry_time: expiryTime });
+const refusing = { wrongType: 'M_INVALID_PARAM' } as const;
 
 const listQuery = queryOf({
   valid: param.boolean('Only tokens that may be used now, or that may not.'),
@@ -46,11 +70,10 @@ export class RegistrationTokensController {
 
   /** POST /_synapse/admin/v1/registration_tokens/new */
   @Post(admin('v1', '/registration_tokens/new'))
-  async create(@JsonBody() body: JsonObject): Promise<object> {
-    const given = tokenIn(body);
-    const length = lengthIn(body);
-    const usesAllowed = usesIn(body) ?? undefined;
-    const expiryMs = this.#expiryIn(body) ?? undefined;
+  async create(@JsonBody(newTokenBody, refusing) body: Infer<typeof newTokenBody>): Promise<object> {
+    const { token: given, length = defaultLength } = body;
+    const usesAllowed = body.uses_allowed ?? undefined;
+    const expiryMs = this.#notPast(body.expiry_time) ?? undefined;
     for (let attempt = 0; attempt < (given === undefined ? attempts : 1); attempt++) {
       const token = given ?? this.#draw(length);
       const isNew = await this.database.write((tx) => insertRegistrationToken(tx, token, usesAllowed, expiryMs), {
@@ -71,9 +94,13 @@ export class RegistrationTokensController {
 
   /** PUT /_synapse/admin/v1/registration_tokens/{token} */
   @Put(admin('v1', '/registration_tokens/:token'))
-  async change(@Param('token') token: string, @JsonBody() body: JsonObject): Promise<object> {
-    const usesAllowed = usesIn(body);
-    const expiryMs = this.#expiryIn(body);
+  async change(
+    @Param('token') token: string,
+    @JsonBody(changeBody, refusing) body: Infer<typeof changeBody>,
+  ): Promise<object> {
+    // `null` takes a limit away; without a word it stays.
+    const { uses_allowed: usesAllowed } = body;
+    const expiryMs = this.#notPast(body.expiry_time);
     const change = { ...(usesAllowed !== undefined && { usesAllowed }), ...(expiryMs !== undefined && { expiryMs }) };
     if (isStorable(token))
       await this.database.write((tx) => updateRegistrationToken(tx, token, change), {
@@ -96,14 +123,10 @@ export class RegistrationTokensController {
     return Array.from({ length }, () => alphabet[this.ids.integer(alphabet.length)]).join('');
   }
 
-  /** `null` takes the end away; `undefined` when nothing is said. */
-  #expiryIn(body: JsonObject): number | null | undefined {
-    const { expiry_time: value } = body;
-    if (value === undefined || value === null) return value;
-    if (typeof value !== 'number' || !Number.isSafeInteger(value))
-      throw MatrixError.invalidParam("'expiry_time' must be an integer or null");
-    if (value < this.clock.nowMs()) throw MatrixError.invalidParam("'expiry_time' must not be in the past");
-    return value;
+  #notPast(expiryMs: number | null | undefined): number | null | undefined {
+    if (typeof expiryMs === 'number' && expiryMs < this.clock.nowMs())
+      throw MatrixError.invalidParam("'expiry_time' must not be in the past");
+    return expiryMs;
   }
 }
 
@@ -118,24 +141,3 @@ const toWire = (token: RegistrationToken): object => ({
   completed: token.completed,
   expiry_time: token.expiryMs ?? null,
 });
-
-function tokenIn({ token }: JsonObject): string | undefined {
-  if (token === undefined) return undefined;
-  if (typeof token !== 'string' || token.length > longestToken || !/^[A-Za-z0-9._~-]+$/.test(token))
-    throw MatrixError.invalidParam("'token' must have 1 to 64 of the characters A-Z, a-z, 0-9, '.', '_', '~' and '-'");
-  return token;
-}
-
-function lengthIn({ length = defaultLength }: JsonObject): number {
-  if (typeof length !== 'number' || !Number.isInteger(length) || length < 1 || length > longestToken)
-    throw MatrixError.invalidParam(`'length' must be an integer from 1 to ${longestToken}`);
-  return length;
-}
-
-/** `null` takes the limit away; `undefined` when nothing is said. */
-function usesIn({ uses_allowed: value }: JsonObject): number | null | undefined {
-  if (value === undefined || value === null) return value;
-  if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < 0 || value > 2_147_483_647)
-    throw MatrixError.invalidParam("'uses_allowed' must be an integer that is not negative, or null");
-  return value;
-}

@@ -1,11 +1,29 @@
 import { Controller, Delete, Get, Inject, Param, Post } from '@nestjs/common';
 import { CrossSigningService } from '@rookery/e2ee';
-import { Inbound, type InboundRequest, JsonBody, type RateLimit, Who } from '@rookery/http';
+import {
+  Inbound,
+  type InboundRequest,
+  type Infer,
+  json,
+  JsonBody,
+  type RateLimit,
+  type Schema,
+  Who,
+} from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, type Requester } from '@rookery/platform';
 import { AccountRenewal, StoredRateLimitOverrides } from '@rookery/users';
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
 import { AdminTargets } from '../http/admin-targets.js';
+
+const count = (description: string): Schema<number> =>
+  json.integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, description });
+const rateLimitBody = json.object({
+  messages_per_second: json.optional(
+    count('Requests per second in the long run; 0 for no limit, which is the default.'),
+  ),
+  burst_count: json.optional(count('Requests that may come at once; 0 unless given.')),
+});
 
 /** How long a user may replace the cross-signing keys without confirmation. */
 const replacementMs = 600_000;
@@ -34,10 +52,10 @@ export class UserAllowancesController {
   @Post(admin('v1', '/users/:userId/override_ratelimit'))
   async setRateLimit(
     @Param('userId') text: string,
-    @JsonBody(undefined, { optional: true }) body: JsonObject,
+    @JsonBody(rateLimitBody, { optional: true, wrongType: 'M_INVALID_PARAM' }) body: Infer<typeof rateLimitBody>,
   ): Promise<object> {
     const { userId } = await this.targets.localAccount(text);
-    const limit = { perSecond: countIn(body, 'messages_per_second'), burstCount: countIn(body, 'burst_count') };
+    const limit = { perSecond: body.messages_per_second ?? 0, burstCount: body.burst_count ?? 0 };
     await this.overrides.set(userId, limit);
     return toWire(limit);
   }
@@ -81,11 +99,3 @@ const toWire = (limit: RateLimit): object => ({
   messages_per_second: limit.perSecond,
   burst_count: limit.burstCount,
 });
-
-/** @throws MatrixError 400 `M_INVALID_PARAM` */
-function countIn(body: JsonObject, name: string): number {
-  const value = body[name] ?? 0;
-  if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < 0)
-    throw MatrixError.invalidParam(`'${name}' must be an integer that is not negative`);
-  return value;
-}
