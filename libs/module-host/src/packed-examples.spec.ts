@@ -173,9 +173,10 @@ const cases: Record<string, { config: unknown; question: string; answer: unknown
   's3-media-storage': {
     config: undefined,
     question: `async (modules) => {
-      const provider = modules.provider('mediaStorage', 's3-media-storage').create({
-        ...{ bucket: 'media', region: 'x', access_key_id: 'a', secret_access_key: 'b' },
-      });
+      const provider = modules.provider('mediaStorage', 's3-media-storage').create(
+        { bucket: 'media', region: 'x', access_key_id: 'a', secret_access_key: 'b' },
+        { serverName: 'example.org', maxUploadBytes: 1000 },
+      );
       return Object.keys(provider);
     }`,
     answer: ['storeFile', 'fetch', 'remove', 'downloadUrl'],
