@@ -42,9 +42,8 @@ class WebMount {
       ...(rawBody === undefined || method === 'HEAD' ? {} : { body: new Uint8Array(rawBody) }),
     });
     const response = await this.handler(request, { ip: context.ip });
-    if (Number(response.headers.get('content-length') ?? 0) > maxAnswerBytes)
-      throw new Error('The answer of a web resource is too large');
-    const body = response.body === null ? undefined : new Uint8Array(await response.arrayBuffer());
+    if (Number(response.headers.get('content-length') ?? 0) > maxAnswerBytes) throw tooLarge();
+    const body = response.body === null ? undefined : await piecesOf(response.body);
     const answer: Record<string, string | string[]> = {};
     // Length and transfer are ours to say; several cookies share one header name.
     for (const [name, value] of response.headers) {
@@ -55,6 +54,20 @@ class WebMount {
     respond(context, new HttpReply(response.status, answer, body));
   }
 }
+
+/** The bytes in the pieces in which they come: nothing is copied. */
+async function piecesOf(body: ReadableStream<Uint8Array>): Promise<readonly Uint8Array[]> {
+  const pieces: Uint8Array[] = [];
+  let size = 0;
+  for await (const piece of body) {
+    size += piece.length;
+    if (size > maxAnswerBytes) throw tooLarge();
+    pieces.push(piece);
+  }
+  return pieces;
+}
+
+const tooLarge = (): Error => new Error('The answer of a web resource is too large');
 
 const hopByHop = new Set([
   'connection',

@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { RedirectError, type WebHandler, type WebRequestContext } from '@rookery/module-api';
 import { MatrixError } from '@rookery/matrix-types';
 import type { HostServices } from './services.js';
@@ -187,39 +188,89 @@ async function wholeAnswer(value: unknown, late: Promise<never>): Promise<Respon
   if (!isResponse(value)) throw new Error('The handler gave no Response');
   const { status, headers } = value;
   const body = value.body ? await bodyOf(value, late) : undefined;
-  const answer = new Response(body && !emptyStatus.has(status) ? body : null, { status });
+  const answer = new Response(body && !emptyStatus.has(status) ? streamOf(body) : null, { status });
   for (const [name, text] of headers) answer.headers.append(name, text);
   return answer;
+}
+
+function streamOf(pieces: readonly Uint8Array[]): ReadableStream {
+  let next = 0;
+  return new ReadableStream({
+    pull: (to) => (next < pieces.length ? to.enqueue(pieces[next++]) : to.close()),
+  });
 }
 
 /** Statuses whose answers have no body. */
 const emptyStatus = new Set([204, 205, 304]);
 
-async function bodyOf(response: Response, late: Promise<never>): Promise<Uint8Array<ArrayBuffer>> {
+/** Smallest piece that is kept as it came, bytes: smaller ones are put together up to this size. */
+const pieceBytes = 65_536;
+/** Pieces that are read before others have their turn. */
+const piecesInTurn = 500;
+
+/** The body in the pieces in which it came: a copy of a large one would take longer than anybody may wait. */
+async function bodyOf(response: Response, late: Promise<never>): Promise<readonly Uint8Array[]> {
   const tooLarge = (): Error => new Error(`The answer is larger than ${maxAnswerBytes} bytes`);
   if (!(response.body instanceof ReadableStream)) {
     const bytes = new Uint8Array(await Promise.race([response.arrayBuffer(), late]));
     if (bytes.length > maxAnswerBytes) throw tooLarge();
-    return bytes;
+    return [bytes];
   }
   const reader = response.body.getReader();
-  const parts: Uint8Array[] = [];
-  let size = 0;
-  try {
-    for (;;) {
-      const { done, value } = await Promise.race([reader.read(), late]);
-      if (done) break;
-      // Only bytes have a length that can be counted.
-      if (!(value instanceof Uint8Array)) throw new Error('The answer holds something other than bytes');
-      parts.push(value);
-      size += value.length;
-      if (size > maxAnswerBytes) throw tooLarge();
-    }
-  } catch (error) {
+  const pieces = new Pieces();
+  let failure: Error | undefined;
+  const stop = (error: Error): void => {
+    failure ??= error;
+    // What waits for a piece goes on with the end of them.
     reader.cancel(error).catch(() => {});
-    throw error;
+  };
+  late.catch(stop);
+  for (let count = 1; ; count++) {
+    const { done, value } = await reader.read();
+    if (failure !== undefined) throw failure;
+    if (done) return pieces.all();
+    // Only bytes have a length that can be counted.
+    if (!(value instanceof Uint8Array)) stop(new Error('The answer holds something other than bytes'));
+    else if (pieces.add(value) > maxAnswerBytes) stop(tooLarge());
+    if (failure !== undefined) throw failure;
+    if (count % piecesInTurn === 0) await nextTurn();
   }
-  return new Uint8Array(Buffer.concat(parts, size));
+}
+
+/** Bytes as they come. */
+class Pieces {
+  readonly #whole: Uint8Array[] = [];
+  #open = Buffer.allocUnsafe(0);
+  #used = 0;
+  #size = 0;
+
+  /** @returns how many bytes there are now */
+  add(bytes: Uint8Array): number {
+    this.#size += bytes.length;
+    if (bytes.length >= pieceBytes) {
+      this.#close();
+      this.#whole.push(bytes);
+      return this.#size;
+    }
+    if (this.#used + bytes.length > this.#open.length) {
+      this.#close();
+      this.#open = Buffer.allocUnsafe(pieceBytes);
+    }
+    this.#open.set(bytes, this.#used);
+    this.#used += bytes.length;
+    return this.#size;
+  }
+
+  all(): readonly Uint8Array[] {
+    this.#close();
+    return this.#whole;
+  }
+
+  #close(): void {
+    if (this.#used > 0) this.#whole.push(this.#open.subarray(0, this.#used));
+    this.#open = this.#open.subarray(this.#used);
+    this.#used = 0;
+  }
 }
 
 const isResponse = (value: unknown): value is Response =>

@@ -120,6 +120,27 @@ describe('web resources of modules', () => {
     expect(await get('/_synapse/client/web/answer')).toMatchObject({ status: 201, body: 'bytes' });
   });
 
+  it('put together what comes in pieces of any size, in order', async () => {
+    const sizes = [1, 3, 70_000, 2, 65_536, 65_535, 0, 5];
+    let count = 0;
+    web.answer = () =>
+      new Response(
+        new ReadableStream({
+          pull(to) {
+            if (count === 4_000) return to.close();
+            const size = count < 3_000 ? 1 : sizes[count % sizes.length]!;
+            return to.enqueue(new Uint8Array(size).fill(count++ % 251));
+          },
+        }),
+      );
+    const got = Buffer.from(await (await fetch(`${server.baseUrl}/_synapse/client/web/answer`)).arrayBuffer());
+    const expected = Buffer.concat(
+      Array.from({ length: 4_000 }, (_, at) => Buffer.alloc(at < 3_000 ? 1 : sizes[at % sizes.length]!, at % 251)),
+    );
+    expect(got.length).toBe(expected.length);
+    expect(got.equals(expected)).toBe(true);
+  });
+
   it('take a body with HEAD, and methods that no request of the web may have', async () => {
     web.answer = () => new Response('ok');
     const statuses = await Promise.all(
