@@ -150,6 +150,7 @@ describe('the table of callbacks', () => {
   it('has the field’s fifty-one, and ours', () => {
     expect(rows.filter(([, { snakeCase }]) => snakeCase !== undefined)).toHaveLength(51);
     expect(rows.filter(([, { snakeCase }]) => snakeCase === undefined).map(([name]) => name)).toEqual([
+      'checkCanRemoveHistory',
       'onRoomUpgraded',
       'onMediaStored',
     ]);

@@ -385,6 +385,19 @@ describe.each(['sqlite', 'postgres'] as const)('callbacks fire (%s)', (kind) => 
     expect((await call('GET', `/v1/rooms/${doomed}`)).status).toBe(404);
   });
 
+  it('when an administrator removes the history of a room', async () => {
+    const { call } = await operatorOf(server, 'archivist');
+    const { body } = await ann.request<{ room_id: string }>('POST', '/createRoom', {});
+    const roomId = body.room_id;
+    const purge = (): ReturnType<typeof call> =>
+      call('POST', `/v1/purge_history/${roomId}`, { purge_up_to_ts: 1_000, delete_local_events: true });
+    probe.answers = { checkCanRemoveHistory: () => false };
+    expect(await purge()).toMatchObject({ status: 403, body: { errcode: 'M_FORBIDDEN' } });
+    expect(last('checkCanRemoveHistory').args).toEqual([roomId, 'purge']);
+    probe.answers = {};
+    expect((await purge()).status).not.toBe(403);
+  });
+
   it('when a background update runs', async () => {
     let released = 0;
     probe.answers = {

@@ -28,6 +28,9 @@ const schema: readonly Migration[] = [
       await tx.run(
         'CREATE TABLE stream_positions (stream_name TEXT NOT NULL, instance_name TEXT NOT NULL, stream_id BIGINT NOT NULL)',
       );
+      await tx.run(
+        'CREATE TABLE skipped_positions (stream_name TEXT NOT NULL, after_position BIGINT NOT NULL, up_to_position BIGINT NOT NULL)',
+      );
       if (name === 'postgres') await tx.run('CREATE SEQUENCE counted START 7');
     },
   },

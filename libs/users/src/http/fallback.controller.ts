@@ -31,7 +31,7 @@ const fallbacks: ReadonlyMap<string, FallbackPage> = new Map([
 ]);
 
 const showQuery = queryOf({
-  session: param.string('The session of interactive auth.', { required: true }),
+  session: param.string('The session of interactive auth; not for `m.oauth`, whose page is elsewhere.'),
 });
 
 const submitQuery = queryOf({
@@ -54,6 +54,7 @@ export class FallbackController {
   async show(@Query(showQuery) query: InferQuery<typeof showQuery>, @Param('stage') stage: string): Promise<HttpReply> {
     if (stage === 'm.oauth' && this.service.isEnabled) return HttpReply.redirect(await this.service.keyResetUrl());
     const { session } = query;
+    if (session === undefined) throw MatrixError.missingParam("Missing query parameter 'session'");
     const page = this.#pageOf(stage);
     if (!(await this.uia.describe(session))) throw MatrixError.noSuchSession();
     return this.#page(200, page, stage, session, undefined);
