@@ -215,6 +215,7 @@ async function listenTo(
   redis: TestRedis,
 ): Promise<{ counted(): { news: number; marks: number }; close(): Promise<void> }> {
   const listener = createClient({ socket: { host: '127.0.0.1', port: redis.port } });
+  listener.on('error', () => {});
   await listener.connect();
   let [news, marks] = [0, 0];
   await listener.pSubscribe('rookery:*', (_message: string, channel: string) => {
