@@ -3,7 +3,7 @@ import { Database, isUniqueViolation } from '@rookery/database';
 import { RateLimiter } from '@rookery/http';
 import { domainOf, type JsonObject, localpartOf, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Ids, type Requester } from '@rookery/platform';
-import { holdAccount, UserHooks } from '@rookery/users';
+import { holdAccount, qualifyUserId, UserHooks } from '@rookery/users';
 import { RoomHooks } from '../hooks.js';
 import { holdRooms } from '../store/room-hold.query.js';
 import { isServable } from '../model/stored-event.js';
@@ -185,7 +185,7 @@ export class DelayedEvents implements OnApplicationBootstrap {
     const write = (): Promise<string | undefined> =>
       this.database.write(
         async (tx) => {
-          await holdAccount(tx, `@${row.user_localpart}:${this.config.serverName}`);
+          await holdAccount(tx, qualifyUserId(row.user_localpart, this.config.serverName));
           if (!(await holdRooms(tx, [row.room_id])).has(row.room_id)) throw MatrixError.notInRoom();
           return insertDelayed(tx, row, this.#maxPerUser);
         },

@@ -1,21 +1,18 @@
 import { Injectable, type OnApplicationBootstrap, type OnModuleDestroy } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
-import { Clock, Logger, type Timer } from '@rookery/platform';
+import { Alarm, Clock, Logger } from '@rookery/platform';
 import { deleteDelayed, type DelayedEventRow, dueAt, nextDue } from './delayed-events.query.js';
 import { DelayedSending } from './delayed-sending.js';
 
 const batchSize = 50;
 /** After a failure that is ours, before the next try. */
 const retryMs = 10_000;
-/** Timers of the platform do not reach further than 24 days. */
-const longestSleepMs = 86_400_000;
 
 /** Sends delayed events when their time has come, over restarts, each once. */
 @Injectable()
 export class DelayedOutbox implements OnApplicationBootstrap, OnModuleDestroy {
-  #timer: Timer | undefined;
-  #timerAtMs = Number.MAX_SAFE_INTEGER;
+  readonly #alarm: Alarm;
   #working: Promise<void> | undefined;
   #stopped = false;
 
@@ -24,7 +21,13 @@ export class DelayedOutbox implements OnApplicationBootstrap, OnModuleDestroy {
     private readonly sending: DelayedSending,
     private readonly clock: Clock,
     private readonly logger: Logger,
-  ) {}
+  ) {
+    this.#alarm = new Alarm(clock, () => {
+      this.#working ??= this.#sendDue().finally(() => {
+        this.#working = undefined;
+      });
+    });
+  }
 
   async onApplicationBootstrap(): Promise<void> {
     if (this.database.isBesideWriter) return;
@@ -34,7 +37,7 @@ export class DelayedOutbox implements OnApplicationBootstrap, OnModuleDestroy {
 
   async onModuleDestroy(): Promise<void> {
     this.#stopped = true;
-    this.#timer?.cancel();
+    this.#alarm.stop();
     await this.#working;
   }
 
@@ -45,20 +48,10 @@ export class DelayedOutbox implements OnApplicationBootstrap, OnModuleDestroy {
   }
 
   /**
-   * Something is due at this time, milliseconds since the epoch. The timer only ever comes too early: what was restarted or
-   * canceled is found out when it fires.
+   * Something is due at this time, milliseconds since the epoch. What was restarted or canceled is found out when it rings.
    */
   wakeAt(dueMs: number): void {
-    if (this.#stopped || dueMs >= this.#timerAtMs) return;
-    this.#timer?.cancel();
-    this.#timerAtMs = dueMs;
-    const sleepMs = Math.min(Math.max(dueMs - this.clock.nowMs(), 1), longestSleepMs);
-    this.#timer = this.clock.after(sleepMs, () => {
-      this.#timerAtMs = Number.MAX_SAFE_INTEGER;
-      this.#working ??= this.#sendDue().finally(() => {
-        this.#working = undefined;
-      });
-    });
+    this.#alarm.set(dueMs);
   }
 
   async #sendDue(): Promise<void> {

@@ -1,7 +1,7 @@
 import { Injectable, type OnApplicationBootstrap, type OnModuleDestroy } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { eventFromRow, pduText, redactEvent } from '@rookery/events';
-import { type BackgroundTask, BackgroundTasks, Clock, Config, Logger, type Timer } from '@rookery/platform';
+import { Alarm, type BackgroundTask, BackgroundTasks, Clock, Config, Logger } from '@rookery/platform';
 import { RoomHooks } from '../hooks.js';
 import type { StoredEvent } from '../model/stored-event.js';
 import { EventStore, knownRules } from '../store/event-store.js';
@@ -20,7 +20,6 @@ const selfDestruct = 'org.matrix.self_destruct_after';
 /** Looked at so often whatever the timer says: other processes store messages as well. */
 const periodMs = 60_000;
 const batchSize = 100;
-const longestSleepMs = 24 * 3_600_000;
 
 /**
  * Takes the content of messages out of the database when the time has come that they name themselves, as a redaction does;
@@ -30,9 +29,7 @@ const longestSleepMs = 24 * 3_600_000;
 export class MessageExpiry implements OnApplicationBootstrap, OnModuleDestroy {
   readonly #isOn: boolean;
   readonly #job: BackgroundTask;
-  #timer: Timer | undefined;
-  #timerAtMs = Number.MAX_SAFE_INTEGER;
-  #stopped = false;
+  readonly #alarm: Alarm;
 
   constructor(
     private readonly database: Database,
@@ -48,6 +45,7 @@ export class MessageExpiry implements OnApplicationBootstrap, OnModuleDestroy {
       ...{ name: 'expire_messages', role: 'background', everyMs: periodMs },
       run: (signal) => this.#run(signal),
     });
+    this.#alarm = new Alarm(clock, () => void this.#job.run());
     if (!this.#isOn) return;
     hooks.subscribe({
       inTransaction: async (tx, { events }) => {
@@ -55,7 +53,7 @@ export class MessageExpiry implements OnApplicationBootstrap, OnModuleDestroy {
         if (due.length > 0) await insertExpiries(tx, due);
       },
       afterCommit: ({ events }) => {
-        for (const [, ts] of events.flatMap(expiryOf)) this.#wakeAt(ts);
+        for (const [, ts] of events.flatMap(expiryOf)) this.#alarm.set(ts);
       },
       onEventsPurged: (tx, _roomId, eventIds) => deleteExpiries(tx, eventIds),
     });
@@ -68,20 +66,8 @@ export class MessageExpiry implements OnApplicationBootstrap, OnModuleDestroy {
   }
 
   async onModuleDestroy(): Promise<void> {
-    this.#stopped = true;
-    this.#timer?.cancel();
+    this.#alarm.stop();
     await this.#job.stop();
-  }
-
-  #wakeAt(dueMs: number): void {
-    if (this.#stopped || dueMs >= this.#timerAtMs) return;
-    this.#timer?.cancel();
-    this.#timerAtMs = dueMs;
-    const sleepMs = Math.min(Math.max(dueMs - this.clock.nowMs(), 1), longestSleepMs);
-    this.#timer = this.clock.after(sleepMs, () => {
-      this.#timerAtMs = Number.MAX_SAFE_INTEGER;
-      void this.#job.run();
-    });
   }
 
   async #run(signal: AbortSignal): Promise<void> {
@@ -101,7 +87,7 @@ export class MessageExpiry implements OnApplicationBootstrap, OnModuleDestroy {
       last = found.at(-1);
     }
     const next = await nextExpiry(this.database, nowMs);
-    if (next !== undefined) this.#wakeAt(next);
+    if (next !== undefined) this.#alarm.set(next);
   }
 
   async #expire(due: readonly ExpiredRow[]): Promise<void> {
