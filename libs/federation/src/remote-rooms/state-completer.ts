@@ -85,6 +85,8 @@ export class StateCompleter implements OnModuleInit {
     try {
       const given = await this.#fetch(server, roomId, joinEventId);
       const earlier = await this.#fetchEarlier(server, room);
+      // What is left out because the server stops must not be taken for all there is.
+      if (this.#stopping.signal.aborted) return false;
       if (await this.persister.completeState(roomId, joinEventId, given, earlier)) return true;
       this.#logger.warn('The join does not stand in the state that another server tells', {
         destination: server,
@@ -119,7 +121,7 @@ export class StateCompleter implements OnModuleInit {
     return earlier;
   }
 
-  /** Fetches the state before an event, and stores the events of which it consists. */
+  /** Fetches the state before an event, and stores the events of which it consists: not all of them once the server stops. */
   async #fetch(server: string, roomId: string, eventId: string): Promise<StateAtEvent> {
     const { version, given } = await this.source.stateBeforeKnown(server, eventId);
     const inOrder = byAuth([...given.authChain, ...given.state]);
