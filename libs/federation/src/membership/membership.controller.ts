@@ -47,8 +47,7 @@ export class MembershipForServersController {
     @Query(sendJoinQuery) query: InferQuery<typeof sendJoinQuery>,
     @SignedContent() content: JsonObject,
   ): Promise<HttpReply> {
-    const omitMembers = query.omit_members;
-    return this.joins.take(origin, roomId, eventId, content, { omitMembers });
+    return this.joins.take(origin, roomId, eventId, content, { omitMembers: query.omit_members });
   }
 
   /** PUT /_matrix/federation/v1/send_join/{roomId}/{eventId} */

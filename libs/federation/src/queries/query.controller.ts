@@ -36,8 +36,7 @@ export class FederationQueryController {
     this.#count.inc({ type: 'profile' });
     if (!this.config.get('allow_profile_lookup_over_federation'))
       throw MatrixError.forbidden('Profiles are not shown to other servers');
-    const userId = query.user_id;
-    const { field } = query;
+    const { user_id: userId, field } = query;
     if (!isValidUserId(userId) || !isLocalUser(userId, this.config.serverName))
       throw MatrixError.invalidParam('user_id is not a user of this server');
     const profile = await this.profiles.get(userId);

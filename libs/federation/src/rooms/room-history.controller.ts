@@ -26,19 +26,9 @@ const stateQuery = queryOf({
   event_id: param.string('The event before which the state is asked for.', { required: true }),
 });
 
-const stateIdsQuery = queryOf({
-  event_id: param.string('The event before which the state is asked for.', { required: true }),
-});
-
 const backfillQuery = queryOf({
   v: param.strings('The events to go back from.'),
-  limit: param.integer('How many entries at most.', {
-    min: 1,
-    max: maxEvents,
-    clamp: true,
-    required: true,
-    otherwise: 1,
-  }),
+  limit: param.integer('How many entries at most.', { min: 1, max: maxEvents, clamp: true, required: true }),
 });
 
 const atTimeQuery = queryOf({
@@ -84,7 +74,7 @@ export class RoomHistoryForServersController {
   async stateIds(
     @Origin() origin: string,
     @Param('roomId') roomId: string,
-    @Query(stateIdsQuery) query: InferQuery<typeof stateIdsQuery>,
+    @Query(stateQuery) query: InferQuery<typeof stateQuery>,
   ): Promise<object> {
     const { state, authChain } = await this.history.stateAt(origin, roomId, query.event_id);
     return { pdu_ids: state, auth_chain_ids: [...authChain] };
@@ -112,8 +102,7 @@ export class RoomHistoryForServersController {
   ): Promise<object> {
     const from = query.v.slice(0, maxEvents);
     if (from.length === 0) throw MatrixError.missingParam("Missing query parameter 'v'");
-    const { limit } = query;
-    const events = await this.history.backfill(origin, roomId, from, limit);
+    const events = await this.history.backfill(origin, roomId, from, query.limit);
     return this.replies.transaction({ origin, method: '/backfill' }, events);
   }
 
@@ -144,8 +133,7 @@ export class RoomHistoryForServersController {
     @Param('roomId') roomId: string,
     @Query(atTimeQuery) query: InferQuery<typeof atTimeQuery>,
   ): Promise<object> {
-    const { ts } = query;
-    const event = await this.history.atTime(origin, roomId, ts, query.dir);
+    const event = await this.history.atTime(origin, roomId, query.ts, query.dir);
     return { event_id: event.eventId, origin_server_ts: event.originServerTs };
   }
 

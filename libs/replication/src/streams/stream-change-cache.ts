@@ -131,6 +131,7 @@ export class StreamChangeCache implements CountedCache {
     this.#latest = Math.max(this.#latest, position);
     for (const [key, changedAt] of this.#positions) if (changedAt <= position) this.#positions.delete(key);
   }
+
   bytesPerEntry(): number {
     return bytesOfEntry;
   }

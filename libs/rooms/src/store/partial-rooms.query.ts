@@ -33,6 +33,9 @@ export async function selectPartialEvents(db: Db, roomId: string): Promise<Map<s
   return new Map(rows.map((row) => [row.event_id, row.state_group ?? undefined]));
 }
 
+/** Earlier joins that are looked at: what was judged by the others stays as it is. */
+const maxEarlierJoins = 10;
+
 /**
  * Earlier joins of a room by users of this server that came without all of the state, and before which it is still not known.
  * @param joinEventId the one that counts
@@ -45,7 +48,8 @@ export function selectEarlierJoins(
   return db.query(
     `SELECT DISTINCT p.event_id, m.user_id FROM partial_state_events p
      JOIN room_memberships m ON m.event_id = p.event_id JOIN event_edges d ON d.event_id = p.event_id
-     WHERE p.room_id = ? AND p.event_id <> ? AND m.membership = 'join' AND m.sender = m.user_id`,
+     WHERE p.room_id = ? AND p.event_id <> ? AND m.membership = 'join' AND m.sender = m.user_id
+     LIMIT ${maxEarlierJoins}`,
     [roomId, joinEventId],
   );
 }
