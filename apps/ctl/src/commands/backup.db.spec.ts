@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { claimDatabase, migrate, openDatabase } from '@rookery/database';
@@ -139,7 +139,8 @@ eachDatabase('rookery backup and restore', (open, kind) => {
       notes: expect.stringContaining('not the password'),
     });
     expect(await rookery(['backup', 'verify', '--from', backups], ['sesame'])).toMatchObject({ code: 0 });
-    const [first = ''] = objects();
+    // The one with the database's tables: --quick has to read the list of media files.
+    const [first = ''] = objects().sort((a, b) => statSync(b).size - statSync(a).size);
     const bytes = readFileSync(first);
     bytes[bytes.length - 1] = (bytes.at(-1) ?? 0) ^ 1;
     writeFileSync(first, bytes);
