@@ -10,11 +10,11 @@ import {
   eventually,
   FakeClock,
   freePort,
+  itWhere,
   RecordingLogger,
   type TestHomeserver,
   type TestUser,
 } from '@rookery/testing';
-import { itWhere } from '../support/where.js';
 import { createRoom, databases, join as enter, nextTransaction, outcome, say } from './rooms/rooms-client.js';
 
 const asRoot = itWhere(process.getuid?.() === 0, 'only root can act as another user');

@@ -32,3 +32,4 @@ export {
   type TestUser,
 } from './test-homeserver.js';
 export { TestFederation } from './test-federation.js';
+export { describeWhere, itWhere } from './where.js';

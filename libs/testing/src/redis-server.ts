@@ -5,19 +5,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { eventually } from './eventually.js';
 import { freePort } from './free-port.js';
+import { describeWhere } from './where.js';
 
 const program = ['redis-server', 'valkey-server'].find((name) => spawnSync(name, ['--version']).status === 0);
 
-// The test runner's global; this package is compiled without its types.
-declare const describe: ((name: string, define: () => void) => void) & {
-  skip(name: string, define: () => void): void;
-};
-
-/** A suite that needs a Redis server; where this machine has none it is skipped, and its name says so. */
-export function describeWithRedis(name: string, define: () => void): void {
-  if (program !== undefined) describe(name, define);
-  else describe.skip(`${name} (not run: there is no redis-server or valkey-server on this machine)`, define);
-}
+/** A suite that needs a Redis server. */
+export const describeWithRedis = describeWhere(
+  program !== undefined,
+  'there is no redis-server or valkey-server on this machine',
+);
 
 /** A Redis server of a test's own, which keeps nothing on disk. */
 export class TestRedis {

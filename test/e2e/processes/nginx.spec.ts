@@ -3,10 +3,9 @@ import { readFileSync } from 'node:fs';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createTestHomeserver, eventually, freePort, type TestHomeserver } from '@rookery/testing';
+import { createTestHomeserver, describeWhere, eventually, freePort, type TestHomeserver } from '@rookery/testing';
 
-const isThere = spawnSync('nginx', ['-v']).status === 0;
-const describeWithNginx = isThere ? describe : describe.skip;
+const describeWithNginx = describeWhere(spawnSync('nginx', ['-v']).status === 0, 'there is no nginx on this machine');
 
 /** An example of nginx in the operators' pages. */
 function example(page: string): string {
@@ -16,95 +15,90 @@ function example(page: string): string {
   return found;
 }
 
-describeWithNginx(
-  `several processes behind nginx${isThere ? '' : ' (not run: there is no nginx on this machine)'}`,
-  () => {
-    let homeserver: TestHomeserver;
-    let folder: string;
-    let nginx: ChildProcess;
-    let port: number;
+describeWithNginx('several processes behind nginx', () => {
+  let homeserver: TestHomeserver;
+  let folder: string;
+  let nginx: ChildProcess;
+  let port: number;
 
-    beforeAll(async () => {
-      homeserver = await createTestHomeserver({
-        ...{ database: 'postgres', processes: 2, settings: { presence: { enabled: false } } },
-      });
-      folder = await mkdtemp(join(tmpdir(), 'rookery-nginx-'));
-      await mkdir(join(folder, 'logs'));
-      port = await freePort();
-      const [one, two] = homeserver.servers.map((server) => `127.0.0.1:${server.addresses[0]!.port}`);
-      const upstream = /^upstream [^]*?^\}$/m
-        .exec(example('scaling.md'))![0]
-        .replace('10.0.0.1:8008', one!)
-        .replace('10.0.0.2:8008', two!);
-      const location = /^ {4}location [^]*?^ {4}\}$/m
-        .exec(example('reverse-proxy.md'))![0]
-        .replace(
-          'http://127.0.0.1:8008;',
-          'http://rookery; proxy_set_header Connection ""; proxy_next_upstream error timeout;',
-        );
-      // What the page says of the location, as it stands there.
-      for (const line of [
-        'proxy_pass http://rookery;',
-        'proxy_set_header Connection "";',
-        'proxy_next_upstream error timeout;',
-      ])
-        expect(example('scaling.md')).toContain(line);
-      const file = join(folder, 'nginx.conf');
-      const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
-        (name) => `${name}_temp_path ${folder}/${name};`,
+  beforeAll(async () => {
+    homeserver = await createTestHomeserver({
+      ...{ database: 'postgres', processes: 2, settings: { presence: { enabled: false } } },
+    });
+    folder = await mkdtemp(join(tmpdir(), 'rookery-nginx-'));
+    await mkdir(join(folder, 'logs'));
+    port = await freePort();
+    const [one, two] = homeserver.servers.map((server) => `127.0.0.1:${server.addresses[0]!.port}`);
+    const upstream = /^upstream [^]*?^\}$/m
+      .exec(example('scaling.md'))![0]
+      .replace('10.0.0.1:8008', one!)
+      .replace('10.0.0.2:8008', two!);
+    const location = /^ {4}location [^]*?^ {4}\}$/m
+      .exec(example('reverse-proxy.md'))![0]
+      .replace(
+        'http://127.0.0.1:8008;',
+        'http://rookery; proxy_set_header Connection ""; proxy_next_upstream error timeout;',
       );
-      await writeFile(
-        file,
-        `daemon off; master_process off; pid ${folder}/nginx.pid; error_log ${folder}/logs/error.log;
+    // What the page says of the location, as it stands there.
+    for (const line of [
+      'proxy_pass http://rookery;',
+      'proxy_set_header Connection "";',
+      'proxy_next_upstream error timeout;',
+    ])
+      expect(example('scaling.md')).toContain(line);
+    const file = join(folder, 'nginx.conf');
+    const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
+      (name) => `${name}_temp_path ${folder}/${name};`,
+    );
+    await writeFile(
+      file,
+      `daemon off; master_process off; pid ${folder}/nginx.pid; error_log ${folder}/logs/error.log;
       events {}
       http { access_log off; ${temporary.join(' ')}
       ${upstream}
       server { listen 127.0.0.1:${port};
       ${location}
       } }`,
-      );
-      nginx = spawn('nginx', ['-p', folder, '-c', file], { stdio: 'ignore' });
-      await eventually(
-        async () => (await fetch(`http://127.0.0.1:${port}/_matrix/client/versions`).catch(() => undefined))?.ok,
-      );
-    });
-    afterAll(async () => {
-      if (nginx?.exitCode === null) {
-        const ended = new Promise((resolve) => nginx.once('exit', resolve));
-        nginx.kill('SIGTERM');
-        await ended;
-      }
-      await homeserver?.stop();
-      if (folder) await rm(folder, { recursive: true, force: true });
-    });
+    );
+    nginx = spawn('nginx', ['-p', folder, '-c', file], { stdio: 'ignore' });
+    await eventually(
+      async () => (await fetch(`http://127.0.0.1:${port}/_matrix/client/versions`).catch(() => undefined))?.ok,
+    );
+  });
+  afterAll(async () => {
+    if (nginx?.exitCode === null) {
+      const ended = new Promise((resolve) => nginx.once('exit', resolve));
+      nginx.kill('SIGTERM');
+      await ended;
+    }
+    await homeserver?.stop();
+    if (folder) await rm(folder, { recursive: true, force: true });
+  });
 
-    it('are one server, and stay so when one of them is gone', async () => {
-      const users = await Promise.all(Array.from({ length: 6 }, (_, n) => homeserver.registerUser(`user${n}`)));
-      const ask = async (n: number, method: string, path: string, body?: object): Promise<Record<string, unknown>> => {
-        const response = await fetch(`http://127.0.0.1:${port}/_matrix/client/v3${path}`, {
-          ...{
-            method,
-            headers: { authorization: `Bearer ${users[n]!.accessToken}`, 'content-type': 'application/json' },
-          },
-          ...(body && { body: JSON.stringify(body) }),
-        });
-        expect({ path, status: response.status }).toEqual({ path, status: 200 });
-        return (await response.json()) as Record<string, unknown>;
-      };
-      const roomId = String((await ask(0, 'POST', '/createRoom', { preset: 'public_chat' }))['room_id']);
-      for (const n of [1, 2, 3, 4, 5]) await ask(n, 'POST', `/join/${encodeURIComponent(roomId)}`, {});
-      const hears = async (text: string, sender: number): Promise<void> => {
-        const since = await Promise.all(
-          users.map(async (_, n) => String((await ask(n, 'GET', '/sync'))['next_batch'])),
-        );
-        const waits = users.map((_, n) => ask(n, 'GET', `/sync?timeout=30000&since=${since[n]}`));
-        const path = `/rooms/${encodeURIComponent(roomId)}/send/m.room.message/${text}`;
-        await ask(sender, 'PUT', path, { msgtype: 'm.text', body: text });
-        for (const answer of await Promise.all(waits)) expect(JSON.stringify(answer)).toContain(text);
-      };
-      for (const n of users.keys()) await hears(`message${n}`, n);
-      await homeserver.servers[1]!.stop();
-      for (const n of users.keys()) await hears(`later${n}`, n);
-    });
-  },
-);
+  it('are one server, and stay so when one of them is gone', async () => {
+    const users = await Promise.all(Array.from({ length: 6 }, (_, n) => homeserver.registerUser(`user${n}`)));
+    const ask = async (n: number, method: string, path: string, body?: object): Promise<Record<string, unknown>> => {
+      const response = await fetch(`http://127.0.0.1:${port}/_matrix/client/v3${path}`, {
+        ...{
+          method,
+          headers: { authorization: `Bearer ${users[n]!.accessToken}`, 'content-type': 'application/json' },
+        },
+        ...(body && { body: JSON.stringify(body) }),
+      });
+      expect({ path, status: response.status }).toEqual({ path, status: 200 });
+      return (await response.json()) as Record<string, unknown>;
+    };
+    const roomId = String((await ask(0, 'POST', '/createRoom', { preset: 'public_chat' }))['room_id']);
+    for (const n of [1, 2, 3, 4, 5]) await ask(n, 'POST', `/join/${encodeURIComponent(roomId)}`, {});
+    const hears = async (text: string, sender: number): Promise<void> => {
+      const since = await Promise.all(users.map(async (_, n) => String((await ask(n, 'GET', '/sync'))['next_batch'])));
+      const waits = users.map((_, n) => ask(n, 'GET', `/sync?timeout=30000&since=${since[n]}`));
+      const path = `/rooms/${encodeURIComponent(roomId)}/send/m.room.message/${text}`;
+      await ask(sender, 'PUT', path, { msgtype: 'm.text', body: text });
+      for (const answer of await Promise.all(waits)) expect(JSON.stringify(answer)).toContain(text);
+    };
+    for (const n of users.keys()) await hears(`message${n}`, n);
+    await homeserver.servers[1]!.stop();
+    for (const n of users.keys()) await hears(`later${n}`, n);
+  });
+});

@@ -1,5 +1,6 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { describeWhere } from '@rookery/testing';
 import {
   type Change,
   compareReleases,
@@ -91,7 +92,7 @@ const inRelease = (version: string): readonly Change[] =>
   releases.find((release) => release.version === version)?.changes ?? [];
 
 const document = documentText();
-const withDocument = document === undefined ? describe.skip : describe;
+const withDocument = describeWhere(document !== undefined, 'the specification of releases is not beside the checkout');
 
 withDocument('the release register and the specification of releases', () => {
   const statements = statementsOf(document ?? '');

@@ -1,8 +1,8 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { itWhere } from '@rookery/testing';
 import { parse } from 'yaml';
 import { specificationFolder } from '../../../../test/support/specification.js';
-import { itWhere } from '../../../../test/support/where.js';
 import { contentOf, typesWithContent } from './event-contents.js';
 
 const event = (type: string, content: Record<string, unknown>): Parameters<typeof contentOf>[0] => ({ type, content });
