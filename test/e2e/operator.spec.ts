@@ -1,23 +1,8 @@
-import { spawn } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { eventually } from '@rookery/testing';
-
+import { rookery } from '../support/operators.js';
 import { databaseKinds, ServerProcess } from '../support/server-process.js';
-
-const command = join(process.cwd(), 'apps/ctl/bin/rookery.mjs');
-
-function rookery(args: readonly string[], input = ''): Promise<{ code: number | null; output: string }> {
-  const environment = { ...process.env };
-  delete environment['NODE_OPTIONS'];
-  const child = spawn(process.execPath, [command, ...args], { env: environment });
-  let output = '';
-  child.stdout.on('data', (data: Buffer) => (output += data.toString()));
-  child.stderr.on('data', (data: Buffer) => (output += data.toString()));
-  child.stdin.end(input);
-  // Not `exit`: what was written last may arrive after that.
-  return new Promise((resolve) => child.on('close', (code) => resolve({ code, output })));
-}
 
 describe.each(databaseKinds)('an operator (%s)', (kind) => {
   let server: ServerProcess;
@@ -33,12 +18,12 @@ describe.each(databaseKinds)('an operator (%s)', (kind) => {
   });
 
   it('checks the settings', async () => {
-    const { code, output } = await rookery(['config', 'check', server.configFile]);
+    const { code, output } = await rookery('config', 'check', server.configFile);
     expect({ code, output }).toMatchObject({ code: 0 });
   });
 
   it('makes an administrator who can log in', async () => {
-    const made = await rookery([
+    const made = await rookery(
       'register-user',
       '--config',
       server.configFile,
@@ -48,7 +33,7 @@ describe.each(databaseKinds)('an operator (%s)', (kind) => {
       'correct horse',
       '--admin',
       server.baseUrl,
-    ]);
+    );
     expect(made).toMatchObject({ code: 0 });
     const login = await fetch(`${server.baseUrl}/_matrix/client/v3/login`, {
       method: 'POST',
@@ -60,7 +45,7 @@ describe.each(databaseKinds)('an operator (%s)', (kind) => {
     });
     expect(login.status).toBe(200);
     expect(await login.json()).toMatchObject({ user_id: '@root:rookery.test' });
-    const again = await rookery([
+    const again = await rookery(
       'register-user',
       '--config',
       server.configFile,
@@ -70,7 +55,7 @@ describe.each(databaseKinds)('an operator (%s)', (kind) => {
       'x',
       '--admin',
       server.baseUrl,
-    ]);
+    );
     expect(again.code).not.toBe(0);
     expect(again.output).not.toMatch(/^\s+at /m);
   });
@@ -98,28 +83,28 @@ describe.each(databaseKinds)('an operator (%s)', (kind) => {
       );
     const greeting = async (): Promise<string> => (await fetch(`${server.baseUrl}/_synapse/client/counter`)).text();
     withModule('hello');
-    expect(await rookery(['reload', '--config', server.configFile])).toMatchObject({ code: 0 });
+    expect(await rookery('reload', '--config', server.configFile)).toMatchObject({ code: 0 });
     await eventually(async () => (await greeting()) === 'hello' || undefined);
     withModule('goodbye');
-    const told = await rookery(['reload', '--config', server.configFile]);
+    const told = await rookery('reload', '--config', server.configFile);
     expect(told).toMatchObject({ code: 0, output: expect.stringContaining('modules changed: counter') as string });
     // It has happened when the command ends, whatever the outcome.
     expect(await greeting()).toBe('goodbye');
     writeFileSync(server.configFile, `${settings}\nmodules:\n  - module: ./counter/gone.mjs\n`);
-    const refused = await rookery(['reload', '--config', server.configFile]);
+    const refused = await rookery('reload', '--config', server.configFile);
     expect(refused.code).not.toBe(0);
     expect(refused.output).toContain('Nothing was reloaded');
     expect(refused.output).toContain('counter/gone.mjs');
     expect(await greeting()).toBe('goodbye');
     withModule('goodbye');
     await eventually(async () => (await greeting()) === 'goodbye' || undefined);
-    expect((await rookery(['module', 'list', '--config', server.configFile])).output).toContain('counter');
+    expect((await rookery('module', 'list', '--config', server.configFile)).output).toContain('counter');
 
-    const removed = await rookery(['module', 'remove', './counter/index.mjs', '--config', server.configFile]);
+    const removed = await rookery('module', 'remove', './counter/index.mjs', '--config', server.configFile);
     expect(removed).toMatchObject({ code: 0 });
     expect(removed.output).toContain('1 documents');
     expect(readFileSync(server.configFile, 'utf8')).not.toContain('counter');
-    await rookery(['reload', '--config', server.configFile]);
+    await rookery('reload', '--config', server.configFile);
     await eventually(
       async () => (await fetch(`${server.baseUrl}/_synapse/client/counter`)).status === 404 || undefined,
     );
@@ -127,7 +112,7 @@ describe.each(databaseKinds)('an operator (%s)', (kind) => {
 
   it('is told when there is nothing to reload', async () => {
     await server.stop();
-    const { code, output } = await rookery(['reload', '--config', server.configFile]);
+    const { code, output } = await rookery('reload', '--config', server.configFile);
     expect(code).toBe(1);
     expect(output).toMatch(/does not run/);
   });

@@ -10,10 +10,11 @@ const command = join(process.cwd(), 'apps/ctl/bin/rookery.mjs');
 export function rookery(...args: readonly string[]): Promise<{ code: number | null; output: string }> {
   const environment = { ...process.env };
   delete environment['NODE_OPTIONS'];
-  const child = spawn(process.execPath, [command, ...args], { env: environment });
+  const child = spawn(process.execPath, [command, ...args], { env: environment, stdio: ['ignore', 'pipe', 'pipe'] });
   let output = '';
   child.stdout.on('data', (data: Buffer) => (output += data.toString()));
   child.stderr.on('data', (data: Buffer) => (output += data.toString()));
+  // Not `exit`: what was written last may arrive after that.
   return new Promise((resolve) => child.on('close', (code) => resolve({ code, output })));
 }
 
