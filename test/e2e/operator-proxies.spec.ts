@@ -1,20 +1,14 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createTestHomeserver, type TestHomeserver } from '@rookery/testing';
+import { exampleIn } from '../support/operators.js';
 import { type Route, routesOf } from './hostile/routes.js';
 
 const page = readFileSync(join(process.cwd(), 'docs/operators/reverse-proxy.md'), 'utf8');
 
-/** The example of a proxy in the operators' page. */
-function example(language: string): string {
-  const [, text] = new RegExp(`^\`\`\`${language}\\n([^]*?)^\`\`\`$`, 'm').exec(page) ?? [];
-  if (text === undefined) throw new Error(`no example of ${language}`);
-  return text;
-}
-
 /** What a pattern captures in an example. */
 function named(language: string, pattern: RegExp): string {
-  const [, found] = pattern.exec(example(language)) ?? [];
+  const [, found] = pattern.exec(exampleIn('reverse-proxy.md', language)) ?? [];
   if (found === undefined) throw new Error(`${language}: nothing like ${pattern.source}`);
   return found;
 }

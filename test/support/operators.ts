@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';
@@ -16,6 +17,14 @@ export function rookery(...args: readonly string[]): Promise<{ code: number | nu
   child.stderr.on('data', (data: Buffer) => (output += data.toString()));
   // Not `exit`: what was written last may arrive after that.
   return new Promise((resolve) => child.on('close', (code) => resolve({ code, output })));
+}
+
+/** The first example in a language that a page for operators shows. @throws Error when there is none */
+export function exampleIn(page: string, language: string): string {
+  const text = readFileSync(join(process.cwd(), 'docs/operators', page), 'utf8');
+  const [, found] = new RegExp(`^\`\`\`${language}\\n([^]*?)^\`\`\`$`, 'm').exec(text) ?? [];
+  if (found === undefined) throw new Error(`no example of ${language} in ${page}`);
+  return found;
 }
 
 /** As after a fire: the machine's folder is empty, and on PostgreSQL the database is a new one. */

@@ -1,19 +1,11 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createTestHomeserver, describeWhere, eventually, freePort, type TestHomeserver } from '@rookery/testing';
+import { exampleIn } from '../../support/operators.js';
 
 const describeWithNginx = describeWhere(spawnSync('nginx', ['-v']).status === 0, 'there is no nginx on this machine');
-
-/** An example of nginx in the operators' pages. */
-function example(page: string): string {
-  const text = readFileSync(join(process.cwd(), 'docs/operators', page), 'utf8');
-  const [, found] = /^```nginx\n([^]*?)^```$/m.exec(text) ?? [];
-  if (found === undefined) throw new Error(`no example of nginx in ${page}`);
-  return found;
-}
 
 describeWithNginx('several processes behind nginx', () => {
   let homeserver: TestHomeserver;
@@ -30,11 +22,11 @@ describeWithNginx('several processes behind nginx', () => {
     port = await freePort();
     const [one, two] = homeserver.servers.map((server) => `127.0.0.1:${server.addresses[0]!.port}`);
     const upstream = /^upstream [^]*?^\}$/m
-      .exec(example('scaling.md'))![0]
+      .exec(exampleIn('scaling.md', 'nginx'))![0]
       .replace('10.0.0.1:8008', one!)
       .replace('10.0.0.2:8008', two!);
     const location = /^ {4}location [^]*?^ {4}\}$/m
-      .exec(example('reverse-proxy.md'))![0]
+      .exec(exampleIn('reverse-proxy.md', 'nginx'))![0]
       .replace(
         'http://127.0.0.1:8008;',
         'http://rookery; proxy_set_header Connection ""; proxy_next_upstream error timeout;',
@@ -45,7 +37,7 @@ describeWithNginx('several processes behind nginx', () => {
       'proxy_set_header Connection "";',
       'proxy_next_upstream error timeout;',
     ])
-      expect(example('scaling.md')).toContain(line);
+      expect(exampleIn('scaling.md', 'nginx')).toContain(line);
     const file = join(folder, 'nginx.conf');
     const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
       (name) => `${name}_temp_path ${folder}/${name};`,
