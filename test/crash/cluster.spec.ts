@@ -6,7 +6,7 @@ import { Errands } from './errands.js';
 import { faults } from './faults.js';
 import { Journal, Load, roomBody } from './load.js';
 import { Outside } from './outside.js';
-import { pick, randomFrom } from './random.js';
+import { pick, randomFrom } from '../support/random.js';
 import { Watcher } from './watcher.js';
 
 /** How often something happens: 200 times by `npm run test:crash`, else as often as is told; the server has three processes. */

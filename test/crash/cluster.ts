@@ -6,7 +6,7 @@ import pg from 'pg';
 import { ServerProcess } from '../support/server-process.js';
 import { type DurablePostgres, startDurablePostgres } from './durable-postgres.js';
 import { Line } from './line.js';
-import { pick } from './random.js';
+import { pick } from '../support/random.js';
 
 /** One process of the server, with lines of its own to PostgreSQL and Redis. */
 export interface Member {

@@ -3,7 +3,7 @@ import { Audit } from './audit.js';
 import { CrashClient, inParallel } from './client.js';
 import { type DurablePostgres, startDurablePostgres } from './durable-postgres.js';
 import { Journal, Load, roomBody } from './load.js';
-import { randomFrom } from './random.js';
+import { randomFrom } from '../support/random.js';
 import { Watcher } from './watcher.js';
 
 /** How often each server is killed: 100 times by `npm run test:crash`, unless told. */

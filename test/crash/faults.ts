@@ -1,5 +1,5 @@
 import type { Cluster, Member } from './cluster.js';
-import { pick } from './random.js';
+import { pick } from '../support/random.js';
 
 /** Something that happens to a server of several processes. It lasts until what it returns is called. */
 export interface Fault {

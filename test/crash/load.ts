@@ -1,5 +1,5 @@
 import { type CrashClient, isAway } from './client.js';
-import { pick } from './random.js';
+import { pick } from '../support/random.js';
 
 /** What was asked of the server, and what it answered before it was killed. */
 export interface Operation {

@@ -1,21 +1,17 @@
+import { randomFrom } from '../../support/random.js';
+
 /** Chance that can be had again: the same seed gives the same choices. */
 export class Dice {
-  #state: number;
+  /** At least 0, less than 1. */
+  readonly next: () => number;
 
   /** @param seed any text */
   constructor(seed: string) {
     let hash = 2166136261;
     for (let i = 0; i < seed.length; i++) hash = Math.imul(hash ^ seed.charCodeAt(i), 16777619);
-    this.#state = hash >>> 0;
+    this.next = randomFrom(hash);
   }
 
-  /** At least 0, less than 1. */
-  next(): number {
-    this.#state = (this.#state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(this.#state ^ (this.#state >>> 15), this.#state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4294967296;
-  }
   /** A whole number below `count`. */
   below(count: number): number {
     return Math.floor(this.next() * count);

@@ -13,6 +13,7 @@ import {
 } from '@rookery/state-res';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { usersMigrations } from '@rookery/users';
+import { randomFrom } from '../../../../test/support/random.js';
 import { RoomCreation } from '../creation/room-creation.service.js';
 import { RoomReadingService } from '../history/room-reading.service.js';
 import { roomsMigrations } from '../migrations/index.js';
@@ -24,17 +25,6 @@ import { EventPersister } from './event-persister.js';
 import type { ReceiveVerdict } from '../model/remote-events.js';
 import { EventStore } from '../store/event-store.js';
 import { remoteServer, RemoteServer, yan, zoe } from './remote-server.fixture.js';
-
-/** Numbers that can be had again with the same seed (mulberry32). */
-function randomFrom(start: number): () => number {
-  let state = start;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
-  };
-}
 
 interface EventRow {
   readonly event_id: string;
