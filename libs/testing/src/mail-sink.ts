@@ -46,6 +46,8 @@ export async function startMailSink(onMail?: (mail: TestMail) => void | Promise<
   const server = new SMTPServer({
     authOptional: true,
     disabledCommands: ['STARTTLS', 'AUTH'],
+    // Whoever is still connected at the end is not waited for.
+    closeTimeout: 1,
     onData: (stream, session, done) => {
       const chunks: Buffer[] = [];
       stream.on('data', (chunk: Buffer) => chunks.push(chunk));

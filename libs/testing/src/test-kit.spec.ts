@@ -1,4 +1,6 @@
+import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { eventually } from './eventually.js';
@@ -49,6 +51,17 @@ it('has administrators, mails, and restarts with other settings', async () => {
     await sink.stop();
     rmSync(folder, { recursive: true, force: true });
   }
+});
+
+it('ends a mail server to which somebody is connected still', async () => {
+  const sink = await startMailSink();
+  const client = connect(sink.settings.smtp_port, sink.settings.smtp_host);
+  await once(client, 'data');
+  let hasEnded = false;
+  const ending = sink.stop().then(() => (hasEnded = true));
+  await eventually(() => hasEnded, 15_000);
+  await ending;
+  client.destroy();
 });
 
 it('runs by a clock that stands until it is told', async () => {
