@@ -62,6 +62,7 @@ export async function startServer(settings: object = {}, nodeArgs: readonly stri
   const baseUrl = `http://127.0.0.1:${port}`;
   for (let tries = 0; tries < 3_000; tries++) {
     if ((await fetch(`${baseUrl}/health`).catch(() => undefined))?.ok) break;
+    if (child.exitCode !== null) throw new Error(`The server ended with ${child.exitCode}`);
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
   const stat = (): string[] => readFileSync(`/proc/${child.pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
