@@ -12,6 +12,8 @@ export interface TurnLimits {
 }
 
 export const turnLimits: TurnLimits = { ofHolder: 4, altogether: 64, waiting: 250, unreadBytes: 16_777_216 };
+/** Of requests that modules answer: they only come one by one, each turn being short, so that more of them may wait. */
+export const moduleTurnLimits: TurnLimits = { ...turnLimits, waiting: 1_000 };
 /** Longest time that a request waits for its turn. */
 export const turnTimeoutMs = 30_000;
 /** When to come again, where no turn could be had. */

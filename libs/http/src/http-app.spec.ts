@@ -485,6 +485,26 @@ describe('HTTP front', () => {
     expect(await errorOf(await get('/_synapse/client/model'))).toEqual([404, 'M_UNRECOGNIZED']);
     expect(() => app.nest.get(WebMounts).add('/_synapse/client/mod/', () => new Response())).toThrow('already');
   });
+
+  it('asks modules one by one, and waits for none of them', async () => {
+    const news = Promise.withResolvers<void>();
+    let [begun, inTurn, mostInTurn] = [0, 0, 0];
+    app.nest.get(WebMounts).add('/_synapse/client/news', async () => {
+      begun++;
+      mostInTurn = Math.max(mostInTurn, ++inTurn);
+      setImmediate(() => (inTurn = 0));
+      await news.promise;
+      return new Response('news');
+    });
+    const request = (more = ''): string => `GET /_synapse/client/news HTTP/1.1\r\nHost: x\r\n${more}\r\n`;
+    // All of them come in one turn of the event loop, and all are asked though none is answered.
+    const answers = raw(port, request().repeat(199) + request('Connection: close\r\n'));
+    await eventually(() => begun === 200);
+    // The first begins when they come, the next at the end of that turn.
+    expect(mostInTurn).toBeLessThanOrEqual(2);
+    news.resolve();
+    expect((await answers).match(/HTTP\/1\.1 200 /g)).toHaveLength(200);
+  });
 });
 
 describe('a server that lacks its database', () => {

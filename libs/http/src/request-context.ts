@@ -5,7 +5,7 @@ import { BlockList, isIP } from 'node:net';
 import type { Readable } from 'node:stream';
 import { gunzip } from 'node:zlib';
 import type { InboundRequest, LateRequest } from './access.js';
-import { type AnswerTurn, AnswerTurns } from './answer-turns.js';
+import { type AnswerTurn, AnswerTurns, moduleTurnLimits } from './answer-turns.js';
 import { UnreadAnswers } from './answers.js';
 import { HeldBytes, type HeldLimits, holderOf } from './held-bytes.js';
 import { parseJsonText } from './json-text.js';
@@ -43,6 +43,8 @@ export class RequestContexts {
   readonly knownBodies = new HeldBytes(knownBodies);
   readonly unread = new UnreadAnswers();
   readonly turns = new AnswerTurns((holder) => this.unread.bytesOf(holder));
+  /** Of requests that modules answer. What is unread holds up nobody: many people may come from one address. */
+  readonly moduleTurns = new AnswerTurns(() => 0, moduleTurnLimits);
 
   /**
    * @param nowMs the monotonic clock, milliseconds
@@ -59,6 +61,7 @@ export class RequestContexts {
     for (const context of this.open) context.checkBody(nowMs);
     this.unread.check(nowMs);
     this.turns.check(nowMs);
+    this.moduleTurns.check(nowMs);
   }
 }
 
@@ -230,6 +233,16 @@ export class RequestContext implements LateRequest {
   takeTurn(): Promise<void> | undefined {
     this.#turn = this.store.turns.take(holderOf(this), this.store.nowMs());
     return this.#turn.ready;
+  }
+  /**
+   * Waits until a module may be asked for an answer. The turn ends with the one of the event loop, which an answer that is at hand takes:
+   * a module that waits itself, as for news, holds up nobody.
+   * @throws MatrixError as {@link takeTurn}
+   */
+  async takeModuleTurn(): Promise<void> {
+    const turn = (this.#turn = this.store.moduleTurns.take(holderOf(this), this.store.nowMs()));
+    await turn.ready;
+    setImmediate(() => turn.end());
   }
   /** What the system took of this connection; `undefined` while nothing waits for the client. */
   get takenBytes(): number | undefined {

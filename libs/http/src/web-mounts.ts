@@ -35,6 +35,7 @@ class WebMount {
     if (method === 'TRACE' || method === 'CONNECT') {
       throw MatrixError.methodNotAllowed();
     }
+    await context.takeModuleTurn();
     const request = new Request(new URL(context.url, `http://${host}`), {
       method,
       headers,
