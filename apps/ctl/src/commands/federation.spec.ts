@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { runProgram } from '../program.js';
-import { type Names, wayTo } from './doctor/server-probe.js';
+import { delegateAt, type Names, wayTo } from './doctor/server-probe.js';
 
 describe('the way to a server', () => {
   const delegates: Readonly<Record<string, string>> = {
@@ -15,12 +15,14 @@ describe('the way to a server', () => {
     'to-address.test': '[2001:db8::1]',
     'to-srv.test': 'srv.test',
     'to-nonsense.test': 'https://matrix.test/',
+    'to-nobody.test': '',
   };
   const records: Readonly<Record<string, readonly { name: string; port: number; priority: number }[]>> = {
     '_matrix-fed._tcp.srv.test': [
       { name: 'second.test', port: 2, priority: 20 },
       { name: 'first.test.', port: 1, priority: 10 },
     ],
+    '_matrix-fed._tcp.away.test': [{ name: '.', port: 0, priority: 0 }],
     '_matrix._tcp.old.test': [{ name: 'old-target.test', port: 3, priority: 0 }],
   };
   const names: Names = {
@@ -41,10 +43,21 @@ describe('the way to a server', () => {
     ['old.test', ['old-target.test:3'], 'old.test', 'old.test'],
     ['plain.test', ['plain.test:8448'], 'plain.test', 'plain.test'],
     ['to-nonsense.test', ['to-nonsense.test:8448'], 'to-nonsense.test', 'to-nonsense.test'],
+    ['to-nobody.test', ['to-nobody.test:8448'], 'to-nobody.test', 'to-nobody.test'],
+    ['away.test', [], 'away.test', 'away.test'],
   ])('%s', async (name, routes, hostHeader, tlsName) => {
     const way = await wayTo(name, names);
     expect(way?.routes.map(({ host, port }) => `${host}:${port}`)).toEqual(routes);
     expect(way).toMatchObject({ hostHeader, tlsName });
+  });
+
+  it.each([
+    ['to-nonsense.test', 'error', 'the document under to-nonsense.test names "https://matrix.test/"'],
+    ['to-nobody.test', 'warning', 'the document under to-nobody.test has no m.server'],
+    ['away.test', 'error', '_matrix-fed._tcp.away.test says that it is not reachable'],
+  ])('of %s is not as it should be', async (name, level, text) => {
+    const way = await wayTo(name, names);
+    expect(way?.steps.filter((step) => step.level !== 'ok')).toMatchObject([{ level, text }]);
   });
 
   it('is not there for what is no name', async () => {
@@ -61,11 +74,17 @@ describe('rookery federation check', () => {
   let server: Server;
   let name: string;
   let answer: () => unknown;
+  /** Where paths lead that have no answer of their own. */
+  const moved: Readonly<Record<string, string>> = { '/first': 'second', '/second': '/document', '/round': '/round' };
 
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'rookery-check-'));
     await writeFile(join(folder, 'ca.pem'), authority.cert);
-    server = createServer(authority.issue(['localhost']), (_, response) => response.end(JSON.stringify(answer())));
+    server = createServer(authority.issue(['localhost']), ({ url = '' }, response) => {
+      const location = moved[url];
+      if (location !== undefined) response.writeHead(302, { location }).end();
+      else response.end(JSON.stringify(answer()));
+    });
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     name = `localhost:${(server.address() as AddressInfo).port}`;
   });
@@ -111,6 +130,16 @@ describe('rookery federation check', () => {
     const { code, wrong } = await check(...trusted());
     expect(code).toBe(1);
     expect(wrong).toEqual([expect.stringContaining(text)]);
+  });
+
+  it('follows redirections to the document of a host, as servers do', async () => {
+    answer = () => ({ 'm.server': 'matrix.test:443' });
+    const of = (path: string): Promise<string | undefined> =>
+      delegateAt(`https://${name}${path}`, { ca: authority.cert });
+    expect(await of('/first')).toBe('matrix.test:443');
+    expect(await of('/round')).toBeUndefined();
+    answer = () => ({});
+    expect(await of('/document')).toBe('');
   });
 
   it('finds a certificate that nobody knows', async () => {

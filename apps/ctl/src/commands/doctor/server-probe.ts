@@ -10,6 +10,7 @@ const limitMs = 10_000;
 const clockSkewMs = 60_000;
 const maxAnswerBytes = 100_000;
 const maxRoutes = 6;
+const maxRedirects = 5;
 const defaultPort = 8448;
 /** Keys are fetched again before they end: who shows some that end sooner is without any now and then. */
 const shortMs = 3_600_000;
@@ -24,7 +25,7 @@ export interface ProbeOptions {
 
 /** What names lead to; absent for none. */
 export interface Names {
-  /** `m.server` of the document under a host. */
+  /** `m.server` of the document under a host; empty where the document has none. */
   delegate(host: string): Promise<string | undefined>;
   srv(name: string): Promise<readonly { readonly name: string; readonly port: number; readonly priority: number }[]>;
 }
@@ -53,6 +54,10 @@ export async function wayTo(serverName: string, names: Names): Promise<Way | und
   let host = serverName;
   const delegate = await names.delegate(serverName);
   if (delegate === undefined) steps.push(ok(`${serverName} delegates to nobody`));
+  else if (delegate === '')
+    steps.push(
+      warning(`the document under ${serverName} has no m.server`, 'Answer {"m.server": "host:port"} there, or 404.'),
+    );
   else if (parseServerName(delegate) === undefined)
     steps.push(error(`the document under ${serverName} names "${delegate}"`, 'm.server is a host, or host:port.'));
   else {
@@ -67,7 +72,12 @@ export async function wayTo(serverName: string, names: Names): Promise<Way | und
     steps.push(ok(`${service}.${host} names ${records.map(({ name, port }) => `${name}:${port}`).join(', ')}`));
     if (service === '_matrix._tcp')
       steps.push(warning(`${service} is out of date`, `Make the record _matrix-fed._tcp.${host} as well.`));
-    const routes = records.map(({ name, port }) => ({ host: name.replace(/\.$/, ''), port }));
+    const routes = records
+      .map(({ name, port }) => ({ host: name.replace(/\.$/, ''), port }))
+      .filter((route) => route.host !== '' && route.port > 0);
+    // A single record that points to the root is the word that there is no such service.
+    if (routes.length === 0)
+      steps.push(error(`${service}.${host} says that it is not reachable`, 'Let the record name a host and a port.'));
     return { routes: routes.slice(0, maxRoutes), hostHeader: host, tlsName: host, steps };
   }
   return { routes: [{ host, port: defaultPort }], hostHeader: host, tlsName: host, steps };
@@ -185,13 +195,20 @@ function keysIn(serverName: string, statement: JsonObject): Finding[] {
   return findings;
 }
 
+interface Heard {
+  readonly status: number;
+  readonly json: JsonObject | undefined;
+  readonly date: string | undefined;
+  readonly location: string | undefined;
+}
+
 function get(
   path: string,
   address: string,
   port: number,
   { hostHeader, tlsName }: Way,
   { ca }: ProbeOptions,
-): Promise<{ readonly status: number; readonly json: JsonObject | undefined; readonly date: string | undefined }> {
+): Promise<Heard> {
   return new Promise((resolve, reject) => {
     const asked = request(
       {
@@ -203,14 +220,13 @@ function get(
       },
       (response) => {
         let text = '';
+        const { date, location } = response.headers;
         response.setEncoding('utf8');
         response.on('data', (part: string) => {
           text += part;
           if (text.length > maxAnswerBytes) asked.destroy(new Error('it answers too much'));
         });
-        response.on('end', () =>
-          resolve({ status: response.statusCode ?? 0, json: objectIn(text), date: response.headers.date }),
-        );
+        response.on('end', () => resolve({ status: response.statusCode ?? 0, json: objectIn(text), date, location }));
         response.on('error', reject);
       },
     );
@@ -229,16 +245,30 @@ function objectIn(text: string): JsonObject | undefined {
 }
 
 const systemNames = (options: ProbeOptions): Names => ({
-  async delegate(host) {
-    try {
-      const way: Way = { routes: [], hostHeader: host, tlsName: host, steps: [] };
-      const { status, json } = await get('/.well-known/matrix/server', host, 443, way, options);
-      const to = json?.['m.server'];
-      return status === 200 && typeof to === 'string' ? to : undefined;
-    } catch {
-      // Nobody has to answer there.
-      return undefined;
-    }
-  },
+  delegate: (host) => delegateAt(`https://${host}/.well-known/matrix/server`, options),
   srv: (name) => resolveSrv(name).catch(() => []),
 });
+
+/** `m.server` of the document at a URL, wherever that leads; empty where the document has none. Absent where there is no document. */
+export async function delegateAt(first: string, options: ProbeOptions): Promise<string | undefined> {
+  try {
+    let url = new URL(first);
+    for (let redirects = 0; redirects <= maxRedirects && url.protocol === 'https:'; redirects++) {
+      const host = url.hostname.replace(/^\[|\]$/g, '');
+      const way: Way = { routes: [], hostHeader: url.host, tlsName: host, steps: [] };
+      const { status, json, location } = await get(
+        url.pathname + url.search,
+        host,
+        Number(url.port || 443),
+        way,
+        options,
+      );
+      if (status === 200) return typeof json?.['m.server'] === 'string' ? json['m.server'] : '';
+      if (status < 300 || status >= 400 || location === undefined) return undefined;
+      url = new URL(location, url);
+    }
+  } catch {
+    // Nobody has to answer there.
+  }
+  return undefined;
+}
