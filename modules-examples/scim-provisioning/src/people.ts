@@ -79,7 +79,7 @@ export class People {
 
   /** Makes an account. @throws ScimError 409 when the name or the `externalId` is taken, 400 when no account can have the name */
   async add(attributes: Attributes): Promise<User> {
-    await this.#assertFree(attributes);
+    await this.#assertFree(attributes, { userId: this.api.getQualifiedUserId(localpartOf(attributes)) });
     const userId = await this.#account(attributes);
     const nowMs = this.api.getCurrentTimeMsec();
     const user: User = { ...attributes, id: randomUUID(), userId, createdMs: nowMs, modifiedMs: nowMs };
@@ -89,14 +89,14 @@ export class People {
       return false;
     });
     if (isTaken) throw taken('The account belongs to somebody else in the directory');
-    await this.#tie(user);
     await this.api.invalidateCache('active', userId);
+    await this.#tie(user);
     return user;
   }
 
   /** @throws ScimError 409 when the name or the `externalId` is taken */
   async change(user: User, attributes: Attributes): Promise<User> {
-    await this.#assertFree(attributes, user.id);
+    await this.#assertFree(attributes, user);
     const { userName, externalId, displayName, emails, active } = attributes;
     const now = { ...user, ...{ userName, externalId, displayName, emails, active } };
     const next: User = { ...now, modifiedMs: this.api.getCurrentTimeMsec() };
@@ -104,10 +104,11 @@ export class People {
       await forget(tx, user);
       await write(tx, next);
     });
+    // Before anything that may fail: whoever is switched off is out at once.
+    await this.api.invalidateCache('active', user.userId);
     if (displayName !== undefined && displayName !== user.displayName)
       await this.api.setDisplayname(user.userId, displayName);
     if (externalId !== user.externalId) await this.#tie(next);
-    await this.api.invalidateCache('active', user.userId);
     return next;
   }
 
@@ -118,17 +119,25 @@ export class People {
     await this.api.invalidateCache('active', user.userId);
   }
 
-  async #assertFree({ userName, externalId }: Attributes, except?: string): Promise<void> {
+  /** @param own what may be theirs already */
+  async #assertFree(
+    { userName, externalId }: Attributes,
+    own: { readonly id?: string; readonly userId: string },
+  ): Promise<void> {
     const same = [
       await this.byName(userName),
       externalId === undefined ? undefined : await this.byExternalId(externalId),
     ];
-    if (same.some((one) => one && one.id !== except)) throw taken('userName or externalId is taken');
+    if (same.some((one) => one && one.id !== own.id)) throw taken('userName or externalId is taken');
+    const { authProvider } = this.manner;
+    if (authProvider === undefined || externalId === undefined) return;
+    const tied = await this.api.getUserByExternalId(authProvider, externalId);
+    if (tied !== undefined && tied !== own.userId) throw taken('externalId belongs to another account');
   }
 
-  /** Directories like names with a domain: what stands before it is the account's. */
-  async #account({ userName, displayName, emails }: Attributes): Promise<string> {
-    const localpart = userName.split('@')[0]!.toLowerCase();
+  async #account(attributes: Attributes): Promise<string> {
+    const { displayName, emails } = attributes;
+    const localpart = localpartOf(attributes);
     try {
       return await this.api.registerUser(localpart, { ...(displayName === undefined ? {} : { displayName }), emails });
     } catch (error) {
@@ -146,6 +155,9 @@ export class People {
       await this.api.recordUserExternalId(authProvider, externalId, userId);
   }
 }
+
+/** Directories like names with a domain: what stands before it is the account's. */
+const localpartOf = ({ userName }: Attributes): string => userName.split('@')[0]!.toLowerCase();
 
 const taken = (detail: string): ScimError => new ScimError(409, detail, 'uniqueness');
 

@@ -140,9 +140,9 @@ export function patched(user: User, body: unknown): Attributes {
   if (!Array.isArray(operations) || operations.length === 0 || operations.length > maxOperations)
     throw new ScimError(400, `Operations is no list of 1 to ${maxOperations}`, 'invalidSyntax');
   let now: Attributes = user;
-  for (const operation of operations as readonly Record<string, unknown>[]) {
-    const op = String(operation['op']).toLowerCase();
-    const { path, value } = operation;
+  for (const operation of operations as readonly unknown[]) {
+    const { op: given, path, value } = (operation ?? {}) as Readonly<Record<string, unknown>>;
+    const op = String(given).toLowerCase();
     if (!['add', 'replace', 'remove'].includes(op))
       throw new ScimError(400, 'op is not add, replace or remove', 'invalidSyntax');
     if (path !== undefined) now = changed(now, changeAt(String(path), op === 'remove' ? undefined : value, now), op);

@@ -1,6 +1,8 @@
 import { fileURLToPath } from 'node:url';
 import { createTestHomeserver, type TestHomeserver } from '@rookery/testing';
+import type { ModuleApi } from '@rookery/module-api';
 import { parseConfig } from '../src/config.js';
+import { People } from '../src/people.js';
 import { filterOf, patched, type User } from '../src/protocol.js';
 
 const module = fileURLToPath(new URL('../src/index.ts', import.meta.url));
@@ -57,6 +59,7 @@ describe('the protocol', () => {
   it.each<[unknown, string]>([
     [{}, 'Operations is no list'],
     [{ Operations: [{ op: 'move', path: 'active' }] }, 'op is not'],
+    [{ Operations: [null] }, 'op is not'],
     [{ Operations: [{ op: 'remove', path: 'userName' }] }, 'cannot be taken away'],
     [{ Operations: [{ op: 'replace', path: 'active', value: 'maybe' }] }, 'neither true nor false'],
     [{ Operations: [{ op: 'replace', path: 'displayName', value: 'x'.repeat(501) }] }, 'no text of at most'],
@@ -70,6 +73,35 @@ describe('the protocol', () => {
     for (const filter of ['userName sw "a"', 'userName eq a', 'userName eq "a" or userName eq "b"'])
       expect(() => filterOf(filter)).toThrow('can be filtered by');
   });
+});
+
+it('switches somebody off though their name could not be changed', async () => {
+  const kept = new Map<string, unknown>();
+  const cached = new Map<string, Promise<unknown>>();
+  const store = {
+    get: (key: string) => Promise.resolve(kept.get(key)),
+    put: async (key: string, value: unknown) => void kept.set(key, value),
+    delete: async (key: string) => kept.delete(key),
+    transaction: (run: (tx: unknown) => Promise<unknown>) => run(store),
+  };
+  const api = {
+    store,
+    registerCachedFunction: (_: string, load: (key: string) => Promise<unknown>) => (key: string) => {
+      if (!cached.has(key)) cached.set(key, load(key));
+      return cached.get(key);
+    },
+    invalidateCache: async (_: string, key: string) => void cached.delete(key),
+    getCurrentTimeMsec: () => 0,
+    getQualifiedUserId: (localpart: string) => `@${localpart}:x`,
+    registerUser: async (localpart: string) => `@${localpart}:x`,
+    setDisplayname: () => Promise.reject(new Error('no')),
+  };
+  const people = new People(api as unknown as ModuleApi, { authProvider: undefined, adopt: false });
+  const ann = { userName: 'ann', externalId: undefined, displayName: 'Ann', emails: [], active: true };
+  const user = await people.add(ann);
+  expect(await people.isActive('@ann:x')).toBe(true);
+  await expect(people.change(user, { ...ann, displayName: 'Anna', active: false })).rejects.toThrow('no');
+  expect(await people.isActive('@ann:x')).toBe(false);
 });
 
 interface Answer {
@@ -153,6 +185,18 @@ describe.each(['sqlite', 'postgres'] as const)('a server with a directory (%s)',
     expect(await find('externalId eq "e-2"')).toMatchObject({ totalResults: 1, Resources: [{ id }] });
     expect(await find('externalId eq "e-1"')).toMatchObject({ totalResults: 0, Resources: [] });
     expect(await find('userName co "a"')).toMatchObject({ status: '400', scimType: 'invalidFilter' });
+
+    // An id at the provider that is somebody else's changes nothing at all.
+    await server.registerUser('holder');
+    await root.request('PUT', '/_synapse/admin/v2/users/@holder:rookery.test', {
+      external_ids: [{ auth_provider: 'oidc-work', external_id: 'e-3' }],
+    });
+    expect(await patch({ displayName: 'Zoe', externalId: 'e-3' })).toMatchObject({
+      status: 409,
+      body: { scimType: 'uniqueness' },
+    });
+    expect(await scim('POST', '/Users', person('zoe', { externalId: 'e-3' }))).toMatchObject({ status: 409 });
+    expect((await scim('GET', `/Users/${id}`)).body).toMatchObject({ externalId: 'e-2', displayName: 'Ann' });
 
     expect((await scim('DELETE', `/Users/${id}`)).status).toBe(204);
     expect((await scim('GET', `/Users/${id}`)).status).toBe(404);
