@@ -56,7 +56,9 @@ export class ReplicationModule implements OnApplicationBootstrap {
           inject: [Database, Notifier, Rpc, Config],
           useFactory: (database: Database, notifier: Notifier, rpc: Rpc, config: Config) =>
             new Streams(database, notifier, {
-              ...{ writers: new StreamWriters(place?.name, {}, place?.writer), rpc, config },
+              writers: new StreamWriters(place?.name, {}, place?.writer),
+              rpc,
+              config,
             }),
         },
         {
