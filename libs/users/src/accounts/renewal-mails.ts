@@ -31,17 +31,21 @@ export class RenewalMails implements OnModuleInit {
       !this.mailer.enabled
     )
       return;
-    const run = (): Promise<void> => this.tellExpiring();
+    const run = (signal: AbortSignal): Promise<void> => this.tellExpiring(signal);
     this.tasks.add({ name: 'tell_of_expiring_accounts', role: 'background', everyMs: lookEveryMs, run }).start();
   }
 
-  /** Mails all users whose accounts are about to expire. */
-  async tellExpiring(): Promise<void> {
+  /** Mails all users whose accounts are about to expire, unless it is cut short. */
+  async tellExpiring(signal?: AbortSignal): Promise<void> {
+    if (!this.mailer.enabled) return;
     const beforeMs = this.clock.nowMs() + (this.config.get('account_validity.renew_at') ?? 0);
     for (;;) {
       const untold = await findUntold(this.database, beforeMs, batchSize);
       // Each is told, or has no address and counts as told: none comes twice.
-      for (const { user_id: userId } of untold) await this.tell(userId, false);
+      for (const { user_id: userId } of untold) {
+        if (signal?.aborted) return;
+        await this.tell(userId, false);
+      }
       if (untold.length < batchSize) return;
     }
   }
