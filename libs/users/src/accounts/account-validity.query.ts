@@ -9,7 +9,6 @@ export async function setExpiry(tx: Tx, userId: string, expiresMs: number, email
   );
 }
 
-/** When an account expires; `undefined`: never. */
 /** When some accounts expire, by user; those without a date are absent. */
 export async function findExpiries(db: Db, userIds: readonly string[]): Promise<ReadonlyMap<string, number>> {
   const rows = await db.query<{ user_id: string; expiration_ts_ms: number }>(
@@ -19,6 +18,7 @@ export async function findExpiries(db: Db, userIds: readonly string[]): Promise<
   return new Map(rows.map((row) => [row.user_id, row.expiration_ts_ms]));
 }
 
+/** When an account expires; `undefined`: never. */
 export async function findExpiry(db: Db, userId: string): Promise<number | undefined> {
   const row = await db.get<{ expiration_ts_ms: number }>(
     'SELECT expiration_ts_ms FROM account_validity WHERE user_id = ?',

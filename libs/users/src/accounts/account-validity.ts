@@ -32,7 +32,7 @@ export class AccountValidity {
     return expiresMs !== undefined && expiresMs <= this.clock.nowMs();
   }
 
-  /** Which of some users' accounts have expired; one query at most, but a module is asked for each. */
+  /** Which of some users' accounts have expired; one query at most, unless there is a module that is asked about each. */
   async expiredAmong(userIds: readonly string[]): Promise<ReadonlySet<string>> {
     const expired = new Set<string>();
     if (this.modules.judgesExpiry) {
