@@ -52,7 +52,7 @@ function show(...content) {
 }
 
 function signIn() {
-  const user = el('input', { autocomplete: 'username', required: true });
+  const user = el('input', { autocomplete: 'username' });
   const password = el('input', { type: 'password', autocomplete: 'current-password' });
   const given = el('input', { type: 'password', autocomplete: 'off' });
   const form = el(
@@ -64,7 +64,6 @@ function signIn() {
     el('label', {}, 'or an access token ', given),
     el('button', {}, 'Sign in'),
   );
-  user.required = false;
   form.onsubmit = doing(async () => {
     if (given.value) token = given.value.trim();
     else {
@@ -170,7 +169,7 @@ function settingField(name, schema, value, required) {
   if (Array.isArray(schema.enum) && schema.enum.every((one) => typeof one === 'string'))
     return { ...base, type: 'select', options: [noValue, ...schema.enum], value: value ?? noValue };
   if (schema.type === 'boolean')
-    return { ...base, type: 'select', options: [noValue, 'true', 'false'], value: value === undefined ? noValue : String(value) };
+    return { ...base, type: 'select', truth: true, options: [noValue, 'true', 'false'], value: value === undefined ? noValue : String(value) };
   if (schema.type === 'integer' || schema.type === 'number') return { ...base, type: 'number', value };
   if (schema.type === 'string') return { ...base, type: 'text', value };
   return { ...base, type: 'textarea', json: true, value: value === undefined ? '' : JSON.stringify(value, null, 2) };
@@ -179,7 +178,7 @@ function settingField(name, schema, value, required) {
 /** What the values of a form mean as settings: what is empty is not set. */
 function settingsOf(fields, values, rest) {
   const config = { ...rest };
-  for (const { name, type, options, json } of fields) {
+  for (const { name, json, truth } of fields) {
     const value = values[name];
     delete config[name];
     if (value === undefined || value === '' || value === noValue) continue;
@@ -189,7 +188,7 @@ function settingsOf(fields, values, rest) {
       } catch {
         throw new Error(name + ' is no JSON');
       }
-    } else config[name] = type === 'select' && options[1] === 'true' && options.length === 3 ? value === 'true' : value;
+    } else config[name] = truth ? value === 'true' : value;
   }
   return config;
 }
