@@ -34,7 +34,9 @@ const expiryTime = json.optional(
   ),
 );
 const newTokenBody = json.object({
-  token: json.optional(json.string({ pattern: '^[A-Za-z0-9._~-]{1,64}$', description: 'Drawn unless given.' })),
+  token: json.optional(
+    json.string({ pattern: `^[A-Za-z0-9._~-]{1,${longestToken}}$`, description: 'Drawn unless given.' }),
+  ),
   length: json.optional(
     json.integer({ minimum: 1, maximum: longestToken, description: `Of a drawn one; ${defaultLength} unless given.` }),
   ),

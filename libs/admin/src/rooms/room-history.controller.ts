@@ -8,12 +8,14 @@ import { RoomTargets } from './room-targets.js';
 
 const maxLimit = 1000;
 
+const dir = param.choice('Forwards (`f`) or backwards (`b`) in time.', ['f', 'b'], { otherwise: 'f' });
+
 const messagesQuery = queryOf({
   limit: param.integer(`How many events at most; never more than ${maxLimit}.`),
   filter: eventFilter,
   from: param.string('Where the page begins: a token of an earlier answer.'),
   to: param.string('Where to stop: a token of an earlier answer.'),
-  dir: param.choice('Forwards (`f`) or backwards (`b`) in time.', ['f', 'b'], { otherwise: 'f' }),
+  dir,
   raw: param.string('Whatever it is: events come as other servers get them.'),
 });
 
@@ -24,7 +26,7 @@ const contextQuery = queryOf({
 
 const timestampToEventQuery = queryOf({
   ts: param.integer('The time that is asked about, milliseconds.', { required: true }),
-  dir: param.choice('Forwards (`f`) or backwards (`b`) in time.', ['f', 'b'], { otherwise: 'f' }),
+  dir,
 });
 
 const walkQuery = queryOf({
@@ -84,8 +86,7 @@ export class RoomHistoryController {
     @Query(timestampToEventQuery) query: InferQuery<typeof timestampToEventQuery>,
     @Param('roomId') text: string,
   ): Promise<object> {
-    const { ts } = query;
-    const direction = query.dir;
+    const { ts, dir: direction } = query;
     const roomId = await this.targets.known(text);
     const found = await this.byTime.find(requester, roomId, ts, direction, 'everything');
     return { event_id: found.eventId, origin_server_ts: found.ts };

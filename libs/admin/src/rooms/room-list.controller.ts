@@ -7,9 +7,9 @@ import { admin, AdminAccess } from '../http/admin-endpoint.js';
 import { direction, nextFrom, pageOf, pageParams, searchTerm } from '../http/paging.js';
 import { RoomTargets } from './room-targets.js';
 
-/** Names under which two of the orders were known before. */
 type RoomOrder = (typeof RoomLibrary.orders)[number];
 
+/** Names under which two of the orders were known before. */
 const olderOrders: Readonly<Record<string, RoomOrder>> = { alphabetical: 'name', size: 'joined_members' };
 
 const listQuery = queryOf({
