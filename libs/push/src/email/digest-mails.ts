@@ -68,7 +68,7 @@ export class DigestMails {
           room_name: rooms.find(({ roomId }) => roomId === cause.event.roomId)?.name ?? null,
           now: this.clock.nowMs(),
           received_at: cause.receivedTs,
-          delay_before_mail_ms: this.config.get('email.notif_delay_before_mail'),
+          delay_before_mail_ms: this.delayMs,
           last_sent_ts: throttle?.lastSentMs ?? null,
           throttle_ms: throttle?.throttleMs ?? null,
         },

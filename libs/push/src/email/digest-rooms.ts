@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { prejoinStateOf } from '@rookery/events';
+import { localpartOf } from '@rookery/matrix-types';
 import { EventStore, RoomStateReader, type StoredEvent, TimelineReader, VisibilityFilter } from '@rookery/rooms';
 import { stateKeyOf } from '@rookery/state-res';
 import type { DigestRoom, Senders } from './digest-content.js';
@@ -76,5 +77,3 @@ export class DigestRooms {
     return { rooms, senders };
   }
 }
-
-const localpartOf = (userId: string): string => userId.slice(1).split(':')[0] ?? userId;
