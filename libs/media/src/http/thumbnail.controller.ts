@@ -16,7 +16,7 @@ import { downloadParams, downloadRequest, openDownloadParams } from './download-
 import { Downloads } from '../downloads/downloads.service.js';
 import { fileReply } from './file-reply.js';
 import { clientMediaPath, mediaPaths } from './media-paths.js';
-import { Thumbnails } from '../thumbnails/thumbnails.service.js';
+import { type ThumbnailRequest, Thumbnails } from '../thumbnails/thumbnails.service.js';
 
 const largestPx = 8_192;
 const extensions: Readonly<Record<string, string>> = { 'image/png': 'png', 'image/webp': 'webp', 'image/gif': 'gif' };
@@ -70,10 +70,11 @@ export class ThumbnailController {
     mediaId: string,
     requester: Requester | undefined,
   ): Promise<HttpReply> {
-    const { method: cut, animated } = query;
-    const wanted = {
-      ...{ widthPx: Math.min(query.width, largestPx), heightPx: Math.min(query.height, largestPx) },
-      ...{ method: cut, animated },
+    const wanted: ThumbnailRequest = {
+      widthPx: Math.min(query.width, largestPx),
+      heightPx: Math.min(query.height, largestPx),
+      method: query.method,
+      animated: query.animated,
     };
     const download = downloadRequest(request, query, server, mediaId, requester);
     const media = await this.downloads.find(download);

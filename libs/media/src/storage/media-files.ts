@@ -95,7 +95,7 @@ export class MediaFiles {
 
   /** Where a client gets a file by itself; `undefined` when it is here, or nobody says. */
   async elsewhere(place: FilePlace, headers: MediaDownloadHeaders): Promise<string | undefined> {
-    if (!this.providers.exist || (await this.isLocal(place))) return undefined;
+    if (!this.providers.mayRedirect || (await this.isLocal(place))) return undefined;
     return this.providers.downloadUrl(place, headers);
   }
 

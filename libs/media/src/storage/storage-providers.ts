@@ -70,6 +70,11 @@ export class StorageProviders implements OnModuleInit {
     return this.#entries.length > 0;
   }
 
+  /** Whether any of them may say where a client gets a file by itself. */
+  get mayRedirect(): boolean {
+    return this.#entries.some(({ provider }) => provider.downloadUrl !== undefined);
+  }
+
   /** Resolves when nothing is being stored in the background. */
   async settled(): Promise<void> {
     while (this.#queued.size > 0) await Promise.all(this.#queued);
