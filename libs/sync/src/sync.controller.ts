@@ -14,30 +14,19 @@ import {
 import { type JsonObject, MatrixError, parseSyncFilter } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { FilterStore, SessionWatch } from '@rookery/users';
+import { setPresence, timeout } from './request/sync-params.js';
 import { parseSyncToken } from './request/sync-token.js';
 import { answerBytes } from './request/written-rooms.js';
 import { type SyncRequest, SyncService } from './sync.service.js';
-
-/** Longest wait that a client gets, whatever it asks for. */
-const maxTimeoutMs = 10 * 60 * 1000;
 
 const syncQuery = queryOf({
   since: param.string('`next_batch` of the answer before; nothing for everything.'),
   full_state: param.boolean('Whether all state comes, also what did not change.', { otherwise: false }),
   filter: param.string('The id of a filter, or a filter as JSON.'),
-  set_presence: param.choice(
-    'What the user is shown as while this device syncs.',
-    ['offline', 'online', 'unavailable'],
-    { otherwise: 'online' },
-  ),
+  set_presence: setPresence,
   use_state_after: param.boolean('Whether state comes as it is at the end of the timeline (MSC4222).'),
   'org.matrix.msc4222.use_state_after': param.boolean('The same in answers of before it was specified.'),
-  timeout: param.integer('How long to wait for news, milliseconds.', {
-    min: 0,
-    max: maxTimeoutMs,
-    clamp: true,
-    otherwise: 0,
-  }),
+  timeout,
 });
 
 /** The client's window on everything. */

@@ -2,8 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Cache, Config } from '@rookery/platform';
 import { EventStore, isServable, RoomFactsReader, RoomHooks, RoomStateReader } from '@rookery/rooms';
 import { splitStateKey } from '@rookery/state-res';
-
-type RoomFacts = Awaited<ReturnType<RoomFactsReader['of']>> extends Map<string, infer Facts> ? Facts : never;
+import type { RoomFacts } from '../model/rooms.js';
 
 const maxRooms = 200_000;
 const maxSpaceChildren = 500_000;

@@ -15,32 +15,27 @@ import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { eventFilter, EventStore, RoomReadingService } from '@rookery/rooms';
 import { SessionWatch } from '@rookery/users';
+import { timeout } from '../request/sync-params.js';
 import { LegacySyncService } from './legacy-sync.service.js';
 
 const old = (path: string): string[] => client(['api/v1', 'v3'], path);
 const maxLimit = 100;
-/** Longest wait that a client gets, whatever it asks for. */
-const maxTimeoutMs = 10 * 60 * 1000;
+const limit = param.integer('How many entries at most.', { min: 0, max: maxLimit, clamp: true, otherwise: 10 });
 
 const initialSyncQuery = queryOf({
-  limit: param.integer('How many entries at most.', { min: 0, max: maxLimit, clamp: true, otherwise: 10 }),
+  limit,
   archived: param.boolean('Whether rooms that were left come, too.', { otherwise: false }),
 });
 
 const initialSyncOfRoomQuery = queryOf({
   filter: eventFilter,
-  limit: param.integer('How many entries at most.', { min: 0, max: maxLimit, clamp: true, otherwise: 10 }),
+  limit,
 });
 
 const eventsQuery = queryOf({
   room_id: param.string('Only this room.'),
   from: param.string('Where the page begins: a token of an earlier answer.'),
-  timeout: param.integer('How long to wait for news, milliseconds.', {
-    min: 0,
-    max: maxTimeoutMs,
-    clamp: true,
-    otherwise: 0,
-  }),
+  timeout,
 });
 
 /** Endpoints that `/sync` has taken the place of. */

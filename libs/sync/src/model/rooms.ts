@@ -1,4 +1,10 @@
-import type { MembershipHistory, MembershipReader, RoomStateReader, TimelineReader } from '@rookery/rooms';
+import type {
+  MembershipHistory,
+  MembershipReader,
+  RoomFactsReader,
+  RoomStateReader,
+  TimelineReader,
+} from '@rookery/rooms';
 
 /** The values of what a reader of rooms answers by room. */
 type ValueOf<Answer> = Answer extends Promise<Map<string, infer Value>> ? Value : never;
@@ -7,6 +13,8 @@ type ValueOf<Answer> = Answer extends Promise<Map<string, infer Value>> ? Value 
 export type StateDelta = Awaited<ReturnType<RoomStateReader['deltas']>>[number];
 /** Events of a room in a row, and where they begin. */
 export type TimelineSlice = ValueOf<ReturnType<TimelineReader['latest']>>;
+/** By what rooms are sorted and filtered. */
+export type RoomFacts = ValueOf<ReturnType<RoomFactsReader['of']>>;
 /** What a user is in a room now. */
 export type RoomMembership = Awaited<ReturnType<MembershipReader['roomsOf']>>[number];
 /** A step of a user in a room. */

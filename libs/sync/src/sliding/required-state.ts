@@ -1,4 +1,5 @@
 import type { StateFilter } from '../model/rooms.js';
+
 /** One entry of `required_state`. */
 export type StatePair = readonly [type: string, stateKey: string];
 

@@ -15,25 +15,14 @@ import {
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { ExperimentalFeatures, SessionWatch } from '@rookery/users';
+import { setPresence, timeout } from '../request/sync-params.js';
 import { parseSlidingRequest, slidingRequestSchema } from './request.js';
 import { SlidingSyncService } from './sliding-sync.service.js';
 
-/** Longest wait that a client gets, whatever it asks for. */
-const maxTimeoutMs = 10 * 60 * 1000;
-
 const syncQuery = queryOf({
   pos: param.string('`pos` of the answer before; nothing to begin anew.'),
-  set_presence: param.choice(
-    'What the user is shown as while this device syncs.',
-    ['offline', 'online', 'unavailable'],
-    { otherwise: 'online' },
-  ),
-  timeout: param.integer('How long to wait for news, milliseconds.', {
-    min: 0,
-    max: maxTimeoutMs,
-    clamp: true,
-    otherwise: 0,
-  }),
+  set_presence: setPresence,
+  timeout,
 });
 
 /** Simplified sliding sync (MSC4186). */

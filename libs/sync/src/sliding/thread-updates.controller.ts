@@ -7,7 +7,7 @@ import { limits } from './request.js';
 import { parseThreadToken, ThreadUpdatesReader } from './thread-updates.js';
 
 const pageQuery = queryOf({
-  dir: param.choice('Forwards (`f`) or backwards (`b`) in time.', ['b']),
+  dir: param.choice('Backwards in time, the one way there is; it has to be there.', ['b']),
   limit: param.integer('How many entries at most.', { min: 1, max: limits.threads, clamp: true, otherwise: 100 }),
   to: param.string('Where to stop: a token of an earlier answer.'),
   from: param.string('Where the page begins: a token of an earlier answer.'),
