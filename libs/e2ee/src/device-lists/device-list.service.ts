@@ -16,13 +16,14 @@ import {
   usersSignedBy,
 } from './device-list.query.js';
 
-const maxRecipients = 300_000;
+/** Users whose last change is remembered, before the operator's factor, which usually is a half. */
+const maxRecipients = 600_000;
 
 /** Changes of device lists, by the users whom they concern. */
 export const deviceListsStream = defineStream({
   name: 'device_lists',
   takenUpTo: highestDeviceListId,
-  keys: { concerned: { maxKeys: 2 * maxRecipients } },
+  keys: { concerned: { maxKeys: maxRecipients } },
   read: changesInStream,
 });
 

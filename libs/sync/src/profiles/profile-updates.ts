@@ -14,7 +14,8 @@ import {
   profileUpdatesOf,
 } from './profile-updates.query.js';
 
-const maxRecipients = 300_000;
+/** Users whose last change is remembered, before the operator's factor, which usually is a half. */
+const maxRecipients = 600_000;
 /** Changes that are looked at whomever they concern. */
 const maxChanges = 1_000;
 
@@ -22,7 +23,7 @@ const maxChanges = 1_000;
 export const profileUpdatesStream = defineStream({
   name: 'profile_updates',
   takenUpTo: highestProfileUpdate,
-  keys: { concerned: { maxKeys: 2 * maxRecipients } },
+  keys: { concerned: { maxKeys: maxRecipients } },
 });
 
 /** What is new of profiles for one user. */
