@@ -1,12 +1,11 @@
 import type { Db, SqlBool, SqlValue, Tx } from '@rookery/database';
 import { domainOf } from '@rookery/matrix-types';
 import { eventFilterSql } from '@rookery/rooms';
-
-type EventFilter = Parameters<typeof eventFilterSql>[0];
-
 import { createHash } from 'node:crypto';
 import { matchText } from '../text/full-text.js';
 import type { QueryWord } from '../text/words.js';
+
+type EventFilter = Parameters<typeof eventFilterSql>[0];
 
 /** An event in the index. */
 export interface IndexedMessage {
