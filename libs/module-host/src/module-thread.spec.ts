@@ -190,6 +190,23 @@ it.each([
   60_000,
 );
 
+it('does not take a sleep of the machine for silence', async () => {
+  write(
+    'busy',
+    `api.registerSpamCheckerCallbacks({ userMayJoinRoom() { const end = Date.now() + 2_500; while (Date.now() < end); return NOT_SPAM; } })`,
+  );
+  await start([entryOf('busy', { timeLimitMs: 8_000 })]);
+  const now = performance.now.bind(performance);
+  let sleptMs = 0;
+  // It sleeps before each look, while the thread has not answered yet.
+  const slept = jest.spyOn(performance, 'now').mockImplementation(() => now() + (sleptMs += 10_000));
+  try {
+    expect(await joining()).toMatchObject({ allowed: true });
+  } finally {
+    slept.mockRestore();
+  }
+});
+
 it('lets on_error decide what becomes of what a thread was asked when it ended', async () => {
   write('exits', `api.registerSpamCheckerCallbacks({ userMayJoinRoom: () => process.exit(1) })`);
   await start([entryOf('exits', { onError: 'allow' })]);

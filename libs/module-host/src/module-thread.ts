@@ -94,7 +94,8 @@ export class ModuleThread {
   #isOver = false;
   #isLoading = true;
   #isRetired = false;
-  #pingedAt: number | undefined;
+  /** How long it has not answered what it was asked last; undefined when it has. */
+  #silentMs: number | undefined;
   #watch: NodeJS.Timeout | undefined;
   #seen: EventLoopUtilization | undefined;
   #tellOver: (why: string) => void = () => {};
@@ -279,21 +280,28 @@ export class ModuleThread {
   /** In real time, whatever the server's clock says: a thread hangs or it does not. */
   #watchOver(): void {
     const { limits } = this.options;
+    const everyMs = Math.max(20, Math.min(limits.timeLimitMs / 4, 1_000));
+    let lookedAtMs = performance.now();
     const look = (): void => {
-      if (this.#pingedAt === undefined) {
-        this.#pingedAt = performance.now();
-        this.#peer.ping(() => (this.#pingedAt = undefined));
+      const nowMs = performance.now();
+      // Where the machine slept, or the whole process was stopped, the thread was, too: that does not count.
+      const sinceLookMs = Math.min(nowMs - lookedAtMs, 2 * everyMs);
+      lookedAtMs = nowMs;
+      if (this.#silentMs === undefined) {
+        this.#silentMs = 0;
+        this.#peer.ping(() => (this.#silentMs = undefined));
         return;
       }
+      this.#silentMs += sinceLookMs;
       const limitMs = this.#isLoading ? Math.max(limits.timeLimitMs, loadingLimitMs) : limits.timeLimitMs;
-      if (performance.now() - this.#pingedAt < limitMs) return;
+      if (this.#silentMs < limitMs) return;
       // It may have answered while this process was busy itself: what has come is read first.
       setImmediate(() => {
-        if (this.#pingedAt === undefined || this.#isOver) return;
+        if (this.#silentMs === undefined || this.#isOver) return;
         void this.end(`it gave no sign of life for ${limitMs} ms`);
       });
     };
-    this.#watch = setInterval(look, Math.max(20, Math.min(limits.timeLimitMs / 4, 1_000))).unref();
+    this.#watch = setInterval(look, everyMs).unref();
   }
 
   #setTime(): void {
