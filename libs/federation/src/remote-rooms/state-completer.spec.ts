@@ -10,7 +10,7 @@ import { StateCompleter } from './state-completer.js';
 const room = { roomId: '!a:b.test', joinEventId: '$join', via: 'b.test', servers: [] };
 const state = Array.from(
   { length: 600 },
-  (_, at) => ({ eventId: `$${at}`, authEventIds: [], depth: at, originServerTs: at }) as unknown as RoomEvent,
+  (_, at) => ({ eventId: `$${at}`, rules: {}, authEventIds: [] }) as unknown as RoomEvent,
 );
 
 /** Completes one room; `storing` is called before some of its events are stored. */
