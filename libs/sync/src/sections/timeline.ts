@@ -13,6 +13,7 @@ import { stateKeyOf } from '@rookery/state-res';
 import type { SyncContext } from '../sync-context.js';
 import type { RoomEntry } from './room-list.js';
 import type { StateDelta, TimelineSlice } from '../model/rooms.js';
+import { endOf, furtherBack, mostlyHidden } from '../model/visible-ends.js';
 
 const defaultLimit = 10;
 const parallelReads = 8;
@@ -38,7 +39,8 @@ export class Timelines {
 
   /**
    * The last events of each room within its range, without what the user may not see. Rooms with the same range share a
-   * query: one for the rooms that the user stayed in, one for those that are new, one per room that was left.
+   * query: one for the rooms that the user stayed in, one for those that are new, one per room that was left; and once more
+   * for those of whose end most is hidden.
    * @param changes of current state since the last sync, of rooms that are not fresh
    * @param limitMax the server's own limit, `undefined` for none
    */
@@ -53,20 +55,18 @@ export class Timelines {
         (section === 'join' || section === 'leave') && passesRoom(context.filter.room.timeline, roomId),
     );
     const outside = wanted.filter(({ section, stay }) => section === 'leave' && stay === undefined);
-    const [changed, slices, endings] = await Promise.all([
+    const asked = context.filter.room.timeline.limit ?? defaultLimit;
+    const limit = limitMax === undefined ? asked : Math.min(asked, limitMax);
+    const [changed, ends, endings] = await Promise.all([
       changes,
-      this.#slices(
+      this.#ends(
         wanted.filter((entry) => !outside.includes(entry)),
         context,
-        limitMax,
+        limit,
       ),
       this.#endings(outside, context),
     ]);
-    const visible = await this.visibility.visible(
-      context.userId,
-      [...slices.values()].flatMap((slice) => slice.events),
-    );
-    const byRoom = Map.groupBy(visible, ({ stored }) => stored.event.roomId);
+    const { slices, byRoom } = ends;
     const final = context.useStateAfter ? undefined : await this.#finalState(wanted, slices, changed);
     const shown = [...slices].map(([roomId, slice]): [string, ShownTimeline] => {
       const events = byRoom.get(roomId) ?? [];
@@ -77,6 +77,39 @@ export class Timelines {
       return [roomId, { events: rest, limited: true, start: next && this.timelines.arrivalOf(next) }];
     });
     return new Map([...shown, ...endings]);
+  }
+
+  /** The ends of rooms, and what the user may see of them: `limit` events, where there are as many not too far back. */
+  async #ends(
+    entries: readonly RoomEntry[],
+    context: SyncContext,
+    limit: number,
+  ): Promise<{
+    readonly slices: ReadonlyMap<string, TimelineSlice>;
+    readonly byRoom: ReadonlyMap<string, readonly VisibleEvent[]>;
+  }> {
+    const slices = await this.#slices(entries, context, limit);
+    const byRoom: Map<string, readonly VisibleEvent[]> = await this.#visible(slices, context);
+    const hidden = mostlyHidden(slices, byRoom);
+    const more = furtherBack(limit);
+    if (hidden.size === 0 || more === limit) return { slices, byRoom };
+    const again = entries.filter(({ roomId }) => hidden.has(roomId));
+    const further = await this.#slices(again, context, more);
+    const shown = await this.#visible(further, context);
+    for (const [roomId, slice] of further) {
+      const end = endOf(slice, shown.get(roomId) ?? [], limit, (event) => this.timelines.arrivalOf(event));
+      slices.set(roomId, end.slice);
+      byRoom.set(roomId, end.visible);
+    }
+    return { slices, byRoom };
+  }
+
+  async #visible(
+    slices: ReadonlyMap<string, TimelineSlice>,
+    { userId }: SyncContext,
+  ): Promise<Map<string, VisibleEvent[]>> {
+    const events = [...slices.values()].flatMap((slice) => slice.events);
+    return Map.groupBy(await this.visibility.visible(userId, events), ({ stored }) => stored.event.roomId);
   }
 
   /** What holds in the end of the state that timelines tell, by room; absent where each event counts as having changed it. */
@@ -122,11 +155,9 @@ export class Timelines {
   async #slices(
     entries: readonly RoomEntry[],
     context: SyncContext,
-    limitMax: number | undefined,
+    limit: number,
   ): Promise<Map<string, TimelineSlice>> {
     const filter = context.filter.room.timeline;
-    const asked = filter.limit ?? defaultLimit;
-    const limit = limitMax === undefined ? asked : Math.min(asked, limitMax);
     const groups = Map.groupBy(entries, (entry) => `${entry.after}:${entry.upTo}`);
     const slices = new Map<string, TimelineSlice>();
     await eachLimit(groups.values(), parallelReads, async (group) => {

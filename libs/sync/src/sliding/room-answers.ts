@@ -16,6 +16,7 @@ import {
 import { RoomDetailsReader } from './room-details.js';
 import type { RoomPart } from './room-plan.js';
 import type { StateDelta, TimelineSlice } from '../model/rooms.js';
+import { endOf, furtherBack, mostlyHidden } from '../model/visible-ends.js';
 
 /** For whom, and between which positions of the events, rooms are written. */
 export interface AnswerContext {
@@ -34,12 +35,6 @@ export interface RoomAnswers {
   /** Ids of the events in each timeline. */
   readonly timelines: ReadonlyMap<string, ReadonlySet<string>>;
   readonly lazyMembers: Map<string, Map<string, string>>;
-}
-
-interface Timeline {
-  readonly events: readonly StoredEvent[];
-  readonly limited: boolean;
-  readonly start: TimelineSlice['start'];
 }
 
 const parallelReads = 4;
@@ -80,18 +75,14 @@ export class RoomAnswerWriter {
     const members = await this.events.many(
       parts.filter((part) => part.section !== 'join').map((part) => part.membership.eventId),
     );
-    const [slices, deltas, counts] = await Promise.all([
-      this.#slices(joined, context.now),
+    const [{ slices, visible }, deltas, counts] = await Promise.all([
+      this.#ends(joined, context),
       this.#deltas(joined, context.now),
       this.counts.read(
         userId,
         joined.map((part) => part.roomId),
       ),
     ]);
-    const visible = await this.visibility.visible(
-      userId,
-      [...slices.values()].flatMap((slice) => slice.events),
-    );
     for (const part of parts) {
       const member = part.section === 'leave' ? members.get(part.membership.eventId) : undefined;
       // A membership that state resolution took away ended without an event.
@@ -161,11 +152,46 @@ export class RoomAnswerWriter {
     };
   }
 
+  /** The ends of joined rooms, and what the user may see of them: as much as was asked for, where it is not too far back. */
+  async #ends(
+    parts: readonly RoomPart[],
+    { userId, now }: AnswerContext,
+  ): Promise<{ readonly slices: Map<string, TimelineSlice>; readonly visible: VisibleEvent[] }> {
+    const slices = await this.#slices(parts, now, (limit) => limit);
+    const eventsOf = (of: ReadonlyMap<string, TimelineSlice>): StoredEvent[] =>
+      [...of.values()].flatMap((s) => s.events);
+    const byRoom = (events: readonly VisibleEvent[]): Map<string, VisibleEvent[]> =>
+      Map.groupBy(events, ({ stored }) => stored.event.roomId);
+    const visible = await this.visibility.visible(userId, eventsOf(slices));
+    const hidden = mostlyHidden(slices, byRoom(visible));
+    const again = parts.filter(
+      ({ roomId, config: { timelineLimit } }) => hidden.has(roomId) && furtherBack(timelineLimit) > timelineLimit,
+    );
+    if (again.length === 0) return { slices, visible };
+    const further = await this.#slices(again, now, furtherBack);
+    const shown = byRoom(await this.visibility.visible(userId, eventsOf(further)));
+    const rest = visible.filter(({ stored }) => !further.has(stored.event.roomId));
+    for (const { roomId, config } of again) {
+      const slice = further.get(roomId);
+      if (slice === undefined) continue;
+      const before = (event: StoredEvent): TimelineSlice['start'] => this.timelines.arrivalOf(event);
+      const end = endOf(slice, shown.get(roomId) ?? [], config.timelineLimit, before);
+      slices.set(roomId, end.slice);
+      rest.push(...end.visible);
+    }
+    return { slices, visible: rest };
+  }
+
   /**
    * Timelines of joined rooms. Rooms that are read from the same place and of the same length share a query; those that
    * were passed over earlier are read from where the first of them stands.
+   * @param sizeOf how many events are read where so many were asked for
    */
-  async #slices(parts: readonly RoomPart[], upTo: number): Promise<Map<string, Timeline>> {
+  async #slices(
+    parts: readonly RoomPart[],
+    upTo: number,
+    sizeOf: (limit: number) => number,
+  ): Promise<Map<string, TimelineSlice>> {
     const wanted = parts.filter((part) => part.config.timelineLimit > 0 || part.initial);
     const groups = [
       ...Map.groupBy(wanted, (part) => {
@@ -173,9 +199,9 @@ export class RoomAnswerWriter {
         return `${isWhole ? 'whole' : part.memory?.sentUpTo === undefined ? 'live' : 'late'} ${part.config.timelineLimit}`;
       }).values(),
     ];
-    const found = new Map<string, Timeline>();
+    const found = new Map<string, TimelineSlice>();
     await eachLimit(groups, parallelReads, async (group) => {
-      const limit = group[0]?.config.timelineLimit ?? 0;
+      const limit = sizeOf(group[0]?.config.timelineLimit ?? 0);
       const starts = new Map(group.map((part) => [part.roomId, part.initial || part.expanded ? 0 : part.after]));
       const slices = await this.timelines.latest([...starts.keys()], {
         after: Math.min(...starts.values()),
@@ -188,7 +214,7 @@ export class RoomAnswerWriter {
     return found;
   }
 
-  #cut(slice: TimelineSlice, after: number, limit: number): Timeline {
+  #cut(slice: TimelineSlice, after: number, limit: number): TimelineSlice {
     const news = slice.events.filter((stored) => stored.streamOrdering > after);
     const events = limit > 0 ? news.slice(-limit) : [];
     const [first] = events;
@@ -233,7 +259,7 @@ function writtenByRoom(visible: readonly VisibleEvent[], written: readonly objec
 }
 
 function timelineFacts(
-  slice: Timeline | undefined,
+  slice: TimelineSlice | undefined,
   shown: readonly VisibleEvent[],
   { since, now }: AnswerContext,
 ): JsonObject {
