@@ -7,10 +7,16 @@ import { RoomAccess } from '../history/room-access.js';
 import { RoomReadingService } from '../history/room-reading.service.js';
 import { EventSerializer } from '../reading/event-serializer.js';
 import { HiddenSenders } from '../reading/hidden-senders.js';
-import { formatRoomToken, parseRoomToken, type RoomPosition } from '../reading/room-token.js';
+import { formatRoomToken, parseRoomToken, type PlaceInRoom, type RoomPosition } from '../reading/room-token.js';
 import { TimelineReader } from '../reading/timeline-reader.js';
 import { type VisibleEvent, VisibilityFilter } from '../reading/visibility-filter.js';
-import { type RelatedRow, selectRelations, selectThreadRoots } from './relations.query.js';
+import {
+  type RelatedRow,
+  type RelationQuery,
+  selectRelations,
+  selectThreadRoots,
+  type ThreadPlaceRow,
+} from './relations.query.js';
 
 /** What somebody asks about the relations of an event. */
 export interface RelationsRequest {
@@ -27,6 +33,8 @@ export interface RelationsRequest {
 
 /** How far recursion follows relations of relations. */
 const maxDepth = 3;
+/** Pages of which nothing may be seen are passed over, at most so many per request. */
+const maxHiddenPages = 5;
 
 /** Relations of events, and threads. */
 @Injectable()
@@ -54,7 +62,7 @@ export class RelationsService {
     const to = request.to === undefined ? undefined : parseRoomToken(request.to, 'to');
     const arrival = (place: RoomPosition | undefined): number | undefined =>
       place?.topological === undefined ? place?.stream : undefined;
-    const rows = await selectRelations(this.database, {
+    const query: RelationQuery = {
       roomId,
       eventId,
       relType: request.relType,
@@ -66,14 +74,24 @@ export class RelationsService {
       arrivedAfter: arrival(backwards ? to : from),
       arrivedUpTo: arrival(backwards ? from : to),
       limit: request.limit + 1,
+    };
+    const placeBehind = (row: RelatedRow): PlaceInRoom => ({
+      topological: row.topological_ordering,
+      stream: backwards ? row.stream_ordering - 1 : row.stream_ordering,
     });
-    const page = rows.slice(0, request.limit);
-    const last = page.at(-1);
-    const eventIds = page.map((row) => row.event_id);
-    const visible = await this.visibility.visibleOf(requester.userId, eventIds);
+    const { visible, next } = await firstVisible(
+      request.limit,
+      (last: RelatedRow | undefined) =>
+        selectRelations(this.database, last ? { ...query, from: placeBehind(last) } : query),
+      (rows) =>
+        this.visibility.visibleOf(
+          requester.userId,
+          rows.map((row) => row.event_id),
+        ),
+    );
     return {
       chunk: await this.serializer.serialize(requester, visible),
-      ...(rows.length > page.length && last && { next_batch: formatRoomToken(behind(last, backwards)) }),
+      ...(next && { next_batch: formatRoomToken(placeBehind(next)) }),
       ...(request.from !== undefined && { prev_batch: request.from }),
       ...(request.recurse && { recursion_depth: maxDepth }),
     };
@@ -91,19 +109,25 @@ export class RelationsService {
   ): Promise<JsonObject> {
     await this.access.read(requester, roomId);
     const from = options.from === undefined ? undefined : parseRoomToken(options.from, 'from');
-    const rows = await selectThreadRoots(
-      this.database,
-      roomId,
-      options.participated ? requester.userId : undefined,
-      from && (await this.timeline.topological(roomId, from)),
-      options.limit + 1,
-    );
-    const page = rows.slice(0, options.limit);
-    const last = page.at(-1);
-    const rootIds = page.map((row) => row.thread_id);
-    const [ignored, visible] = await Promise.all([
+    const placeOf = (row: ThreadPlaceRow): PlaceInRoom => ({
+      topological: row.topological_ordering,
+      stream: row.stream_ordering,
+    });
+    const participant = options.participated ? requester.userId : undefined;
+    const start = from && (await this.timeline.topological(roomId, from));
+    const [ignored, { visible, next }] = await Promise.all([
       this.hidden.ignoredBy(requester.userId),
-      this.visibility.visibleOf(requester.userId, rootIds, { withIgnored: true }),
+      firstVisible(
+        options.limit,
+        (last: ThreadPlaceRow | undefined) =>
+          selectThreadRoots(this.database, roomId, participant, last ? placeOf(last) : start, options.limit + 1),
+        (rows) =>
+          this.visibility.visibleOf(
+            requester.userId,
+            rows.map((row) => row.thread_id),
+            { withIgnored: true },
+          ),
+      ),
     ]);
     const inRoom = visible.filter(({ stored }) => stored.event.roomId === roomId);
     const shown = inRoom.map((one): VisibleEvent => {
@@ -113,15 +137,29 @@ export class RelationsService {
     });
     return {
       chunk: await this.serializer.serialize(requester, shown),
-      ...(rows.length > page.length &&
-        last && {
-          next_batch: formatRoomToken({ topological: last.topological_ordering, stream: last.stream_ordering }),
-        }),
+      ...(next && { next_batch: formatRoomToken(placeOf(next)) }),
     };
   }
 }
 
-const behind = (row: RelatedRow, backwards: boolean): RoomPosition => ({
-  topological: row.topological_ordering,
-  stream: backwards ? row.stream_ordering - 1 : row.stream_ordering,
-});
+/**
+ * The first page of which a reader may see anything: what is hidden is no reason to show nothing though there is more.
+ * @param rowsBehind one more than `limit` rows behind another, where there are as many; from the beginning without one
+ * @returns `next`: the row behind which the next page begins; absent where there is no more
+ */
+async function firstVisible<Row>(
+  limit: number,
+  rowsBehind: (last: Row | undefined) => Promise<readonly Row[]>,
+  visibleOf: (rows: readonly Row[]) => Promise<VisibleEvent[]>,
+): Promise<{ readonly visible: VisibleEvent[]; readonly next: Row | undefined }> {
+  let last: Row | undefined;
+  for (let pages = 1; ; pages++) {
+    const rows = await rowsBehind(last);
+    const page = rows.slice(0, limit);
+    const visible = await visibleOf(page);
+    last = page.at(-1);
+    const hasMore = rows.length > page.length;
+    if (visible.length > 0 || !hasMore || last === undefined || pages >= maxHiddenPages)
+      return { visible, next: hasMore ? last : undefined };
+  }
+}
