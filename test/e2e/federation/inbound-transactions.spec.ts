@@ -250,6 +250,20 @@ describe.each(databases)('transactions of other servers (%s)', (database) => {
       expect(await eventually(told)).toBe(true);
     });
 
+    it('keep receipts of who joins by an event that comes later', async () => {
+      const visit = await visitRoom();
+      const join = visit.next({
+        ...{ type: 'm.room.member', stateKey: carol, sender: carol, content: { membership: 'join' } },
+      });
+      const here = await say(alice, visit.roomId, 'read before the join is known');
+      await sendTransaction(visitor, home, [], [receiptFor(visit.roomId, carol, here)]);
+      await sendTransaction(visitor, home, [], [receiptFor(visit.roomId, carol, join.eventId, { thread_id: 'main' })]);
+      expect(await readBy(visit.roomId, carol)).toEqual({});
+      await visit.send(join);
+      await eventually(async () => Object.keys(await readBy(visit.roomId, carol)).length > 0);
+      expect(Object.values(await readBy(visit.roomId, carol))).toContain(join.eventId);
+    });
+
     it('see what the events in front of them allow', async () => {
       const visit = await visitRoom('12', { power_level_content_override: { users_default: 100 } });
       const acl = (deny: string[]): RoomEvent =>

@@ -10,7 +10,8 @@ import {
   type JsonObject,
 } from '@rookery/matrix-types';
 import { Clock, Logger } from '@rookery/platform';
-import { EventStore, RoomHooks, type StoredEvent } from '@rookery/rooms';
+import { type EventBatch, EventStore, RoomHooks } from '@rookery/rooms';
+import { RoomAudience } from '../common/room-audience.js';
 import type { Receipt } from '../model/receipt.js';
 import { EarlyReceipts } from '../receipts/early-receipts.js';
 import { ReceiptService } from '../receipts/receipt.service.js';
@@ -32,11 +33,12 @@ export class InboundReceipts implements OnModuleDestroy {
     private readonly clock: Clock,
     private readonly events: EventStore,
     private readonly receipts: ReceiptService,
+    private readonly audience: RoomAudience,
     logger: Logger,
     roomHooks: RoomHooks,
   ) {
     this.#logger = logger.child('federation');
-    roomHooks.subscribe({ afterCommit: ({ events }) => this.#arrived(events) });
+    roomHooks.subscribe({ afterCommit: (batch) => this.#arrived(batch) });
   }
 
   /** Resolves when nothing is being stored any more. */
@@ -45,27 +47,38 @@ export class InboundReceipts implements OnModuleDestroy {
   }
 
   /**
-   * Content of `m.receipt`. Receipts for events that are still on their way, maybe from another server than the receipt, are
-   * kept for a while, and stored when the event is.
+   * Content of `m.receipt`. Receipts for events that are still on their way, or of users whose join is, maybe from another server
+   * than the receipt, are kept for a while, and stored when the event is.
    */
   async receive(origin: string, content: JsonObject): Promise<void> {
     await this.#place(receiptsIn(origin, content, this.clock.nowMs()));
   }
 
   async #place(offered: readonly Receipt[]): Promise<void> {
-    if (offered.length === 0) return;
+    const early = await this.#settle(offered);
+    if (early.length === 0) return;
+    this.#early.add(early, this.clock.monotonicMs());
+    // What was stored since nobody is going to tell of.
+    const left = new Set(await this.#settle(early));
+    for (const receipt of early) if (!left.has(receipt)) this.#early.delete(receipt);
+  }
+
+  /**
+   * Stores what can be.
+   * @returns those that come too early: their event is not here, or their user's join, to a room of ours
+   */
+  async #settle(offered: readonly Receipt[]): Promise<Receipt[]> {
+    if (offered.length === 0) return [];
     const rooms = [...new Set(offered.map(({ roomId }) => roomId))];
     const users = [...new Set(offered.map(({ userId }) => userId))];
     const joined = new Set(
       (await joinedAmong(this.database, rooms, users)).map(({ roomId, userId }) => `${roomId}\n${userId}`),
     );
-    const allowed = offered.filter(({ roomId, userId }) => joined.has(`${roomId}\n${userId}`));
-    const missing = await this.#store(allowed);
-    if (missing.length === 0) return;
-    this.#early.add(missing, this.clock.monotonicMs());
-    // What was stored since nobody is going to tell of.
-    const left = new Set(await this.#store(missing));
-    for (const receipt of missing) if (!left.has(receipt)) this.#early.delete(receipt);
+    const isJoined = ({ roomId, userId }: Receipt): boolean => joined.has(`${roomId}\n${userId}`);
+    const missing = await this.#store(offered.filter(isJoined));
+    const strangers = offered.filter((receipt) => !isJoined(receipt));
+    const members = await this.audience.ofRooms(new Set(strangers.map(({ roomId }) => roomId)));
+    return [...missing, ...strangers.filter(({ roomId }) => (members.get(roomId)?.size ?? 0) > 0)];
   }
 
   /** Stores those that are for something that is there; the others. */
@@ -88,13 +101,18 @@ export class InboundReceipts implements OnModuleDestroy {
     return offered.filter(({ eventId }) => !found.has(eventId));
   }
 
-  /** Events were stored: what was read of them before is stored, too. */
-  #arrived(events: readonly StoredEvent[]): void {
+  /** Events were stored, and people joined: what was read of them, or by them, before is stored, too. */
+  #arrived({ roomId, events, moves }: EventBatch): void {
     if (this.#early.size === 0) return;
-    const due = this.#early.take(
-      events.map(({ event }) => event.eventId),
-      this.clock.monotonicMs(),
-    );
+    const joined = moves.flatMap(({ userId, membership }) => (membership === 'join' ? [userId] : []));
+    const nowMs = this.clock.monotonicMs();
+    const due = [
+      ...this.#early.take(
+        events.map(({ event }) => event.eventId),
+        nowMs,
+      ),
+      ...this.#early.takeOf(roomId, joined, nowMs),
+    ];
     if (due.length === 0) return;
     const work = this.#place(due)
       .catch((err: unknown) => this.#logger.warn('Receipts that came early could not be stored', { err }))

@@ -18,6 +18,17 @@ describe('EarlyReceipts', () => {
     expect(early.size).toBe(0);
   });
 
+  it('gives out those of users in a room', () => {
+    const early = new EarlyReceipts();
+    const elsewhere = { ...receipt('@a:x', '$1'), roomId: '!other:x' };
+    early.add([receipt('@a:x', '$1'), receipt('@b:x', '$1'), receipt('@a:x', '$2', 'main'), elsewhere], 0);
+    expect(early.takeOf('!r:x', ['@a:x', '@c:z'], 1).map(({ eventId }) => eventId)).toEqual(['$1', '$2']);
+    expect(early.takeOf('!r:x', ['@a:x'], 1)).toEqual([]);
+    expect(early.takeOf('!r:x', ['@b:x'], 3_600_000)).toEqual([]);
+    expect(idsOf(early.take(['$1'], 1))).toEqual(['@a:x']);
+    expect(early.size).toBe(0);
+  });
+
   it('keeps the latest of each user, room and thread, and nothing for ever', () => {
     const early = new EarlyReceipts();
     early.add([receipt('@a:x', '$1')], 0);

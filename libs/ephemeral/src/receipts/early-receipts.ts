@@ -13,7 +13,7 @@ interface Early {
 }
 
 /**
- * Receipts for events that this server does not have yet. The latest of each user, room and thread is kept, in memory: one that
+ * Receipts for events that this server does not have yet, and of users who are not in the room yet. The latest of each user, room and thread is kept, in memory: one that
  * gets lost is made up for by the next.
  */
 export class EarlyReceipts {
@@ -49,6 +49,20 @@ export class EarlyReceipts {
     for (const eventId of eventIds) {
       for (const receipt of this.#byEvent.get(eventId) ?? []) {
         if (this.#find(receipt)!.untilMs > nowMs) taken.push(receipt);
+        this.delete(receipt);
+      }
+    }
+    return taken;
+  }
+
+  /** Takes those of users in a room out. */
+  takeOf(roomId: string, userIds: readonly string[], nowMs: number): Receipt[] {
+    const wanted = new Set(userIds);
+    const taken: Receipt[] = [];
+    for (const server of new Set(userIds.map(domainOf))) {
+      for (const { receipt, untilMs } of [...(this.#servers.get(server)?.values() ?? [])]) {
+        if (receipt.roomId !== roomId || !wanted.has(receipt.userId)) continue;
+        if (untilMs > nowMs) taken.push(receipt);
         this.delete(receipt);
       }
     }
