@@ -14,6 +14,13 @@ describe('errorOfOther', () => {
     expect(errorOfOther(401, 'M_FORBIDDEN', 'No')).toBeUndefined();
   });
 
+  it('passes on nothing that a client would take for what this server can or will do', () => {
+    for (const status of [400, 403, 404, 405]) expect(errorOfOther(status, 'M_UNRECOGNIZED', 'No')).toBeUndefined();
+    expect(errorOfOther(429, 'M_LIMIT_EXCEEDED', 'No')).toBeUndefined();
+    expect(errorOfOther(429, 'M_FORBIDDEN', 'No')).toBeUndefined();
+    expect(errorOfOther(400, 'M_LIMIT_EXCEEDED', 'No')).toBeUndefined();
+  });
+
   it('passes on no failure, and nothing that is no code', () => {
     for (const status of [200, 302, 500, 502]) expect(errorOfOther(status, 'M_FORBIDDEN', 'No')).toBeUndefined();
     for (const code of [undefined, 5, '', 'has spaces', 'x'.repeat(300), 'M_\n'])

@@ -66,8 +66,8 @@ export class IdentityServer {
     const claim = { mxid: userId, threepid: { medium, address } };
     const { status, body } = await this.#post(idServer, 'unbind', claim, (uri) => this.#signed(idServer, uri, claim));
     if (status === 200) return true;
-    const refused = refusal(status, body);
-    if (refused && refused.errcode !== 'M_UNRECOGNIZED') throw refused;
+    const refused = body?.['errcode'] === 'M_UNRECOGNIZED' ? undefined : refusal(status, body);
+    if (refused) throw refused;
     if (status === 400 || status === 403 || status === 404 || status === 501) return false;
     throw unreachable();
   }
