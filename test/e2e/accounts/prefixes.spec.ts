@@ -59,4 +59,12 @@ describe.each(['sqlite', 'postgres'] as const)('a server with prefixes of its ow
     expect((await open(link)).status).toBe(200);
     expect((await open(link.replace('_proto', '_matrix'))).status).toBe(404);
   });
+
+  it('has a page for administrators that asks where it answers', async () => {
+    const page = await open('https://chat.example/_svc/admin/pages');
+    expect(page.status).toBe(200);
+    const html = await page.text();
+    expect(html).toContain('"/_proto/client/v3/login"');
+    expect(html).not.toMatch(/\/_(?:matrix|synapse)\//);
+  });
 });

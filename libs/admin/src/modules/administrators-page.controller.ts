@@ -1,5 +1,6 @@
 import { Controller, Get } from '@nestjs/common';
-import { Access, HttpReply } from '@rookery/http';
+import { Access, HttpReply, ownPath } from '@rookery/http';
+import { adminPagesPath } from '@rookery/module-api';
 import { Config, Ids } from '@rookery/platform';
 import { administratorsPage } from './administrators-page.js';
 
@@ -16,8 +17,11 @@ export class AdministratorsPageController {
   @Access({ auth: 'none', anyProcess: true })
   page(): HttpReply {
     const nonce = this.ids.bytes(16).toString('base64url');
-    const prefix = `/${this.config.get('service_prefix')}`;
-    const html = administratorsPage(nonce, { admin: `${prefix}/admin`, modulePages: `${prefix}/client/admin_page/` });
+    const html = administratorsPage(nonce, {
+      admin: ownPath(this.config, '_synapse/admin'),
+      modulePages: ownPath(this.config, adminPagesPath.slice(1)),
+      login: ownPath(this.config, '_matrix/client/v3/login'),
+    });
     return HttpReply.page(200, { html, nonce }, { headers: { 'cache-control': 'no-store' } });
   }
 }

@@ -70,7 +70,7 @@ function signIn() {
       const identifier = { type: 'm.id.user', user: user.value };
       const body = { type: 'm.login.password', identifier, password: password.value };
       const login = { ...body, initial_device_display_name: 'Pages for administrators' };
-      token = (await ask('POST', '/_matrix/client/v3/login', login)).access_token;
+      token = (await ask('POST', signInPath, login)).access_token;
     }
     await showModules();
     sessionStorage.setItem('token', token);
@@ -243,11 +243,13 @@ export interface PagePlaces {
   readonly admin: string;
   /** Path of modules' pages, with a slash at its end. */
   readonly modulePages: string;
+  /** Path of the login. */
+  readonly login: string;
 }
 
 /** The page for administrators. @param nonce carried by its script, so that no other runs */
-export function administratorsPage(nonce: string, { admin, modulePages }: PagePlaces): string {
-  const places = `const base = ${JSON.stringify(admin)}, pages = ${JSON.stringify(modulePages)};`;
+export function administratorsPage(nonce: string, { admin, modulePages, login }: PagePlaces): string {
+  const places = `const [base, pages, signInPath] = ${JSON.stringify([admin, modulePages, login])};`;
   return `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>Modules</title><style>${style}</style>
 <body><button id="out" type="button">Sign out</button><p id="message" role="status"></p><main id="main"></main>
