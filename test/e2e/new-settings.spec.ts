@@ -82,6 +82,17 @@ describe.each(databases)('settings (%s)', (database) => {
     expect(field.status).toBe(200);
   });
 
+  it('rc_profile: aliases of other servers are looked up so often and no more', async () => {
+    await set({ rc_profile: { per_second: 0.001, burst_count: 2 } });
+    const look = async (server: string, user?: TestUser): Promise<string> =>
+      outcome(await (user ?? homeserver).request('GET', `/directory/room/${encodeURIComponent(`#a:${server}`)}`));
+    const isRefused = async (user?: TestUser): Promise<boolean> =>
+      (await look('nowhere.invalid', user)) === '429 M_LIMIT_EXCEEDED';
+    for (const user of [undefined, alice])
+      expect([await isRefused(user), await isRefused(user), await isRefused(user)]).toEqual([false, false, true]);
+    expect(await look(homeserver.server.config.serverName)).toBe('404 M_NOT_FOUND');
+  });
+
   it('push_rules.limits: so many rules of such a size', async () => {
     await set({ push_rules: { limits: { rule_count: 2, rule_id_length: 10, rule_size: 120 } } });
     const put = async (ruleId: string, body: object): Promise<string> =>

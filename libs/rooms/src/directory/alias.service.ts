@@ -32,9 +32,14 @@ export class AliasService {
     private readonly limiter: RateLimiter,
   ) {}
 
+  /** Whether another server must be asked about an alias. @throws MatrixError 400 `M_INVALID_PARAM` */
+  isElsewhere(alias: string): boolean {
+    return this.#serverOf(alias) !== this.config.serverName;
+  }
+
   /** The room behind an alias; `undefined` when nobody knows one. @throws MatrixError 400 `M_INVALID_PARAM` */
   async resolve(alias: string): Promise<ResolvedAlias | undefined> {
-    if (this.#serverOf(alias) !== this.config.serverName) return this.remote.gateway?.resolveAlias(alias);
+    if (this.isElsewhere(alias)) return this.remote.gateway?.resolveAlias(alias);
     let row = await selectAlias(this.database, alias);
     if (!row && (await this.claims.ask(alias))) row = await selectAlias(this.database, alias);
     if (!row) return undefined;

@@ -1,5 +1,16 @@
 import { Controller, Delete, Get, Param, Put } from '@nestjs/common';
-import { Access, client, type Infer, json, JsonBody, stable, Who } from '@rookery/http';
+import {
+  Access,
+  client,
+  Inbound,
+  type InboundRequest,
+  type Infer,
+  json,
+  JsonBody,
+  RateLimiter,
+  stable,
+  Who,
+} from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { RoomAccess } from '../history/room-access.js';
@@ -12,12 +23,20 @@ export class AliasController {
   constructor(
     private readonly aliases: AliasService,
     private readonly access: RoomAccess,
+    private readonly limiter: RateLimiter,
   ) {}
 
   /** GET /_matrix/client/v3/directory/room/{roomAlias} */
   @Get(stable('/directory/room/:roomAlias'))
-  @Access({ auth: 'none' })
-  async resolve(@Param('roomAlias') alias: string): Promise<object> {
+  @Access({ auth: 'optional', guests: true })
+  async resolve(
+    @Who() requester: Requester | undefined,
+    @Inbound() request: InboundRequest,
+    @Param('roomAlias') alias: string,
+  ): Promise<object> {
+    // Strangers could have any server asked otherwise, as often as they like.
+    if (this.aliases.isElsewhere(alias))
+      await this.limiter.take('rc_profile', requester?.userId ?? request.ip, requester);
     const resolved = await this.aliases.resolve(alias);
     if (!resolved) throw MatrixError.notFound(`The alias ${alias} is not known`);
     return { room_id: resolved.roomId, servers: resolved.servers };

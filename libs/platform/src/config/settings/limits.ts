@@ -127,7 +127,11 @@ export const limitSettings = {
   rc_reports: bucket(1, 5, 'Reporting events, rooms and users, by user.'),
   rc_user_directory: bucket(0.016, 200, 'Searching the user directory, by user.'),
   rc_key_requests: bucket(20, 100, 'Room key requests, by device.'),
-  rc_profile: bucket(1, 500, 'Looking at profiles, by user, or by address where nobody is logged in.'),
+  rc_profile: bucket(
+    1,
+    500,
+    'Looking at profiles, and at aliases of other servers, by user, or by address where nobody is logged in.',
+  ),
   'push_rules.limits.rule_count': setting(k.whole(), 10_000, 'Most push rules of their own that a user may have.'),
   'push_rules.limits.rule_id_length': setting(k.whole(1), 300, 'Longest id of a push rule, bytes.'),
   'push_rules.limits.rule_size': setting(
