@@ -395,6 +395,22 @@ describe.each(databases)('history of rooms elsewhere (%s)', (database) => {
     expect((await find(events[2]!.originServerTs, 'b')).status).toBe(404);
   });
 
+  it('tells of no event elsewhere that its reader may not see', async () => {
+    const room = new ElsewhereRoom(far, '10');
+    room.add({ type: 'm.room.history_visibility', stateKey: '', content: { history_visibility: 'joined' } });
+    const events = Array.from({ length: 5 }, (_, n) => room.say(`before ${n}`));
+    await join(room);
+    const wanted = events[2]!;
+    const find = (dir: string) =>
+      alice.request<JsonObject>(
+        'GET',
+        `/_matrix/client/v1/rooms/${room.roomId}/timestamp_to_event?ts=${wanted.originServerTs}&dir=${dir}`,
+      );
+    expect((await find('b')).status).toBe(404);
+    expect(room.requests).toContain('timestamp_to_event');
+    expect((await find('f')).body['event_id']).not.toBe(wanted.eventId);
+  });
+
   it('walks through a space elsewhere, and hides what its rooms hide', async () => {
     const space = new ElsewhereRoom(far, '10');
     const childOf = (roomId: string, name: string, more: object = {}): JsonObject => ({

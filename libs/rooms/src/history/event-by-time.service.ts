@@ -46,10 +46,15 @@ export class EventByTime {
         : (await this.nearest(roomId, ts, direction))[0];
     const here = found && { eventId: found.event.eventId, ts: found.event.originServerTs };
     if (here && !(await this.#isGapBetween(roomId, found, direction))) return here;
-    const elsewhere = await this.remote.gateway?.timestampToEvent(roomId, ts, direction);
+    const told = await this.remote.gateway?.timestampToEvent(roomId, ts, direction);
+    const elsewhere = told && (scope === 'everything' || (await this.#sees(requester.userId, told.eventId))) && told;
     const nearest = elsewhere && (!here || Math.abs(elsewhere.ts - ts) < Math.abs(here.ts - ts)) ? elsewhere : here;
     if (!nearest) throw MatrixError.notFound('There is no event on that side of this time');
     return nearest;
+  }
+
+  async #sees(userId: string, eventId: string): Promise<boolean> {
+    return (await this.visibility.visibleOf(userId, [eventId], { withIgnored: true })).length > 0;
   }
 
   /** Whether something may be missing between a time and the event that is nearest to it of those that are here. */
