@@ -90,6 +90,7 @@ eachDatabase('filling the indexes of a server that had none', (open) => {
       localOnly: false,
       lockedToo: false,
       limit: 10,
+      offset: 0,
       ...more,
     });
     return rows.map((row) => [row.userId, row.displayName]);

@@ -302,6 +302,16 @@ describe.each(['sqlite', 'postgres'] as const)('callbacks fire (%s)', (kind) => 
     ]);
     probe.answers = { checkUsernameForSpam: () => true };
     expect(await find()).toEqual([]);
+    // Who is hidden takes nobody's place.
+    const second = await server.registerUser('benny');
+    const search = { search_term: 'ben', limit: 1 };
+    for (const [hidden, shown] of [[ben, second] as const, [second, ben] as const]) {
+      probe.answers = { checkUsernameForSpam: (user) => (user as { userId: string }).userId === hidden.userId };
+      const { body } = await ann.request<{ results: { user_id: string }[]; limited: boolean }>(
+        ...(['POST', '/user_directory/search', search] as const),
+      );
+      expect(body).toMatchObject({ limited: false, results: [{ user_id: shown.userId }] });
+    }
   });
 
   it('when presence is told', async () => {

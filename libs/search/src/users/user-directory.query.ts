@@ -125,6 +125,8 @@ export interface UserQuery {
   readonly localOnly: boolean;
   readonly lockedToo: boolean;
   readonly limit: number;
+  /** How many of the best ones are passed over. */
+  readonly offset: number;
 }
 
 /**
@@ -174,7 +176,7 @@ export async function searchUsers(db: Db, query: UserQuery): Promise<DirectoryUs
   ];
   const rows = await db.query<{ user_id: string; display_name: string | null; avatar_url: string | null }>(
     `SELECT user_id, display_name, avatar_url FROM (${candidates}) AS d WHERE ${conditions.join(' AND ')}
-     ORDER BY ${order} LIMIT ${Math.trunc(query.limit)}`,
+     ORDER BY ${order} LIMIT ${Math.trunc(query.limit)} OFFSET ${Math.trunc(query.offset)}`,
     params,
   );
   return rows.map((row) => ({

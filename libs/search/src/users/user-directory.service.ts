@@ -4,7 +4,7 @@ import { RateLimiter } from '@rookery/http';
 import { callbackContext, ModuleDispatcher } from '@rookery/module-host';
 import { Config, type Requester } from '@rookery/platform';
 import { normalize, queryWordsOf } from '../text/words.js';
-import { type DirectoryUser, searchUsers } from './user-directory.query.js';
+import { type DirectoryUser, searchUsers, type UserQuery } from './user-directory.query.js';
 
 /** What was found. */
 export interface DirectoryResults {
@@ -14,6 +14,8 @@ export interface DirectoryResults {
 }
 
 const maxWords = 10;
+/** Further pages that are looked at where modules hide users. */
+const maxPages = 5;
 const nothing: DirectoryResults = { users: [], limited: false };
 
 /** Finds people by name or id. @spec client-server-api#user-directory */
@@ -36,7 +38,7 @@ export class UserDirectory {
     await this.limiter.take('rc_user_directory', requester.userId, requester);
     const words = queryWordsOf(term, maxWords);
     if (words.length === 0) return nothing;
-    const found = await searchUsers(this.database, {
+    const query: UserQuery = {
       requesterId: requester.userId,
       words,
       // Words hold none; the whole term must not, either: PostgreSQL refuses NUL.
@@ -47,9 +49,16 @@ export class UserDirectory {
       localOnly: this.config.get('user_directory.exclude_remote_users'),
       lockedToo: this.config.get('user_directory.show_locked_users'),
       limit: limit + 1,
-    });
-    const users = await this.#shown(requester, found.slice(0, limit));
-    return { users, limited: found.length > limit };
+      offset: 0,
+    };
+    const users: DirectoryUser[] = [];
+    for (let page = 0; ; page++) {
+      const found = await searchUsers(this.database, { ...query, offset: page * limit });
+      users.push(...(await this.#shown(requester, found.slice(0, limit))));
+      const isMore = found.length > limit;
+      if (users.length >= limit || !isMore || page >= maxPages)
+        return { users: users.slice(0, limit), limited: isMore || users.length > limit };
+    }
   }
 
   async #shown(requester: Requester, users: readonly DirectoryUser[]): Promise<readonly DirectoryUser[]> {
