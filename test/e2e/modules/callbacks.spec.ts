@@ -304,6 +304,8 @@ describe.each(['sqlite', 'postgres'] as const)('callbacks fire (%s)', (kind) => 
     expect(await find()).toEqual([]);
     // Who is hidden takes nobody's place.
     const second = await server.registerUser('benny');
+    probe.answers = {};
+    expect((await second.request('POST', '/createRoom', { preset: 'public_chat' })).status).toBe(200);
     const search = { search_term: 'ben', limit: 1 };
     for (const [hidden, shown] of [[ben, second] as const, [second, ben] as const]) {
       probe.answers = { checkUsernameForSpam: (user) => (user as { userId: string }).userId === hidden.userId };
