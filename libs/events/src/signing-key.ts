@@ -103,6 +103,11 @@ export class VerifyKey {
     return new VerifyKey(createPublicKey({ key: Buffer.concat([spkiPrefix, bytes]), format: 'der', type: 'spki' }));
   }
 
+  /** Whether the other one is the same key. */
+  equals(other: VerifyKey): boolean {
+    return this.#key.equals(other.#key);
+  }
+
   /** Whether a base64 signature of a text is right. Malformed signatures are wrong ones. */
   verify(text: string, signature: string): boolean {
     const bytes = decodeBase64(signature);

@@ -53,10 +53,10 @@ export class PlayedServer {
   static async start(
     names: readonly string[],
     answer: Answer,
-    { address = '127.0.0.1', certificate = authority.issue(names), tls = {} as SecureContextOptions } = {},
+    { address = '127.0.0.1', port = 0, certificate = authority.issue(names), tls = {} as SecureContextOptions } = {},
   ): Promise<PlayedServer> {
     const server = createServer({ ...tls, cert: certificate.cert, key: certificate.key });
-    await new Promise<void>((resolve) => server.listen(0, address, resolve));
+    await new Promise<void>((resolve) => server.listen(port, address, resolve));
     const played = new PlayedServer(server, address, (server.address() as AddressInfo).port);
     server.on('secureConnection', (socket) => {
       played.connections++;

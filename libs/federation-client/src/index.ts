@@ -16,7 +16,9 @@ export { SystemNameResolver } from './network/system-name-resolver.js';
 export {
   authorizationHeader,
   parseAuthorization,
+  parseAuthorizations,
   type RequestCredentials,
+  type RequestSignatures,
   signedRequestBytes,
   signedRequestText,
 } from './signing/authorization.js';

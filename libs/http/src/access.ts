@@ -25,6 +25,8 @@ export interface InboundRequest extends RequestOrigin {
 
 /** A request on a route that declares `lateBody`. */
 export interface LateRequest extends InboundRequest {
+  /** All `Authorization` headers as they came: {@link headers} has the first one only. */
+  readonly authorizations: readonly string[];
   /**
    * Reads the whole body into {@link rawBody}; for guards of routes that declare `lateBody`.
    * @returns `undefined` when there is none to wait for

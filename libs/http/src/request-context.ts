@@ -170,6 +170,9 @@ export class RequestContext implements LateRequest {
   get ip(): string {
     return (this.#ip ??= clientAddress(this, this.listener.xForwarded));
   }
+  get authorizations(): readonly string[] {
+    return this.raw.headersDistinct['authorization'] ?? [];
+  }
   /** Whether the request's headers announce a body. */
   get hasBody(): boolean {
     const length = this.headers['content-length'];

@@ -2,9 +2,11 @@ import { canonicalJson, signJson, SigningKey } from '@rookery/events';
 import { authorizationHeader } from '@rookery/federation-client';
 import type { JsonObject } from '@rookery/matrix-types';
 import { type FakeNames, TestFederation, type TestHomeserver, type TestHomeserverOptions } from '@rookery/testing';
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import { once } from 'node:events';
+import { type IncomingMessage, request as httpRequest, type ServerResponse } from 'node:http';
 import { createServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
+import { text } from 'node:stream/consumers';
 import { validatedFetch } from '../../support/openapi.js';
 
 /** An answer with its JSON. */
@@ -75,6 +77,16 @@ export async function send(
     ...(content === undefined ? {} : { body: typeof content === 'string' ? content : JSON.stringify(content) }),
   });
   return { status: response.status, body: (await response.json()) as JsonObject };
+}
+
+/** Sends a request without a body with whatever `Authorization` headers, a line each as they are. */
+export async function sendLines(to: TestHomeserver, uri: string, authorizations: readonly string[]): Promise<Answer> {
+  const url = new URL(`${to.baseUrl}${uri}`);
+  const headers = ['host', url.host, ...authorizations.flatMap((line) => ['authorization', line])];
+  const sending = httpRequest(url, { headers });
+  const [response] = (await once(sending.end(), 'response')) as [IncomingMessage];
+  const { statusCode = 0 } = response;
+  return { status: statusCode, body: JSON.parse(await text(response)) as JsonObject };
 }
 
 /** Servers that find and trust each other, and nobody else; what they say is held against the specification's data. */

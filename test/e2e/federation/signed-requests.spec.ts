@@ -1,13 +1,16 @@
 import { canonicalJson, SigningKey } from '@rookery/events';
 import { parseAuthorization, signedRequestText } from '@rookery/federation-client';
 import type { JsonObject } from '@rookery/matrix-types';
-import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { eventually, FakeClock, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { createRoom, databases } from '../rooms/rooms-client.js';
 import { startProbe } from '../modules/probe-server.js';
-import { FederationWorld, type PlayedServer, send } from './federation-world.js';
+import { FederationWorld, type PlayedServer, send, sendLines } from './federation-world.js';
 
 const profileOf = (userId: string, more = ''): string =>
   `/_matrix/federation/v1/query/profile?user_id=${encodeURIComponent(userId)}${more}`;
+
+/** A further key of the other server. */
+const second = SigningKey.fromSeed('second', new Uint8Array(32).fill(79));
 
 describe.each(databases)('requests that another server signs (%s)', (database) => {
   let world: FederationWorld;
@@ -20,6 +23,10 @@ describe.each(databases)('requests that another server signs (%s)', (database) =
     alice = await server.registerUser('alice');
     await alice.request('PUT', `/profile/${alice.userId}/displayname`, { displayname: 'Alice' });
     other = await world.played('there.test');
+    other.keys = () => {
+      const keys = { [other.key.keyId]: { key: other.key.publicKey }, [second.keyId]: { key: second.publicKey } };
+      return other.statement({ verify_keys: keys });
+    };
   });
   afterAll(() => world.stop());
 
@@ -95,6 +102,115 @@ describe.each(databases)('requests that another server signs (%s)', (database) =
     });
     const old = `X-Matrix origin=there.test,key="${other.key.keyId}",sig="${other.key.sign(text)}"`;
     expect(await outcome(old)).toEqual([200, 'answered']);
+  });
+
+  describe('in old and odd forms of the header', () => {
+    const signatureOf = (key: SigningKey, destination: string | undefined): string =>
+      key.sign(
+        signedRequestText({
+          ...{ method: 'GET', uri, origin: 'there.test', destination, canonicalContent: undefined },
+        }),
+      );
+    const unknown = SigningKey.fromSeed('unknown', new Uint8Array(32).fill(80));
+    /** A header, where `O`, `D`, `K` and `S` stand for what belongs there. */
+    const written = (form: string, key = other.key, destination: string | undefined = 'here.test'): string => {
+      const values: Readonly<Record<string, string>> = {
+        ...{ O: 'there.test', D: 'here.test', K: key.keyId },
+        S: signatureOf(key, form.includes('D') ? destination : undefined),
+      };
+      return form.replace(/\b[ODKS]\b/g, (letter) => values[letter]!);
+    };
+    const usual = 'X-Matrix origin="O",destination="D",key="K",sig="S"';
+    const withKeys = (key: SigningKey): string => written(usual, key);
+    it.each<[string, () => readonly string[]]>([
+      ['as it is now', () => [written(usual)]],
+      ['without quotes', () => [written('X-Matrix origin=O,destination=D,key=K,sig=S')]],
+      ['with some quotes', () => [written('X-Matrix origin=O,destination=D,key="K",sig="S"')]],
+      ['without a destination', () => [written('X-Matrix origin=O,key="K",sig="S"')]],
+      ['with spaces and tabs', () => [written('X-Matrix   origin = "O" ,\tdestination\t=\t"D" ,  key= "K",sig ="S"')]],
+      ['with other letters', () => [written('x-mATRIX ORIGIN="O",Destination="D",KEY="K",sIG="S"')]],
+      [
+        'in another order, with more',
+        () => [written('X-Matrix sig="S",x="\\"a, b=\\\\\\"",key="K",,destination="D",origin="O"')],
+      ],
+      [
+        'with escapes',
+        () => [written('X-Matrix origin="O",destination="D",key="K",sig="S"').replace('there', 't\\he\\re')],
+      ],
+      ['with a header for each key', () => [withKeys(other.key), withKeys(second)]],
+      ['with a header for a key that nobody knows', () => [withKeys(unknown), withKeys(second)]],
+      ['beside another scheme', () => ['Basic abc', withKeys(other.key)]],
+    ])('are answered %s', async (_, headers) => {
+      expect(await sendLines(server, uri, headers())).toEqual({ status: 200, body: { displayname: 'Alice' } });
+    });
+
+    it.each<[string, () => readonly string[]]>([
+      ['another scheme', () => [`Bearer ${alice.accessToken}`, 'Basic abc']],
+      ['no space after the scheme', () => [written('X-Matrix\torigin="O",destination="D",key="K",sig="S"')]],
+      ['no commas', () => [written('X-Matrix origin="O" destination="D" key="K" sig="S"')]],
+      ['no end of a quote', () => [written('X-Matrix origin="O",destination="D",key="K",sig="S')]],
+      ['a part twice', () => [written('X-Matrix origin="O",origin="O",destination="D",key="K",sig="S"')]],
+      ['no key', () => [written('X-Matrix origin="O",destination="D",sig="S"')]],
+      [
+        'a destination that is not signed',
+        () => [written(usual, other.key).replace(/sig="[^"]*"/, `sig="${signatureOf(other.key, undefined)}"`)],
+      ],
+      [
+        'a signed destination that is not said',
+        () => [
+          written('X-Matrix origin="O",key="K",sig="S"').replace(
+            /sig="[^"]*"/,
+            `sig="${signatureOf(other.key, 'here.test')}"`,
+          ),
+        ],
+      ],
+      ['an empty destination', () => [written('X-Matrix origin="O",destination="",key="K",sig="S"')]],
+      ['two headers in one', () => [`${withKeys(other.key)}, ${withKeys(second)}`]],
+      [
+        'headers for different servers',
+        () => [withKeys(other.key), withKeys(second).replace('here.test', 'elsewhere.test')],
+      ],
+      [
+        'headers of different servers',
+        () => [withKeys(other.key), withKeys(second).replace('there.test', 'elsewhere.test')],
+      ],
+      ['one header that cannot be read', () => [withKeys(other.key), 'X-Matrix origin="there.test"']],
+      [
+        'only keys that nobody knows',
+        () => [withKeys(unknown), withKeys(SigningKey.fromSeed('third', new Uint8Array(32)))],
+      ],
+      ['too many headers', () => Array.from({ length: 5 }, () => withKeys(other.key))],
+    ])('are refused with %s', async (_, headers) => {
+      expect(await sendLines(server, uri, headers())).toMatchObject({
+        ...{ status: 401, body: { errcode: 'M_UNAUTHORIZED' } },
+      });
+    });
+  });
+
+  it('are answered with a new key within a second, whatever its id, and wrong ones have nobody asked more often', async () => {
+    const clock = new FakeClock(Date.now());
+    const clocked = await world.homeserver('clocked.test', { database, clock });
+    const changing = await world.played('changing.test');
+    const withKey = (key: SigningKey): PlayedServer => Object.assign(Object.create(changing) as PlayedServer, { key });
+    const answerTo = async (key: SigningKey): Promise<unknown> => {
+      const asked = profileOf('@nobody:clocked.test');
+      return (await send(clocked, 'GET', asked, withKey(key).authorization('GET', asked, 'clocked.test'))).status;
+    };
+    expect(await answerTo(changing.key)).toBe(404);
+    expect(changing.asked).toHaveLength(1);
+    // One under an id of its own; one under the id of the last, as of a server that was set up anew; one more.
+    for (const [i, version] of ['next', 'next', 'last'].entries()) {
+      const key = SigningKey.fromSeed(version, new Uint8Array(32).fill(90 + i));
+      changing.keys = () => withKey(key).statement();
+      await clock.advance(1_000);
+      expect([version, await answerTo(key), changing.asked.length]).toEqual([version, 404, i + 2]);
+      const strangers = Array.from({ length: 8 }, () => SigningKey.fromSeed(version, new Uint8Array(32).fill(1)));
+      const madeUp = Array.from({ length: 8 }, (_, n) => SigningKey.fromSeed(`x${n}`, new Uint8Array(32).fill(2)));
+      const answers = await Promise.all([...strangers, ...madeUp].map(answerTo));
+      expect(new Set(answers)).toEqual(new Set([401]));
+      expect([version, await answerTo(key), changing.asked.length]).toEqual([version, 404, i + 2]);
+    }
+    expect(new Set(changing.asked.map(({ url }) => url))).toEqual(new Set(['/_matrix/key/v2/server']));
   });
 
   it('are refused when the key does not hold anymore', async () => {

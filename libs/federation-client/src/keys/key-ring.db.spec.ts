@@ -142,6 +142,36 @@ eachDatabase('the keys of other servers', (open) => {
     expect(server.seen).toHaveLength(before + 1);
   });
 
+  it('are asked for again when one may have taken the place of another under its id, once a second', async () => {
+    const [first, second] = [keyOf('a', 21), keyOf('a', 22)];
+    let current = first;
+    let isThere = true;
+    const { keys, name, server } = await publisher((own) => (isThere ? statement(own, [current]) : {}));
+    const kept = (await keys.keyOf(name, first.keyId, now()))!.key;
+    current = second;
+    expect(await keys.replacementOf(name, first.keyId, kept)).toBeUndefined();
+    expect(server.seen).toHaveLength(1);
+    await clock.advance(1_000);
+    const found = await Promise.all(
+      Array.from({ length: 20 }, () => keys.replacementOf(name, first.keyId, first.verifyKey)),
+    );
+    for (const one of found) expect(one?.key.verify('x', second.sign('x'))).toBe(true);
+    expect(server.seen).toHaveLength(2);
+    expect((await keys.keyOf(name, first.keyId, now()))?.key.verify('x', second.sign('x'))).toBe(true);
+    // Wrong signatures do not make this server ask and ask, nor forget what it has.
+    isThere = false;
+    for (let n = 0; n < 30; n++) {
+      expect(await keys.replacementOf(name, n % 2 === 0 ? first.keyId : `ed25519:x${n}`, second.verifyKey)).toBe(
+        undefined,
+      );
+      await clock.advance(100);
+    }
+    // In the second and the third of these seconds: the first was begun by those above.
+    expect(server.seen).toHaveLength(2 + 2);
+    expect(await keys.keptKey(name, first.keyId)).toBeDefined();
+    expect(await keys.replacementOf('origin.test', first.keyId, kept)).toBeUndefined();
+  });
+
   const key = keyOf('a', 15);
   const other = keyOf('b', 16);
   it.each<[string, (name: string) => unknown]>([

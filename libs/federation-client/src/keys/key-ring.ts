@@ -7,6 +7,7 @@ import {
   type RoomEvent,
   type SignatureVerdict,
   signingKeyIds,
+  type VerifyKey,
   verifyEventSignatures,
   verifyJson,
 } from '@rookery/events';
@@ -83,6 +84,23 @@ export class KeyRing {
     return key;
   }
 
+  /**
+   * The key by which a server replaced one under the same id, for a signature that the kept one does not fit; `undefined` when it
+   * did not. The server is asked, once a second at most.
+   * @param before the kept one
+   */
+  async replacementOf(serverName: string, keyId: string, before: VerifyKey): Promise<KnownKey | undefined> {
+    if (!isLookedFor(serverName, keyId) || serverName === this.parts.own.serverName) return undefined;
+    const asking =
+      this.#asking.get(serverName) ??
+      (this.#mayAsk(this.#asked, serverName, askedAgainMs)
+        ? this.#begin([serverName], this.#toldByItself(serverName))
+        : undefined);
+    await asking;
+    const now = await this.keptKey(serverName, keyId);
+    return now === undefined || now.key.equals(before) ? undefined : now;
+  }
+
   /** {@link keyOf} for keys that must hold at one time, for `verifyEventSignatures`. */
   lookup(minimumValidUntilTs: number): KeyLookup {
     return (serverName, keyId) => this.keyOf(serverName, keyId, minimumValidUntilTs);
@@ -153,10 +171,14 @@ export class KeyRing {
   /** Asks a server for its keys; whether it told something. */
   async #refresh(serverName: string): Promise<boolean> {
     if (!this.#mayAsk(this.#asked, serverName, toldAgainMs)) return false;
+    const told = await this.#toldByItself(serverName);
+    await this.#keep(told);
+    return told.length > 0;
+  }
+
+  async #toldByItself(serverName: string): Promise<readonly ToldStatement[]> {
     const statement = await this.parts.fetcher.fromOrigin(serverName);
-    if (statement === undefined) return false;
-    await this.#keep([{ statement, from: serverName }]);
-    return true;
+    return statement === undefined ? [] : [{ statement, from: serverName }];
   }
 
   #want(wanted: Map<string, Map<string, number>>, serverName: string, keyId: string, untilTs: number): void {
@@ -221,16 +243,23 @@ export class KeyRing {
       else if (this.#mayAsk(this.#asked, serverName, askedAgainMs)) mine.set(serverName, ids);
     }
     if (mine.size > 0) {
-      const asking = this.parts.fetcher
-        .fetch(mine, (serverName) => this.#mayAsk(this.#askedOthers, serverName, toldAgainMs))
-        .then((told) => this.#keep(told))
-        .finally(() => {
-          for (const serverName of mine.keys()) this.#asking.delete(serverName);
-        });
-      for (const serverName of mine.keys()) this.#asking.set(serverName, asking);
-      answers.add(asking);
+      const told = this.parts.fetcher.fetch(mine, (serverName) =>
+        this.#mayAsk(this.#askedOthers, serverName, toldAgainMs),
+      );
+      answers.add(this.#begin([...mine.keys()], told));
     }
     return [...answers];
+  }
+
+  /** What is told of servers is kept; until then whoever wants their keys waits for that. */
+  #begin(servers: readonly string[], told: Promise<readonly ToldStatement[]>): Promise<Found> {
+    const asking = told
+      .then((statements) => this.#keep(statements))
+      .finally(() => {
+        for (const serverName of servers) this.#asking.delete(serverName);
+      });
+    for (const serverName of servers) this.#asking.set(serverName, asking);
+    return asking;
   }
 
   /** Whether nobody was asked about a server within a time; from now on somebody was. */

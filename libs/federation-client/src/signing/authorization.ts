@@ -10,6 +10,12 @@ export interface RequestCredentials {
   readonly signature: string;
 }
 
+/** What all `X-Matrix` headers of a request say: a server sends one for each of its keys. */
+export interface RequestSignatures extends Pick<RequestCredentials, 'origin' | 'destination'> {
+  /** One at least. */
+  readonly signatures: readonly Pick<RequestCredentials, 'keyId' | 'signature'>[];
+}
+
 /** The parts of a request that its signature covers. */
 export interface SignedRequestParts {
   readonly method: string;
@@ -23,6 +29,9 @@ export interface SignedRequestParts {
 
 /** Longest header that is read, characters. */
 const maxHeaderLength = 4_096;
+/** Most headers of one request that are read: one for each key with which its server signs. */
+const maxHeaders = 4;
+const scheme = /^X-Matrix(?= |$)/i;
 
 /**
  * The text that is signed: canonical JSON of the request.
@@ -62,12 +71,12 @@ export function authorizationHeader(parts: SignedRequestParts, key: SigningKey):
  */
 export function parseAuthorization(header: string): RequestCredentials | undefined {
   if (header.length > maxHeaderLength) return undefined;
-  const scheme = /^X-Matrix +/i.exec(header)?.[0];
-  if (scheme === undefined) return undefined;
+  const start = /^X-Matrix +/i.exec(header)?.[0];
+  if (start === undefined) return undefined;
   const values = new Map<string, string>();
   const parameter =
     /[\t ]*([!#$%&'*+.^_`|~0-9A-Za-z-]+)[\t ]*=[\t ]*(?:"((?:[^"\\]|\\.)*)"|([^\t ,"]+))[\t ]*(,|$)|[\t ]*,/y;
-  parameter.lastIndex = scheme.length;
+  parameter.lastIndex = start.length;
   while (parameter.lastIndex < header.length) {
     const match = parameter.exec(header);
     if (match === null) return undefined;
@@ -81,4 +90,23 @@ export function parseAuthorization(header: string): RequestCredentials | undefin
   const [origin, keyId, signature] = [values.get('origin'), values.get('key'), values.get('sig')];
   if (!origin || !keyId || !signature) return undefined;
   return { origin, destination: values.get('destination'), keyId, signature };
+}
+
+/**
+ * Reads the `Authorization` headers of a request. Those of other schemes are passed over.
+ * @returns `undefined` without one of a server, with more than four of them, when one cannot be read, and when they do not
+ *   agree on who speaks to whom
+ */
+export function parseAuthorizations(headers: readonly string[]): RequestSignatures | undefined {
+  const ofServers = headers.filter((header) => scheme.test(header));
+  if (ofServers.length > maxHeaders) return undefined;
+  const signatures: RequestCredentials[] = [];
+  for (const header of ofServers) {
+    const one = parseAuthorization(header);
+    const first = signatures[0] ?? one;
+    if (one === undefined || one.origin !== first?.origin || one.destination !== first.destination) return undefined;
+    signatures.push(one);
+  }
+  const first = signatures[0];
+  return first && { origin: first.origin, destination: first.destination, signatures };
 }

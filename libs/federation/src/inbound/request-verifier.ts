@@ -1,11 +1,12 @@
 import { Injectable } from '@nestjs/common';
-import { canonicalJson, InvalidEventError, type KnownKey, parseJson, type VerifyKey } from '@rookery/events';
+import { canonicalJson, InvalidEventError, parseJson, type VerifyKey } from '@rookery/events';
 import {
   Destinations,
   FederationClient,
   KeyRing,
-  parseAuthorization,
+  parseAuthorizations,
   type RequestCredentials,
+  type RequestSignatures,
   signedRequestBytes,
 } from '@rookery/federation-client';
 import { type JsonRules, type LateRequest, parseJsonInSlices, targetOnWire } from '@rookery/http';
@@ -20,6 +21,21 @@ export interface VerifiedRequest {
   readonly origin: string;
   /** The body as it came, numbers that are not canonical as `NumberText`; `undefined` when there was none. */
   readonly content: JsonObject | undefined;
+}
+
+/** A signature with the key that it is to be checked with. */
+interface KeyedSignature {
+  readonly keyId: string;
+  readonly signature: string;
+  readonly key: VerifyKey;
+  /** The key was known before. */
+  readonly isKept: boolean;
+}
+
+/** That a signature is right. */
+interface Proof {
+  /** The body, where it had to be understood for that. */
+  readonly content?: JsonObject;
 }
 
 /** Largest body of a server whose key was not known before, bytes: a transaction of fifty events of the largest size. */
@@ -62,14 +78,16 @@ export class RequestVerifier {
    *   keys or sent too much with wrong signatures
    */
   async verify(request: LateRequest, bodyLimitBytes: number): Promise<VerifiedRequest> {
-    const credentials = this.#credentialsOf(request);
-    const { origin, keyId } = credentials;
+    const signed = this.#signaturesOf(request);
+    const { origin } = signed;
     await this.unproven.assertMayProve(request.ip, origin);
-    const kept = await this.keys.keptKey(origin, keyId);
-    const known = await this.#validKey(request, credentials, kept);
-    const limit = kept === undefined ? Math.min(bodyLimitBytes, strangerBodyBytes) : bodyLimitBytes;
-    await request.readBody(limit);
-    const content = await this.#provenContent(request, credentials, known.key);
+    const { isKept, key, ...signature } = await this.#signatureToCheck(request, signed);
+    const credentials = { ...signed, ...signature };
+    await request.readBody(isKept ? bodyLimitBytes : Math.min(bodyLimitBytes, strangerBodyBytes));
+    const proof = await this.#prove(request, credentials, key);
+    request.vouchFor(origin);
+    const bytes = bodyOf(request);
+    const content = proof.content ?? (bytes && contentOf(await parseJsonInSlices(bytes, bodyRules)));
     this.unproven.noteProven(request.ip, origin);
     this.destinations.alive(origin).catch((error: unknown) => {
       this.logger.error('Could not note that a server lives', { origin, err: error });
@@ -77,27 +95,51 @@ export class RequestVerifier {
     return { origin, content };
   }
 
-  async #validKey(
-    request: LateRequest,
-    { origin, keyId }: RequestCredentials,
-    kept: KnownKey | undefined,
-  ): Promise<KnownKey> {
+  /** One of the signatures whose key holds, if possible without asking anybody; one is enough. */
+  async #signatureToCheck(request: LateRequest, { origin, signatures }: RequestSignatures): Promise<KeyedSignature> {
     const nowTs = this.clock.nowMs();
-    if (kept !== undefined && kept.validUntilTs >= nowTs) return kept;
-    const name = `${origin} ${keyId.slice(0, 150)}`;
-    const known = await this.unproven.lookUp(request.ip, name, () => this.keys.keyOf(origin, keyId, nowTs));
-    if (known === undefined || known.validUntilTs < nowTs)
-      throw unauthorized(`The key ${keyId.slice(0, 150)} of ${origin} is not known`);
-    return known;
+    const known = new Set<string>();
+    for (const one of signatures) {
+      const kept = await this.keys.keptKey(origin, one.keyId);
+      if (kept === undefined) continue;
+      if (kept.validUntilTs >= nowTs) return { ...one, isKept: true, key: kept.key };
+      known.add(one.keyId);
+    }
+    for (const one of signatures) {
+      const name = `${origin} ${one.keyId.slice(0, 150)}`;
+      const found = await this.unproven.lookUp(request.ip, name, () => this.keys.keyOf(origin, one.keyId, nowTs));
+      if (found !== undefined && found.validUntilTs >= nowTs)
+        return { ...one, isKept: known.has(one.keyId), key: found.key };
+    }
+    throw unauthorized(`The key ${signatures[0]?.keyId.slice(0, 150)} of ${origin} is not known`);
   }
 
-  /** The body, of which the signature is right. */
-  async #provenContent(
+  /** Checks the signature: by a key, or by the one that took its place. */
+  async #prove(request: LateRequest, credentials: RequestCredentials, key: VerifyKey): Promise<Proof> {
+    const { origin, keyId } = credentials;
+    try {
+      const proof = await this.#proofBy(key, request, credentials);
+      if (proof !== undefined) return proof;
+      const replacement = await this.unproven.lookUp(request.ip, `${origin} ${keyId.slice(0, 150)} again`, () =>
+        this.keys.replacementOf(origin, keyId, key),
+      );
+      const holds = replacement !== undefined && replacement.validUntilTs >= this.clock.nowMs();
+      const byReplacement = holds ? await this.#proofBy(replacement.key, request, credentials) : undefined;
+      if (byReplacement !== undefined) return byReplacement;
+      throw unauthorized(`The signature of ${origin} is not valid`);
+    } catch (error) {
+      await this.unproven.noteForged(request.ip, request.rawBody?.length ?? 0);
+      throw error;
+    }
+  }
+
+  /** `undefined` when the signature is not by that key. */
+  async #proofBy(
+    key: VerifyKey,
     request: LateRequest,
     { origin, destination, signature }: RequestCredentials,
-    key: VerifyKey,
-  ): Promise<JsonObject | undefined> {
-    const bytes = request.rawBody?.length === 0 ? undefined : request.rawBody;
+  ): Promise<Proof | undefined> {
+    const bytes = bodyOf(request);
     const uri = targetOnWire(this.config, request.url);
     const signedText = (canonicalContent: Uint8Array | undefined): Buffer =>
       signedRequestBytes({ method: request.method, uri, origin, destination }, canonicalContent);
@@ -107,39 +149,29 @@ export class RequestVerifier {
     const signed = signedText(bytes);
     if (isLarge) await nextTurn();
     // Most servers send what they signed, byte by byte.
-    if (await key.verifyInBackground(signed, signature)) {
-      request.vouchFor(origin);
-      return bytes === undefined ? undefined : contentOf(await parseJsonInSlices(bytes, bodyRules));
-    }
-    try {
-      if (bytes === undefined || bytes.length > rewrittenBodyBytes)
-        throw unauthorized(`The signature of ${origin} is not valid`);
-      const content = contentOf(await parseJsonInSlices(bytes, { ...bodyRules, maxValues: rewrittenValues }));
-      if (!(await key.verifyInBackground(signedText(Buffer.from(canonicalOf(content))), signature)))
-        throw unauthorized(`The signature of ${origin} is not valid`);
-      request.vouchFor(origin);
-      return content;
-    } catch (error) {
-      await this.unproven.noteForged(request.ip, bytes?.length ?? 0);
-      throw error;
-    }
+    if (await key.verifyInBackground(signed, signature)) return {};
+    if (bytes === undefined || bytes.length > rewrittenBodyBytes) return undefined;
+    const content = contentOf(await parseJsonInSlices(bytes, { ...bodyRules, maxValues: rewrittenValues }));
+    if (!(await key.verifyInBackground(signedText(Buffer.from(canonicalOf(content))), signature))) return undefined;
+    return { content };
   }
 
-  #credentialsOf({ headers }: LateRequest): RequestCredentials {
-    const header = headers['authorization'];
-    if (typeof header !== 'string') throw unauthorized('The request is not signed');
-    const credentials = parseAuthorization(header);
-    if (credentials === undefined) throw unauthorized('The Authorization header is not one of a server');
-    const { origin, destination } = credentials;
+  #signaturesOf({ authorizations }: LateRequest): RequestSignatures {
+    if (authorizations.length === 0) throw unauthorized('The request is not signed');
+    const signed = parseAuthorizations(authorizations);
+    if (signed === undefined) throw unauthorized('The Authorization header is not one of a server');
+    const { origin, destination } = signed;
     if (!isValidServerName(origin)) throw unauthorized('The origin is not a server name');
     // Older servers do not say whom they talk to.
     if (destination !== undefined && destination !== this.config.serverName)
       throw unauthorized('The request is for another server');
     if (origin === this.config.serverName) throw unauthorized('A server makes no requests to itself');
     if (!this.client.allows(origin)) throw MatrixError.forbidden('Federation with your server is not allowed here');
-    return credentials;
+    return signed;
   }
 }
+
+const bodyOf = ({ rawBody }: LateRequest): Buffer | undefined => (rawBody?.length === 0 ? undefined : rawBody);
 
 function contentOf(content: unknown): JsonObject {
   if (!isJsonObject(content)) throw MatrixError.badJson('The body must be a JSON object');
