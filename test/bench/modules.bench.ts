@@ -105,7 +105,7 @@ async function tell({ server }: Subject, signal: 'SIGHUP' | 'SIGUSR2', answer: s
   rmSync(file, { force: true });
   process.kill(server.pid, signal);
   for (let tries = 0; !existsSync(file); tries++) {
-    if (tries === 2_000) throw new Error(`The server does not answer ${signal}`);
+    if (tries === 12_000) throw new Error(`The server does not answer ${signal}`);
     await pause(5);
   }
 }

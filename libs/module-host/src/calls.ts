@@ -2,6 +2,7 @@ import type { MatrixError } from '@rookery/matrix-types';
 import { LogContext, type LogContextFields } from '@rookery/platform';
 import { Wait } from './deadlines.js';
 import type { Handler } from './registry.js';
+import { together } from './thread-polls.js';
 import { blockingMs, type ModuleWatch } from './watch.js';
 
 /**
@@ -122,15 +123,17 @@ class Question<T> extends Wait implements EndedCall {
    */
   private askAhead(nowMs: number): void {
     const { watch, handlers, given } = this;
-    this.ahead = new Map();
-    for (let place = this.asked; handlers[place]?.isBeside === true; place++) {
-      const handler = handlers[place]!;
-      if (watch.anyHung && watch.isSuspended(handler, given, nowMs)) continue;
-      const answer = handler.call(...given) as Promise<unknown>;
-      // Whose turn does not come is not listened to.
-      answer.catch(() => {});
-      this.ahead.set(place, answer);
-    }
+    const ahead = (this.ahead = new Map());
+    together(() => {
+      for (let place = this.asked; handlers[place]?.isBeside === true; place++) {
+        const handler = handlers[place]!;
+        if (watch.anyHung && watch.isSuspended(handler, given, nowMs)) continue;
+        const answer = handler.call(...given) as Promise<unknown>;
+        // Whose turn does not come is not listened to.
+        answer.catch(() => {});
+        ahead.set(place, answer);
+      }
+    });
   }
 
   override late(): void {

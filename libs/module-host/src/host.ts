@@ -12,6 +12,7 @@ import { ModuleQuestions } from './messages.js';
 import { EMPTY_REGISTRY, ModuleRegistry, type SealedRegistry } from './registry.js';
 import { type ModuleReport, reportOf } from './report.js';
 import type { ModuleThread } from './module-thread.js';
+import { Polls } from './thread-polls.js';
 import { ModuleScope } from './scope.js';
 import { isDead } from './watch.js';
 
@@ -63,6 +64,8 @@ export class ModuleHost {
   #stopped = false;
   /** When the threads of modules ended of late, by module. */
   readonly #ends = new Map<string, number[]>();
+  /** What threads of modules are asked through, once there is any. */
+  #polls: Polls | undefined;
 
   constructor(private readonly options: ModuleHostOptions) {
     this.#log = options.logger.child('modules');
@@ -82,7 +85,8 @@ export class ModuleHost {
    */
   import(entries: readonly ModuleEntry[]): Promise<LoadedModule[]> {
     const { configDir, clock } = this.options;
-    return importModules(entries, { configDir, clock, logger: this.#log, running: this.running });
+    if (entries.some(({ isolate }) => isolate === 'thread')) this.#polls ??= new Polls();
+    return importModules(entries, { configDir, clock, logger: this.#log, running: this.running, polls: this.#polls });
   }
 
   /**
@@ -128,6 +132,7 @@ export class ModuleHost {
       await scope.stop();
       await loaded.thread?.end();
     }
+    this.#polls?.close();
     this.#running = [];
   }
 

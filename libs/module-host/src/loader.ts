@@ -7,6 +7,7 @@ import { changedFile, codeOf, rootOf } from './code-files.js';
 import { asLoadError, importDefinition, misconfigured, parseConfig, problemsOf, resolveModule } from './definition.js';
 import { ModuleLoadError } from './errors.js';
 import { manifestOf } from './manifest.js';
+import type { Polls } from './thread-polls.js';
 import { ModuleThread } from './module-thread.js';
 import { splitFragment } from './names.js';
 import { type Owner, runAs } from './owner.js';
@@ -59,6 +60,8 @@ interface ImportOptions {
   readonly logger?: Logger;
   /** Modules in service: those in a thread whose entry and code are the same stay what they are. */
   readonly running?: readonly LoadedModule[];
+  /** What the server's threads share. */
+  readonly polls?: Polls | undefined;
 }
 
 /**
@@ -149,7 +152,7 @@ function placed<T>(entry: ModuleEntry, work: () => T): T {
 /** Imports a module into a thread of its own: nothing of its code runs here. */
 async function importIntoThread(
   entry: ModuleEntry,
-  { configDir, clock, logger, running = [] }: ImportOptions,
+  { configDir, clock, logger, running = [], polls }: ImportOptions,
 ): Promise<LoadedModule> {
   const [specifier] = splitFragment(entry.module);
   const url = resolveModule(specifier, configDir, entry.settingsOption);
@@ -173,7 +176,7 @@ async function importIntoThread(
       timeLimitMs: entry.timeLimitMs ?? defaultThreadLimitMs,
       memoryLimitBytes: entry.memoryLimitBytes ?? defaultMemoryLimitBytes,
     },
-    ...{ code, owner, clock, logger: logger ?? new SilentLogger() },
+    ...{ code, owner, clock, logger: logger ?? new SilentLogger(), polls },
   });
   try {
     // What loads may take its time, and hangs when it gives no sign of life, as ever.

@@ -279,6 +279,19 @@ it('asks several in threads at once, and lets the first refusal in the order of 
   expect(await joining()).toMatchObject({ message: 'second', module: 'second' });
 });
 
+it('blames the one that hangs alone, and counts what those beside it said', async () => {
+  for (const name of ['first', 'third'])
+    write(name, `api.registerSpamCheckerCallbacks({ userMayJoinRoom: () => NOT_SPAM })`);
+  write('second', `api.registerSpamCheckerCallbacks({ userMayJoinRoom: () => new Promise(() => {}) })`);
+  const names = ['first', 'second', 'third'];
+  await start(
+    names.map((name) => entryOf(name, { timeLimitMs: 1_000, onError: name === 'second' ? 'allow' : 'deny' })),
+  );
+  expect(await joining()).toMatchObject({ allowed: true });
+  const late = log.lines.filter(({ message }) => message === 'A module did not answer in time');
+  expect(late).toMatchObject([{ fields: { module: 'second' } }]);
+});
+
 it('brings new code by a reload, and leaves a thread alone whose entry and code are the same', async () => {
   const saying = (message: string): void =>
     write(

@@ -17,6 +17,7 @@ import { isHostAllowed, type ModuleManifest } from './manifest.js';
 import { type Owner, runAs } from './owner.js';
 import { type ApiSurface, identityProviderMethods, type InSlot, type Registration, surfaceOf } from './thread-api.js';
 import { type Lent, Peer } from './thread-peer.js';
+import type { PollMemory, PollMember, Polls } from './thread-polls.js';
 import { readableError } from './watch.js';
 
 /** What a thread is given when it begins. */
@@ -32,6 +33,8 @@ export interface ThreadData {
   readonly settingsOption: string | undefined;
   readonly memoryLimitBytes: number;
   readonly manifest: ModuleManifest | undefined;
+  /** Where questions come in that are put to many threads at once. */
+  readonly polls: PollMemory | undefined;
 }
 
 /** What a thread says of the module that it has loaded, or why there is none. */
@@ -65,6 +68,8 @@ export interface ThreadOptions {
   readonly owner: Owner;
   readonly clock: Clock;
   readonly logger: Logger;
+  /** What it shares with the server's other threads. */
+  readonly polls: Polls | undefined;
 }
 
 /** What anybody's thread may read of the environment. */
@@ -87,6 +92,7 @@ export class ModuleThread {
   readonly #contexts = new Map<number, <T>(fn: () => T) => T>();
   readonly #functions = new Map<string, Lent>();
   readonly #time: Float64Array;
+  readonly #member: PollMember | undefined;
   /** What runs in it: names of slots by call, for the log. */
   readonly #asked = new Map<number, string>();
   #api: ModuleApi | undefined;
@@ -110,6 +116,8 @@ export class ModuleThread {
     const wire = new MessageChannel();
     const answers = new MessageChannel();
     this.#time = new Float64Array(new SharedArrayBuffer(16));
+    const polled = options.polls?.member((callId, value) => this.#peer.settle(callId, value));
+    this.#member = polled?.member;
     const data: ThreadData = {
       port: wire.port2,
       answers: answers.port2,
@@ -117,6 +125,7 @@ export class ModuleThread {
       memoryLimitBytes: limits.memoryLimitBytes,
       ...{ module, manifest, configDir: options.configDir, config: options.config },
       settingsOption: options.settingsOption,
+      polls: polled?.memory,
     };
     // In a checkout that runs from its sources, so does the thread.
     const isSource = import.meta.filename.endsWith('.ts');
@@ -231,14 +240,23 @@ export class ModuleThread {
   async call(slot: string, args: readonly unknown[]): Promise<unknown> {
     if ((this.#isOver || this.#isRetired) && this.#successor) return (await this.#successor).call(slot, args);
     this.#setTime();
+    const begun = (callId: number): void => void this.#asked.set(callId, slot);
+    const { polls, owner } = this.options;
+    const poll = this.#member && !this.#isOver ? polls?.pollFor(slot, args) : undefined;
+    if (poll) {
+      const { callId, answer } = this.#peer.expect(begun);
+      this.#keepContext(callId, (work) => poll.context(() => runAs(owner, work)));
+      poll.members.push({ member: this.#member!, callId });
+      return answer;
+    }
     return this.#peer.call(slot, args, (callId) => {
       this.#keepContext(callId);
-      this.#asked.set(callId, slot);
+      begun(callId);
     });
   }
 
-  #keepContext(callId: number): void {
-    this.#contexts.set(callId, AsyncLocalStorage.snapshot());
+  #keepContext(callId: number, context: <T>(fn: () => T) => T = AsyncLocalStorage.snapshot()): void {
+    this.#contexts.set(callId, context);
     if (this.#contexts.size > maxContexts) this.#contexts.delete(this.#contexts.keys().next().value!);
   }
 
@@ -272,6 +290,7 @@ export class ModuleThread {
     this.#isOver = true;
     clearInterval(this.#watch);
     this.#peer.close(new Error(`The thread of module ${this.options.owner.name} has ended: ${why}`));
+    if (this.#member) this.options.polls?.leave(this.#member);
     this.#contexts.clear();
     this.#asked.clear();
     this.#tellOver(why);

@@ -8,12 +8,13 @@ import { importDefinition, parseConfig, problemsOf } from './definition.js';
 import { apiInThread, type ApiSurface, type Slots } from './thread-api.js';
 import { holdTo } from './thread-hold.js';
 import { type Lent, Peer } from './thread-peer.js';
+import { answerPolls } from './thread-polls.js';
 import type { LoadedInThread, ThreadData } from './module-thread.js';
 
 const lookAtMemoryEveryMs = 1_000;
 
 const data = workerData as ThreadData;
-const { port, answers, time, module, configDir, config, settingsOption, memoryLimitBytes, manifest } = data;
+const { port, answers, time, module, configDir, config, settingsOption, memoryLimitBytes, manifest, polls } = data;
 // What belongs to the wire is not for the module.
 for (const key of Object.keys(data)) delete (data as unknown as Record<string, unknown>)[key];
 parentPort?.unref();
@@ -57,6 +58,7 @@ const peer = new Peer(port, {
   answers: { port: answers, receive: (from: MessagePort) => receiveMessageOnPort(from)?.message as unknown },
 });
 port.on('message', (message) => peer.receive(message));
+if (polls) void answerPolls(polls, (call) => peer.carryOut(call));
 
 // As in the server's own process: what a module lets escape is written down, and the module goes on.
 process.on('uncaughtException', (error) => peer.post('escaped', ['exception', error]));

@@ -1,8 +1,9 @@
 import { ConfigError, MatrixError, RedirectError } from '@rookery/module-api';
 import type { AnyErrcode } from '@rookery/matrix-types';
 import type { MessagePort } from 'node:worker_threads';
-import { ContextForModules } from './context.js';
-import { DraftForModules, EventForModules, StateForModules } from './isolation.js';
+import { StateForModules } from './isolation.js';
+import type { PollCall } from './thread-polls.js';
+import { arrived, travels } from './thread-text.js';
 
 /** Any function that one side lends the other. */
 export type Lent = (...args: unknown[]) => unknown;
@@ -51,6 +52,8 @@ interface Loan {
   /** Takes listeners off. */
   readonly ends: (() => void)[];
 }
+
+const noLoan: Loan = Object.freeze({ ids: [], ends: [] });
 
 interface Pending {
   readonly resolve: (value: unknown) => void;
@@ -104,6 +107,25 @@ export class Peer {
       this.#pending.set(callId, { resolve, reject, loan });
       this.#send(message);
     });
+  }
+
+  /** Awaits a call that goes out by another way; what answers it is a message, or {@link settle}. @throws Error once it is closed */
+  expect(begun: (callId: number) => void): { readonly callId: number; readonly answer: Promise<unknown> } {
+    if (this.#closed) throw this.#closed;
+    const callId = ++this.#next;
+    begun(callId);
+    const answer = new Promise((resolve, reject) => this.#pending.set(callId, { resolve, reject, loan: noLoan }));
+    return { callId, answer };
+  }
+
+  /** Answers a call of ours. */
+  settle(callId: number, value: unknown): void {
+    this.#answered(callId, ({ resolve }) => resolve(value));
+  }
+
+  /** Carries out a call of the other side that came by another way. */
+  carryOut({ callId, target, args, pass, told }: PollCall): void {
+    this.#carryOut(callId, target, args, undefined, (value) => pass(value), told);
   }
 
   /** Calls what gives a stream, which begins once it is read. */
@@ -184,19 +206,37 @@ export class Peer {
   }
 
   #called(callId: number, target: string | number, args: readonly unknown[], cause: number | undefined): void {
+    const decoded = (): unknown[] => args.map((arg) => this.decode(arg, this.options.freezes));
+    this.#carryOut(callId, target, decoded, cause);
+  }
+
+  /**
+   * @param pass answers by another way than a message, if it can
+   * @param told to be called behind a message
+   */
+  #carryOut(
+    callId: number,
+    target: string | number,
+    args: () => unknown[],
+    cause: number | undefined,
+    pass?: (value: unknown) => boolean,
+    told?: () => void,
+  ): void {
     this.options.around(callId, cause, () => {
       void (async (): Promise<void> => {
         let message: unknown;
         const heard = (this.#heard = []);
         try {
           const call = this.#target(target);
-          const value = await call(...args.map((arg) => this.decode(arg, this.options.freezes)));
+          const value = await call(...args());
+          if (heard.length === 0 && pass?.(value) === true) return;
           message = [kind.answer, callId, this.encode(value, modeOfResult(target))];
         } catch (error) {
           message = [kind.thrown, callId, this.#encodeError(error)];
         }
         for (const id of heard) this.#signals.delete(id);
         this.#send(message);
+        told?.();
       })();
     });
   }
@@ -263,12 +303,10 @@ export class Peer {
     if (typeof value === 'symbol') throw new RangeError('A symbol cannot leave its thread');
     if (typeof value !== 'object' || value === null) return value;
     if (depth > maxDepth) throw new RangeError('A value is too deep, or holds itself');
-    const known = travelling.get(value);
-    if (known) return known;
+    const known = travels(value);
+    if (known) return { [tag]: 'e', ...known };
     const part = (inner: unknown): unknown => this.encode(inner, mode, loan, depth + 1);
     if (Array.isArray(value)) return value.length > maxListed ? tooMany() : Array.from(value, part);
-    if (value instanceof EventForModules || value instanceof DraftForModules || value instanceof ContextForModules)
-      return remember(value);
     if (ArrayBuffer.isView(value)) return bytesOf(value);
     if (value instanceof StateForModules) {
       const names = ['get', 'ofType', 'all'] as const;
@@ -321,7 +359,7 @@ export class Peer {
       case 'f':
         return this.#stub(Number(given['id']), given['mode'] as CallMode);
       case 'e':
-        return eventInThread(String(given['text']), given['pdu'] as string | undefined);
+        return arrived({ text: String(given['text']), pdu: given['pdu'] as string | undefined });
       case 'm':
         return new Map(part(given['v']) as [unknown, unknown][]);
       case 's':
@@ -432,36 +470,6 @@ const cut = (value: unknown, length: number): string | undefined =>
 function define(copy: Record<string, unknown>, key: string, value: unknown): void {
   if (key === '__proto__') Object.defineProperty(copy, key, { value, enumerable: true, writable: true });
   else copy[key] = value;
-}
-
-/** Frozen values as they travel: one event is given to many modules, one after the other. */
-const travelling = new WeakMap<object, object>();
-
-function remember(value: object): object {
-  const event = value instanceof EventForModules ? value : undefined;
-  const travels = {
-    [tag]: 'e',
-    text: JSON.stringify(event ? { ...event } : value),
-    ...(event ? { pdu: JSON.stringify(event.pdu) } : {}),
-  };
-  travelling.set(value, travels);
-  return travels;
-}
-
-const freezeDeep = <T>(value: T): T => {
-  if (typeof value !== 'object' || value === null) return value;
-  for (const inner of Object.values(value)) freezeDeep(inner);
-  return Object.freeze(value);
-};
-
-/** An event, or a context, as modules see it. The PDU is read when a module looks at it: few do. */
-function eventInThread(text: string, pdu: string | undefined): object {
-  const event = JSON.parse(text) as Record<string, unknown>;
-  if (pdu === undefined) return freezeDeep(event);
-  let read: unknown;
-  for (const value of Object.values(event)) freezeDeep(value);
-  const get = (): unknown => (read ??= freezeDeep(JSON.parse(pdu)));
-  return Object.freeze(Object.defineProperty(event, 'pdu', { get, enumerable: true }));
 }
 
 function bytesOf(value: ArrayBufferView): unknown {

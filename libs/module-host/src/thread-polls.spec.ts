@@ -1,0 +1,146 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { NOT_SPAM } from '@rookery/module-api';
+import { eventually } from '@rookery/testing';
+import { callbackContext } from './context.js';
+import { toModuleDraft } from './isolation.js';
+import { answerPolls, type PollCall, Polls, together } from './thread-polls.js';
+
+let polls: Polls;
+beforeEach(() => void (polls = new Polls()));
+afterEach(() => polls.close());
+
+/** Stands for a module's thread: what it is asked, to be answered by the test, and what the server hears of it. */
+interface Thread {
+  readonly asked: PollCall[];
+  readonly heard: (readonly [callId: number, value: unknown])[];
+  readonly member: ReturnType<Polls['member']>['member'];
+}
+
+function thread(): Thread {
+  const heard: Thread['heard'] = [];
+  const asked: PollCall[] = [];
+  const { memory, member } = polls.member((callId, value) => heard.push([callId, value]));
+  void answerPolls(memory, (call) => asked.push(call));
+  return { asked, heard, member };
+}
+
+let calls = 0;
+/** Asks them in one go; those that were asked so. */
+function ask(threads: readonly Thread[], ...args: unknown[]): Thread[] {
+  const joined: Thread[] = [];
+  together(() => {
+    for (const one of threads) {
+      const poll = polls.pollFor('callback:test', args);
+      poll?.members.push({ member: one.member, callId: ++calls });
+      if (poll) joined.push(one);
+    }
+  });
+  return joined;
+}
+const several = (count: number): Thread[] => Array.from({ length: count }, thread);
+const all = (threads: readonly Thread[]): Promise<PollCall[]> =>
+  eventually(() => threads.every(({ asked }) => asked.length > 0) && threads.map(({ asked }) => asked.at(-1)!));
+
+const draft = (body: string): object =>
+  toModuleDraft({
+    ...{ roomId: '!r:x', roomVersion: '12', type: 'm.room.message', stateKey: undefined, sender: '@a:x' },
+    ...{ content: { body }, originServerTs: 1, redacts: undefined },
+  });
+
+it('brings one question to all, word for word and frozen', async () => {
+  const threads = several(3);
+  const context = callbackContext(undefined, { source: 'client', userId: '@a:x' });
+  ask(threads, draft('äöü 🦉 line\nbreak'), '@a:x', undefined, null, true, 7, context);
+  for (const { target, args } of await all(threads)) {
+    expect(target).toBe('callback:test');
+    const given = args();
+    expect(given).toMatchObject([
+      { content: { body: 'äöü 🦉 line\nbreak' }, sender: '@a:x' },
+      ...['@a:x', undefined, null, true, 7],
+      { source: 'client', userId: '@a:x' },
+    ]);
+    const [event] = given as { content: object }[];
+    expect(Object.isFrozen(event) && Object.isFrozen(event?.content)).toBe(true);
+  }
+});
+
+it('hears of all answers when the last one comes', async () => {
+  const threads = several(3);
+  ask(threads, '@a:x');
+  const [first, second, third] = await all(threads);
+  expect(first!.pass(NOT_SPAM)).toBe(true);
+  expect(third!.pass(true)).toBe(true);
+  expect(second!.pass({ errcode: 'M_FORBIDDEN' })).toBe(false);
+  second!.told();
+  await eventually(() => threads[2]!.heard.length === 1);
+  expect(threads.map(({ heard }) => heard)).toEqual([
+    [[first!.callId, NOT_SPAM]],
+    [], // It came as a message.
+    [[third!.callId, true]],
+  ]);
+});
+
+it('lets nobody wait for one that hangs', async () => {
+  const threads = several(3);
+  ask(threads, '@a:x');
+  const [, second, third] = await all(threads);
+  second!.pass(NOT_SPAM);
+  await eventually(() => threads[1]!.heard.length === 1);
+  // From now on, each rings.
+  third!.pass(NOT_SPAM);
+  await eventually(() => threads[2]!.heard.length === 1);
+  expect(threads[0]!.heard).toEqual([]);
+});
+
+it('goes on without one that has ended', async () => {
+  const threads = several(2);
+  for (let round = 0; round < 40; round++) {
+    ask(threads, `@a:x`, round);
+    await eventually(() => threads[1]!.asked.length === round + 1);
+    threads[1]!.asked.at(-1)!.pass(NOT_SPAM);
+    await eventually(() => threads[0]!.asked.length === round + 1);
+    // As the thread's end does.
+    polls.leave(threads[0]!.member);
+    await eventually(() => threads[1]!.heard.length === round + 1);
+  }
+  // More than there are places: each was free again.
+  expect(threads[1]!.asked.map(({ args }) => args()[1])).toEqual(Array.from({ length: 40 }, (_, i) => i));
+});
+
+it('has no more under way than there is room for, and takes what has another way no further', async () => {
+  const [one] = several(1) as [Thread];
+  const rounds = Array.from({ length: 40 }, (_, i) => ask([one], i).length);
+  expect(rounds.filter((joined) => joined === 1)).toHaveLength(32);
+  await eventually(() => one.asked.length === 32);
+  for (const { pass } of one.asked) pass(NOT_SPAM);
+  await eventually(() => one.heard.length === 32);
+  expect(ask([one], 'again')).toHaveLength(1);
+});
+
+it.each([
+  ['a long text', 'x'.repeat(20_000)],
+  ['an object', { a: 1 }],
+  ['a function', () => {}],
+  ['what JSON does not know', Infinity],
+])('leaves %s to messages', (_, value) => {
+  expect(ask(several(2), value)).toEqual([]);
+});
+
+it('asks those together that are asked the same, and of them as many as have a bit', () => {
+  const threads = several(35);
+  expect(ask(threads, '@a:x')).toHaveLength(31);
+  together(() => {
+    expect(polls.pollFor('callback:one', ['a'])).toBeDefined();
+    expect(polls.pollFor('callback:two', ['a'])).toBeUndefined();
+    expect(polls.pollFor('callback:one', ['b'])).toBeUndefined();
+  });
+  expect(polls.pollFor('callback:one', ['a'])).toBeUndefined();
+});
+
+it('knows where the question came from', () => {
+  const requests = new AsyncLocalStorage<string>();
+  together(() => {
+    const poll = requests.run('one', () => polls.pollFor('callback:test', []));
+    expect(poll?.context(() => requests.getStore())).toBe('one');
+  });
+});

@@ -1,0 +1,266 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { NOT_SPAM } from '@rookery/module-api';
+import { readArguments, writeArguments } from './thread-text.js';
+
+// A module may change what it finds in its thread.
+const { add, load, notify, or, store, waitAsync } = Atomics;
+
+/** So many questions are under way at a time; more go the other way. */
+const slots = 32;
+/** A longer question goes the other way, too. */
+const slotBytes = 16_384;
+/** As many threads as an integer has bits, without the one for its sign. */
+const maxMembers = 31;
+/** A thread's answer that is the last one rings. When they take longer, each does, so that none waits for another. */
+const hurryMs = 5;
+
+/** Words of a slot: whom the question was put to, who has answered, who said what, whether each answer rings, and its text. */
+const word = { asked: 0, done: 1, passed: 2, agreed: 3, each: 4, bytes: 5, isAscii: 6 } as const;
+const wordsPerSlot = 8;
+const bell = slots * wordsPerSlot;
+const firstByte = (bell + wordsPerSlot) * 4;
+/** Words of an entry in a thread's inbox: the slot, the number of the call there, and the thread's bit. */
+const wordsPerEntry = 3;
+const firstEntry = 1;
+
+/** The memory that a server shares with the threads of its modules for questions, and that of one thread. */
+export interface PollMemory {
+  readonly board: SharedArrayBuffer;
+  readonly inbox: SharedArrayBuffer;
+}
+
+/** Who is asked in a thread, seen from the server. */
+export interface PollMember {
+  readonly inbox: Int32Array;
+  readonly settle: (callId: number, value: unknown) => void;
+}
+
+/** One question to several threads. */
+class Poll {
+  readonly members: { readonly member: PollMember; readonly callId: number }[] = [];
+  /** Where it comes from. */
+  readonly context = AsyncLocalStorage.snapshot();
+  publishedAtMs = 0;
+  /** Bits of those whose answers were looked at. */
+  seen = 0;
+
+  constructor(
+    readonly polls: Polls,
+    readonly slot: number,
+    readonly target: string,
+    readonly given: readonly unknown[],
+  ) {}
+
+  /** Whether a call is this question. */
+  isFor(polls: Polls, target: string, given: readonly unknown[]): boolean {
+    return (
+      this.polls === polls &&
+      this.target === target &&
+      this.members.length < maxMembers &&
+      this.given.length === given.length &&
+      this.given.every((value, i) => value === given[i])
+    );
+  }
+}
+
+/** What is asked in one go now: nothing, the question, or something that has to go the other way. */
+let oneGo: { poll: Poll | 'none' | undefined } | undefined;
+
+/** Calls of the same callback in several threads that `work` makes, with the same arguments, travel as one. */
+export function together(work: () => void): void {
+  const before = oneGo;
+  const mine: NonNullable<typeof oneGo> = (oneGo = { poll: undefined });
+  try {
+    work();
+  } finally {
+    oneGo = before;
+    if (mine.poll instanceof Poll) mine.poll.polls.publish(mine.poll);
+  }
+}
+
+/**
+ * Questions that many threads are asked at once, and which nearly all of them answer with "pass": they lie in shared memory, written
+ * once for all threads, and the answers are bits. Whoever answers last rings, so that the server wakes once for all. Any other answer
+ * is a message, as are questions that hold more than events, contexts and plain values.
+ */
+export class Polls {
+  readonly #board = new SharedArrayBuffer(firstByte + slots * slotBytes);
+  readonly #words = new Int32Array(this.#board, 0, firstByte / 4);
+  readonly #bytes = Buffer.from(this.#board);
+  readonly #free = Array.from({ length: slots }, (_, i) => slots - 1 - i);
+  readonly #underWay = new Set<Poll>();
+  #isListening = false;
+  #isClosed = false;
+  #hurry: NodeJS.Timeout | undefined;
+
+  /** Takes a thread in. @param settle told of its answers */
+  member(settle: PollMember['settle']): { readonly memory: PollMemory; readonly member: PollMember } {
+    const inbox = new SharedArrayBuffer((firstEntry + slots * wordsPerEntry) * 4);
+    return { memory: { board: this.#board, inbox }, member: { inbox: new Int32Array(inbox), settle } };
+  }
+
+  /** The question that a call belongs to; `undefined` when it has to go the other way. */
+  pollFor(target: string, given: readonly unknown[]): Poll | undefined {
+    if (!oneGo || this.#isClosed) return undefined;
+    const { poll } = oneGo;
+    if (poll === undefined) oneGo.poll = this.#begin(target, given) ?? 'none';
+    else if (poll === 'none' || !poll.isFor(this, target, given)) return undefined;
+    return oneGo.poll === 'none' ? undefined : oneGo.poll;
+  }
+
+  #begin(target: string, given: readonly unknown[]): Poll | undefined {
+    const args = this.#free.length > 0 ? writeArguments(given) : undefined;
+    if (args === undefined) return undefined;
+    const text = `${target}\n${args}`;
+    const bytes = Buffer.byteLength(text);
+    if (bytes > slotBytes) return undefined;
+    const slot = this.#free.pop()!;
+    const isAscii = bytes === text.length;
+    this.#bytes.write(text, firstByte + slot * slotBytes, isAscii ? 'latin1' : 'utf8');
+    const at = slot * wordsPerSlot;
+    this.#words.fill(0, at, at + wordsPerSlot);
+    this.#words[at + word.bytes] = bytes;
+    this.#words[at + word.isAscii] = isAscii ? 1 : 0;
+    return new Poll(this, slot, target, given);
+  }
+
+  /** Puts the question to its members. */
+  publish(poll: Poll): void {
+    const { slot, members } = poll;
+    if (members.length === 0) return void this.#free.push(slot);
+    poll.publishedAtMs = performance.now();
+    this.#underWay.add(poll);
+    store(this.#words, slot * wordsPerSlot + word.asked, 2 ** members.length - 1);
+    for (const [i, { member, callId }] of members.entries()) {
+      const { inbox } = member;
+      const posted = load(inbox, 0);
+      const at = firstEntry + (posted & (slots - 1)) * wordsPerEntry;
+      inbox[at] = slot;
+      inbox[at + 1] = callId;
+      inbox[at + 2] = 1 << i;
+      store(inbox, 0, (posted + 1) | 0);
+      notify(inbox, 0);
+    }
+    this.#hurry ??= setTimeout(() => this.#hurryUp(), hurryMs).unref();
+    if (!this.#isListening) void this.#listen();
+  }
+
+  /** To be told of a thread that has ended: it answers nothing any more. */
+  leave(member: PollMember): void {
+    for (const poll of this.#underWay) {
+      const place = poll.members.findIndex((one) => one.member === member);
+      if (place === -1) continue;
+      or(this.#words, poll.slot * wordsPerSlot + word.done, 1 << place);
+      this.#collect(poll);
+    }
+  }
+
+  /** Ends listening. */
+  close(): void {
+    this.#isClosed = true;
+    clearTimeout(this.#hurry);
+    ring(this.#words);
+  }
+
+  async #listen(): Promise<void> {
+    this.#isListening = true;
+    while (!this.#isClosed) {
+      const heard = load(this.#words, bell);
+      for (const poll of this.#underWay) this.#collect(poll);
+      const next = waitAsync(this.#words, bell, heard);
+      if (next.async) await next.value;
+    }
+  }
+
+  /** Takes the answers that have come. */
+  #collect(poll: Poll): void {
+    const { slot, members } = poll;
+    const at = slot * wordsPerSlot;
+    const done = load(this.#words, at + word.done);
+    const fresh = done & ~poll.seen;
+    if (fresh === 0) return;
+    poll.seen = done;
+    const passed = load(this.#words, at + word.passed);
+    const agreed = load(this.#words, at + word.agreed);
+    for (const [i, { member, callId }] of members.entries()) {
+      const bit = 1 << i;
+      if ((fresh & bit) === 0) continue;
+      if ((passed & bit) !== 0) member.settle(callId, NOT_SPAM);
+      else if ((agreed & bit) !== 0) member.settle(callId, true);
+    }
+    if (done !== 2 ** members.length - 1) return;
+    this.#underWay.delete(poll);
+    this.#free.push(slot);
+  }
+
+  #hurryUp(): void {
+    this.#hurry = undefined;
+    const nowMs = performance.now();
+    for (const poll of this.#underWay) {
+      if (nowMs - poll.publishedAtMs < hurryMs) continue;
+      store(this.#words, poll.slot * wordsPerSlot + word.each, 1);
+      this.#collect(poll);
+    }
+    if (this.#underWay.size > 0) this.#hurry = setTimeout(() => this.#hurryUp(), hurryMs).unref();
+  }
+}
+
+function ring(words: Int32Array): void {
+  add(words, bell, 1);
+  notify(words, bell);
+}
+
+/** A question as its thread carries it out. */
+export interface PollCall {
+  readonly callId: number;
+  readonly target: string;
+  /** Reads what it is asked. */
+  readonly args: () => unknown[];
+  /** Answers, if the value is one that has a bit. */
+  readonly pass: (value: unknown) => boolean;
+  /** To be called when it was answered by a message. */
+  readonly told: () => void;
+}
+
+/** Reads in a module's thread what the server asks there. Until the thread ends. @param carryOut does not throw */
+export async function answerPolls(
+  { board, inbox: shared }: PollMemory,
+  carryOut: (call: PollCall) => void,
+): Promise<void> {
+  const words = new Int32Array(board, 0, firstByte / 4);
+  const bytes = Buffer.from(board);
+  const inbox = new Int32Array(shared);
+  for (let read = 0; ;) {
+    const next = waitAsync(inbox, 0, read);
+    if (next.async) await next.value;
+    for (const posted = load(inbox, 0); read !== posted; read = (read + 1) | 0) {
+      const entry = firstEntry + (read & (slots - 1)) * wordsPerEntry;
+      const [slot, callId, bit] = [inbox[entry]!, inbox[entry + 1]!, inbox[entry + 2]!];
+      const at = slot * wordsPerSlot;
+      const from = firstByte + slot * slotBytes;
+      const encoding = words[at + word.isAscii] === 1 ? 'latin1' : 'utf8';
+      const text = bytes.toString(encoding, from, from + words[at + word.bytes]!);
+      const done = (): boolean => {
+        const isLast = (or(words, at + word.done, bit) | bit) === load(words, at + word.asked);
+        return isLast || load(words, at + word.each) === 1;
+      };
+      const end = text.indexOf('\n');
+      carryOut({
+        callId,
+        target: text.slice(0, end),
+        args: () => readArguments(text.slice(end + 1)),
+        pass(value) {
+          if (value !== NOT_SPAM && value !== true) return false;
+          or(words, at + (value === true ? word.agreed : word.passed), bit);
+          if (done()) ring(words);
+          return true;
+        },
+        told() {
+          // What was answered before may count now.
+          done();
+          ring(words);
+        },
+      });
+    }
+  }
+}
