@@ -4,10 +4,6 @@ import { become, ensureBuilt, ensureInstalled, projectNode, root } from './lib.m
 
 ensureInstalled();
 ensureBuilt();
-become(
-  projectNode(),
-  ['--enable-source-maps', join(root, 'apps', 'homeserver', 'dist', 'main.js'), ...process.argv.slice(2)],
-  {
-    cwd: process.env.INIT_CWD ?? root,
-  },
-);
+become(projectNode(), [join(root, 'apps', 'homeserver', 'dist', 'main.js'), ...process.argv.slice(2)], {
+  cwd: process.env.INIT_CWD ?? root,
+});

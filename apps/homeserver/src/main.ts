@@ -1,10 +1,12 @@
 import { leanHeap } from './lean-heap.js';
 import { leanImports } from './lean-imports.js';
 import { nodeProblem } from './node-version.js';
+import { mapStacks } from './source-maps.js';
 
 const problem = nodeProblem(process.versions.node);
 if (problem === undefined) {
   leanHeap();
+  mapStacks();
   await leanImports();
   // Only now is anything else loaded: what came before may have been a process with other options.
   await import('./run.js');

@@ -2,7 +2,7 @@ import { timingSafeEqual } from 'node:crypto';
 import { chmodSync, existsSync, lstatSync, readFileSync, unlinkSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { createInterface } from 'node:readline';
-import { start } from 'node:repl';
+import type * as Repls from 'node:repl';
 import type { Config, Logger } from '@rookery/platform';
 import { StartupError } from './startup-error.js';
 
@@ -42,6 +42,8 @@ export class Manhole {
 
   /** @throws Error for an address that others could reach, or that is taken */
   async start(): Promise<void> {
+    // Not loaded where there is no shell: it changes how every event is emitted, for `domain`, and brings a parser of JavaScript.
+    const repls = await import('node:repl');
     for (const address of this.options.addresses) {
       const { host = '127.0.0.1', port, path } = address;
       if (path === undefined && !isLoopback(host))
@@ -50,7 +52,7 @@ export class Manhole {
         );
       // What a killed server left.
       if (path !== undefined && existsSync(path) && lstatSync(path).isSocket()) unlinkSync(path);
-      const server = createServer((socket) => void this.#serve(socket, path === undefined));
+      const server = createServer((socket) => void this.#serve(socket, path === undefined, repls));
       if (path !== undefined && (process.umask() & 0o022) !== 0o022)
         throw new StartupError(`The umask would let others open the manhole ${path}: set it to 022 or stricter`);
       await new Promise<void>((resolve, reject) => {
@@ -67,7 +69,7 @@ export class Manhole {
     await Promise.all(this.#servers.map((server) => new Promise((resolve) => server.close(resolve))));
   }
 
-  async #serve(socket: Socket, isPort: boolean): Promise<void> {
+  async #serve(socket: Socket, isPort: boolean, repls: typeof Repls): Promise<void> {
     socket.on('error', () => socket.destroy());
     if (this.#open.size >= maxShells || (isPort && !isOwnUser(socket))) {
       this.logger.warn('A manhole turned somebody away', { remotePort: socket.remotePort });
@@ -85,7 +87,7 @@ export class Manhole {
     socket.write(
       'Rookery. There are server, config, modules and database: await database.query("SELECT ..."); .exit leaves.\r\n',
     );
-    const repl = start({ prompt: '> ', input: socket, output: socket, terminal: false, useGlobal: false });
+    const repl = repls.start({ prompt: '> ', input: socket, output: socket, terminal: false, useGlobal: false });
     Object.assign(repl.context, this.options.names());
     repl.on('exit', () => socket.end());
   }
