@@ -13,8 +13,9 @@ import { Watcher } from './watcher.js';
 const isLongRun = process.env['npm_lifecycle_event'] === 'test:crash';
 const faultCount = Number(process.env['ROOKERY_CRASH_FAULTS'] ?? (isLongRun ? 200 : 0));
 const itWithFaults = faultCount > 0 ? it : it.skip;
+/** Whether there is time for what is due again only after minutes. */
+const isPatient = faultCount >= 50;
 const seed = Number(process.env['ROOKERY_CRASH_SEED'] ?? Math.floor(Math.random() * 1e9));
-const pauseMs = isLongRun ? 60_000 : 10_000;
 const [userCount, firstRooms, maxRooms, memberCount] = [6, 3, 12, 3];
 /** Between two requests of a user, so that there is time for processes that begin. */
 const restMs = 25;
@@ -64,11 +65,11 @@ describeWithRedis('A server of several processes that are killed, paused and cut
       const tookMs = new Map<string, number[]>();
       let ended = 0;
 
-      // Each of them before any comes again.
+      // Each of them before any comes again; the first takes the writer away, so that a run of few has that, too.
       let bag: (typeof faults)[number][] = [];
       const next = (): (typeof faults)[number] => {
         if (bag.length === 0) bag = [...faults];
-        const fault = pick(bag, random)!;
+        const fault = pick(ended > 0 ? bag : bag.filter(({ endsWriter }) => endsWriter), random)!;
         bag = bag.filter((one) => one !== fault);
         return fault;
       };
@@ -79,12 +80,16 @@ describeWithRedis('A server of several processes that are killed, paused and cut
         const running = [load.runOnOthers(restMs), errands.run(restMs), ...watchers.map((watcher) => watcher.follow())];
         // Failures are looked at below; until then nobody hears of them.
         for (const each of running) each.catch(() => undefined);
-        await sleep(200 + random() * 800);
+        /** Fails at once where one of them does. */
+        const beside = <T>(work: Promise<T>): Promise<T> =>
+          Promise.race([work, ...running.map((each) => each.then(() => work))]);
+        const busy = before + 10 + random() * 60;
+        await beside(eventually(() => journal.operations.length >= busy));
 
         const atMs = performance.now();
         const undo = await fault.happen(cluster, random);
         if (fault.endsWriter) ended += 1;
-        // Long enough to be replaced, or not, or only nearly.
+        // How long it lasts: long enough to be replaced, or not, or only nearly.
         await sleep(500 + random() * 9_000);
         const complain = async (error: unknown): Promise<never> => {
           const state = JSON.stringify(await cluster.state());
@@ -98,7 +103,7 @@ describeWithRedis('A server of several processes that are killed, paused and cut
             .filter((each) => each.startedMs > atMs && each.endedMs !== undefined)
             .map((each) => each.endedMs!)
             .sort((a, b) => a - b)[0];
-        const answeredMs = await eventually(answered);
+        const answeredMs = await beside(eventually(answered)).catch(complain);
         tookMs.set(fault.name, [...(tookMs.get(fault.name) ?? []), answeredMs - atMs]);
 
         load.end();
@@ -112,8 +117,8 @@ describeWithRedis('A server of several processes that are killed, paused and cut
         await settled().catch(complain);
         const where = { n, fault: fault.name };
         expect({ ...where, problems: audit.problems }).toEqual({ ...where, problems: [] });
+        if (bag.length === 0) process.stdout.write(tableOf(tookMs));
       }
-      if (isLongRun) process.stdout.write(tableOf(tookMs));
 
       await audit.everything();
       expect(audit.problems).toEqual([]);
@@ -149,7 +154,7 @@ describeWithRedis('A server of several processes that are killed, paused and cut
       // What was withdrawn before its turn came is not pushed.
       const wanted = said.filter((event) => heardOf.includes(event.room_id) && !journal.redacted.has(event.event_id));
       const missing = (): string[] => wanted.map((event) => event.event_id).filter((id) => !outside.pushes.has(id));
-      await eventually(() => missing().length === 0, 60_000).catch(() => undefined);
+      await eventually(() => missing().length === 0).catch(() => undefined);
       expect({ wanted: wanted.length, missing: missing() }).toEqual({ wanted: wanted.length, missing: [] });
       const pushedAgain = [...outside.pushes.values()].reduce((sum, times) => sum + times - 1, 0);
       expect(pushedAgain).toBeLessThanOrEqual(faultCount);
@@ -162,77 +167,73 @@ describeWithRedis('A server of several processes that are killed, paused and cut
       const inTransactions = [...outside.transactions.values()].flatMap(([events]) => events ?? []);
       expect(new Set(inTransactions).size).toBe(inTransactions.length);
 
+      // What was about to be sent by somebody who was lost is due again after five minutes: a short run finds it in the queue.
+      const queued = async (): Promise<string[]> =>
+        (await cluster.query<{ recipient: string }>('SELECT recipient FROM mail_queue')).map(
+          ({ recipient }) => recipient,
+        );
+      if (isPatient) await eventually(async () => (await queued()).length === 0, 420_000);
+      const due = await queued();
       const mails = new Map<string, number>();
       for (const address of outside.mails.mails.flatMap(({ recipients }) => recipients))
         mails.set(address, (mails.get(address) ?? 0) + 1);
-      for (const [address, tries] of errands.mailed) {
-        const got = mails.get(address) ?? 0;
-        expect({ address, isThere: got >= 1, isOncePerTry: got <= tries }).toEqual({
-          address,
-          isThere: true,
-          isOncePerTry: true,
-        });
-      }
+      expect([...errands.mailed.keys()].filter((address) => !mails.has(address) && !due.includes(address))).toEqual([]);
+      const mailedAgain = [...errands.mailed].reduce(
+        (sum, [address, tries]) => sum + Math.max(0, (mails.get(address) ?? 0) - tries),
+        0,
+      );
+      expect(mailedAgain).toBeLessThanOrEqual(faultCount);
       // A load in which nothing was lost, or nothing done, would have proven nothing.
       expect(ended).toBeGreaterThan(0);
       expect(journal.operations.length).toBeGreaterThan(faultCount * 10);
     },
-    120_000 + faultCount * 60_000,
+    (isPatient ? 600_000 : 120_000) + faultCount * 60_000,
   );
 
-  it(
-    'lets nobody write who comes back from a pause in which another took the place',
-    async () => {
-      const alice = await register('alice');
-      const { room_id: roomId } = await alice.ok<{ room_id: string }>('POST', '/createRoom', roomBody('room'));
-      const { members } = cluster;
-      const paused = (await cluster.writer())!;
-      const { pid } = paused.process;
-      const path = (name: string): string => `/rooms/${roomId}/send/m.room.message/${name}`;
-      const login = { type: 'm.login.password', identifier: { type: 'm.id.user', user: 'alice' } };
-      /** As whoever reaches only this process. */
-      const at = async (
-        member: (typeof members)[number],
-        name: string,
-        signal: AbortSignal | null,
-      ): Promise<number> => {
-        const response = await fetch(`${member.process.baseUrl}/_matrix/client/v3${path(name)}`, {
-          ...{ method: 'PUT', headers: { 'content-type': 'application/json', authorization: `Bearer ${token}` } },
-          ...{ body: JSON.stringify({ msgtype: 'm.text', body: name }), signal },
-        });
-        return response.status;
-      };
-      const { access_token: token } = await alice.ok<{ access_token: string }>('POST', '/login', {
-        ...login,
-        password: 'password of alice',
+  it('lets nobody write who comes back from a pause in which another took the place', async () => {
+    const alice = await register('alice');
+    const { room_id: roomId } = await alice.ok<{ room_id: string }>('POST', '/createRoom', roomBody('room'));
+    const { members } = cluster;
+    const paused = (await cluster.writer())!;
+    const { pid } = paused.process;
+    const path = (name: string): string => `/rooms/${roomId}/send/m.room.message/${name}`;
+    const login = { type: 'm.login.password', identifier: { type: 'm.id.user', user: 'alice' } };
+    /** As whoever reaches only this process. */
+    const at = async (member: (typeof members)[number], name: string, signal: AbortSignal | null): Promise<number> => {
+      const response = await fetch(`${member.process.baseUrl}/_matrix/client/v3${path(name)}`, {
+        ...{ method: 'PUT', headers: { 'content-type': 'application/json', authorization: `Bearer ${token}` } },
+        ...{ body: JSON.stringify({ msgtype: 'm.text', body: name }), signal },
       });
-      expect(await at(paused, 'before', null)).toBe(200);
+      return response.status;
+    };
+    const { access_token: token } = await alice.ok<{ access_token: string }>('POST', '/login', {
+      ...login,
+      password: 'password of alice',
+    });
+    expect(await at(paused, 'before', null)).toBe(200);
 
-      paused.process.signal('SIGSTOP');
-      const startedMs = performance.now();
-      // They wait in its connections, and are the first that it sees when it goes on.
-      const asked = Array.from({ length: 20 }, (_, n) =>
-        at(paused, `asked of the paused one ${n}`, null).catch(() => undefined),
-      );
-      const others = members.filter((one) => one !== paused);
-      await eventually(
-        async () => (await at(others[0]!, 'with another', AbortSignal.timeout(20_000)).catch(() => 0)) === 200,
-      );
-      expect((await cluster.writer())?.process.pid).not.toBe(pid);
-      await sleep(Math.max(0, pauseMs - (performance.now() - startedMs)));
-      paused.process.signal('SIGCONT');
-      expect((await Promise.all(asked)).filter((status) => status === 200)).toEqual([]);
-      await eventually(() => !paused.process.isRunning);
+    paused.process.signal('SIGSTOP');
+    // They wait in its connections, and are the first that it sees when it goes on.
+    const asked = Array.from({ length: 20 }, (_, n) =>
+      at(paused, `asked of the paused one ${n}`, null).catch(() => undefined),
+    );
+    const others = members.filter((one) => one !== paused);
+    await eventually(
+      async () => (await at(others[0]!, 'with another', AbortSignal.timeout(20_000)).catch(() => 0)) === 200,
+    );
+    expect((await cluster.writer())?.process.pid).not.toBe(pid);
+    if (isLongRun) await sleep(60_000);
+    paused.process.signal('SIGCONT');
+    expect((await Promise.all(asked)).filter((status) => status === 200)).toEqual([]);
+    await eventually(() => !paused.process.isRunning);
 
-      await cluster.mend();
-      const { chunk } = await alice.ok<{ chunk: { content: { body?: string } }[] }>(
-        'GET',
-        `/rooms/${roomId}/messages?dir=f&limit=100`,
-      );
-      expect(chunk.flatMap(({ content }) => content.body ?? [])).toEqual(['before', 'with another']);
-    },
-    180_000 + pauseMs,
-  );
+    await cluster.mend();
+    const { chunk } = await alice.ok<{ chunk: { content: { body?: string } }[] }>(
+      'GET',
+      `/rooms/${roomId}/messages?dir=f&limit=100`,
+    );
+    expect(chunk.flatMap(({ content }) => content.body ?? [])).toEqual(['before', 'with another']);
+  }, 240_000);
 });
 
 /** Times until something was written again, as a table for the manual. */

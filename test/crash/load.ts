@@ -58,6 +58,8 @@ class Gone extends Error {}
 export class Load {
   #goesOn = true;
   #isOnSeveral = false;
+  /** Who has asked for something in which room and got no answer. */
+  readonly #unanswered = new Set<string>();
 
   constructor(
     private readonly journal: Journal,
@@ -109,8 +111,13 @@ export class Load {
     if (dice < 0.04 && rooms.length < this.maxRooms) return this.#create(client);
     if (dice < 0.16) {
       const other = pick(
-        // What was cut off may still come to pass, after what is asked for now.
-        rooms.filter((each) => each.creator !== client && !each.unsure.has(client)),
+        // What was cut off may still come to pass, after what is asked for now, or is asked for again: by somebody who is in the room.
+        rooms.filter(
+          (each) =>
+            each.creator !== client &&
+            !each.unsure.has(client) &&
+            !this.#unanswered.has(`${client.userId} ${each.roomId}`),
+        ),
         this.random,
       );
       if (other) return this.#membership(client, other);
@@ -197,8 +204,13 @@ export class Load {
 
   async #do(method: string, operation: Operation): Promise<void> {
     this.journal.operations.push(operation);
-    const { client, path, body } = operation;
-    const { event_id: eventId } = await this.#ask<{ event_id?: string }>(client, method, path, body);
+    const { client, roomId, path, body } = operation;
+    const { event_id: eventId } = await this.#ask<{ event_id?: string }>(client, method, path, body).catch(
+      (error: unknown) => {
+        this.#unanswered.add(`${client.userId} ${roomId}`);
+        throw error;
+      },
+    );
     operation.endedMs = performance.now();
     if (eventId !== undefined) operation.eventId = eventId;
   }
