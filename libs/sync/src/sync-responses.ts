@@ -35,7 +35,7 @@ export class SyncResponses {
 
   /** What a device has been sent of lazy members, for the context of an answer. */
   membersOf(deviceKey: string, since: SyncToken | undefined, filter: SyncFilter): DeviceMembers {
-    return this.memories.of(deviceKey, since, filter.room.state);
+    return this.memories.of(deviceKey, since && { answer: since.events, home: since.home }, filter.room.state);
   }
 
   /**

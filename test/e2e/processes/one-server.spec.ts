@@ -1,5 +1,29 @@
 import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
 
+const slidingPath = '/_matrix/client/unstable/org.matrix.simplified_msc3575/sync';
+const slidingLists = {
+  lists: { all: { ranges: [[0, 9]], timeline_limit: 5, required_state: [['m.room.member', '$LAZY']] } },
+};
+
+interface SlidingSync {
+  readonly pos: string;
+  readonly lists: Record<string, { readonly count: number }>;
+  readonly rooms: Record<
+    string,
+    {
+      readonly notification_count: number;
+      readonly timeline: readonly { readonly event_id: string }[];
+      readonly required_state: readonly { readonly type: string; readonly state_key: string }[];
+    }
+  >;
+  readonly extensions: {
+    readonly to_device?: {
+      readonly next_batch: string;
+      readonly events: readonly { readonly content: { n?: number } }[];
+    };
+  };
+}
+
 /** A PNG of one pixel. */
 const pixel = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
 
@@ -45,6 +69,12 @@ describe('a server of several processes, each request at one of them by chance',
     expect(status).toBe(200);
     return body;
   };
+  const slidingSync = async (user: TestUser, pos: string | undefined, more: object = {}, timeoutMs = 0) => {
+    const query = `?timeout=${timeoutMs}${pos === undefined ? '' : `&pos=${encodeURIComponent(pos)}`}`;
+    const { status, body } = await user.request<SlidingSync>('POST', slidingPath + query, { ...slidingLists, ...more });
+    expect(status).toBe(200);
+    return body;
+  };
   const send = async (user: TestUser, txnId: string): Promise<string> => {
     const content = { msgtype: 'm.text', body: txnId };
     const { status, body } = await user.request<{ event_id: string }>(
@@ -78,6 +108,67 @@ describe('a server of several processes, each request at one of them by chance',
     const eventId = await send(alice, 'wakes');
     for (const answer of await Promise.all(waits))
       expect(answer.rooms?.join?.[roomId]?.timeline.events.map((event) => event.event_id)).toContain(eventId);
+  });
+
+  it('shows a sliding sync what was answered, once each and in order, and each member once', async () => {
+    const begun = await slidingSync(bob, undefined, { extensions: { to_device: { enabled: true } } });
+    const people = [alice, bob];
+    for (const name of ['carol', 'dave']) {
+      const user = await homeserver.registerUser(name);
+      await user.request('POST', `/join/${encodeURIComponent(roomId)}`, {});
+      people.push(user);
+    }
+    let { pos } = await slidingSync(bob, begun.pos);
+    let since = begun.extensions.to_device?.next_batch;
+    const [seen, sent, members, told]: [string[], string[], string[], unknown[]] = [[], [], [], []];
+    for (let n = 1; n <= 24; n++) {
+      sent.push(await send(people[n % people.length]!, `sliding${n}`));
+      const messages = { [bob.userId]: { [bob.deviceId]: { n } } };
+      await alice.request('PUT', `/sendToDevice/org.example.count/sliding${n}`, { messages });
+      const answer = await slidingSync(bob, pos, { extensions: { to_device: { enabled: true, since } } });
+      pos = answer.pos;
+      since = answer.extensions.to_device?.next_batch;
+      const shown = answer.rooms[roomId];
+      seen.push(...(shown?.timeline ?? []).map((event) => event.event_id));
+      expect(seen.at(-1)).toBe(sent.at(-1));
+      members.push(...(shown?.required_state ?? []).map((event) => event.state_key));
+      told.push(...(answer.extensions.to_device?.events ?? []).map(({ content }) => content.n));
+    }
+    expect(seen).toEqual(sent);
+    expect(told).toEqual(Array.from({ length: 24 }, (_, index) => index + 1));
+    expect(members).toEqual([...new Set(members)]);
+  });
+
+  it('tells the members of a room again that a sliding sync is told of anew', async () => {
+    let { pos, rooms } = await slidingSync(bob, undefined);
+    const first = rooms[roomId]?.required_state.map((event) => event.state_key);
+    expect(first).toContain(alice.userId);
+    for (let n = 1; n <= 8; n++) {
+      // Out and in again: what the client had of the room is gone.
+      await bob.request('POST', `${room}/leave`, {});
+      ({ pos } = await slidingSync(bob, pos));
+      await bob.request('POST', `/join/${encodeURIComponent(roomId)}`, {});
+      await send(alice, `anew${n}`);
+      ({ pos, rooms } = await slidingSync(bob, pos));
+      expect(rooms[roomId]?.required_state.map((event) => event.state_key)).toContain(alice.userId);
+    }
+  });
+
+  it('wakes a sliding sync that waits at another process, and answers one at once whose lists are others', async () => {
+    let { pos } = await slidingSync(bob, undefined);
+    const waits = Array.from({ length: 8 }, () => slidingSync(bob, pos, {}, 30_000));
+    const eventId = await send(alice, 'wakes a sliding sync');
+    const answers = await Promise.all(waits);
+    for (const answer of answers)
+      expect(answer.rooms[roomId]?.timeline.map((event) => event.event_id)).toEqual([eventId]);
+    ({ pos } = answers.at(-1)!);
+    for (let n = 0; n < 8; n++) {
+      const isDm = n % 2 === 0;
+      const lists = { all: { ...slidingLists.lists.all, filters: { is_dm: isDm } } };
+      const answer = await slidingSync(bob, pos, { lists }, 600_000);
+      expect(answer.lists['all']?.count).toBe(isDm ? 0 : 1);
+      ({ pos } = answer);
+    }
   });
 
   it('sends one event for a transaction, however often it is repeated', async () => {
@@ -153,6 +244,9 @@ describe('a server of several processes, each request at one of them by chance',
       ['POST', '/keys/query', bob.userId, { device_keys: { [bob.userId]: [] } }],
       ['GET', `/_matrix/client/v1/media/download/${uri.slice('mxc://'.length)}`, 'a file'],
       ['GET', '/account/whoami', alice.userId],
+      ['GET', `/profile/${alice.userId}`, 'alice'],
+      ['GET', `/profile/${alice.userId}/displayname`, 'alice'],
+      ['POST', slidingPath, eventId, slidingLists],
       ['GET', '/pushrules/', roomId],
       ['GET', '/pushrules/global/room', roomId],
       ['GET', rule, roomId],

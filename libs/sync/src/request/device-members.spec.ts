@@ -24,7 +24,7 @@ describe('members that a device was sent by one of several processes', () => {
 
   /** One answer: what was sent, and where the device stands afterwards. */
   const answer = async (index: number, since: SyncToken | undefined, wanted: Record<string, string>, upTo: number) => {
-    const members = processes[index]!.of('device', since, lazy);
+    const members = processes[index]!.of('device', since && { answer: since.events, home: since.home }, lazy);
     await members.begin();
     const taken = await members.take(room(wanted, since === undefined), upTo);
     return { sent: Object.fromEntries(taken.get('!room') ?? []), next: at(upTo, members.home) };
@@ -69,7 +69,7 @@ describe('members that a device was sent by one of several processes', () => {
       }
     }
     const memories = new LazyMemberMemories(new NoRpc(), logger, config);
-    const members = memories.of('device', at(5, 1), { ...lazy, includeRedundantMembers: true });
+    const members = memories.of('device', { answer: 5, home: 1 }, { ...lazy, includeRedundantMembers: true });
     await members.begin();
     expect(await members.take(room({ '@a': '$a' }), 7)).toEqual(new Map([['!room', new Map([['@a', '$a']])]]));
     expect(members.home).toBe(1);

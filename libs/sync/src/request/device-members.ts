@@ -3,7 +3,6 @@ import type { SyncFilter } from '@rookery/matrix-types';
 import { Config, Logger } from '@rookery/platform';
 import { defineRpc, instanceOf, Rpc } from '@rookery/replication';
 import { LazyMemberMemory } from './lazy-members.js';
-import type { SyncToken } from './sync-token.js';
 
 /** Members whom an answer needs of a room, by user the id of the member event. */
 export interface WantedMembers {
@@ -13,11 +12,20 @@ export interface WantedMembers {
   readonly anew: boolean;
 }
 
+/** What an answer left with a device, and it comes back with. */
+export interface MembersPlace {
+  /** Which answer it was: where in the events it ended, or a number of its own. */
+  readonly answer: number;
+  /** Number of the process that remembers; `undefined` where there is only one. */
+  readonly home?: number | undefined;
+}
+
 /** What is asked of the process that remembers a device; maps as pairs. */
 interface AskedMembers {
   readonly deviceKey: string;
-  /** The device came back from there; absent where that was said before. */
+  /** The answer that the device came back with; absent where that was said before. */
   readonly since?: number;
+  /** The answer that will bring the members. */
   readonly upTo: number;
   readonly rooms: readonly { readonly roomId: string; readonly wanted: [string, string][]; readonly anew: boolean }[];
 }
@@ -50,10 +58,10 @@ export class LazyMemberMemories {
     });
   }
 
-  /** What is remembered of a device, for one answer. @param since where it stands; absent where it begins anew */
+  /** What is remembered of a device, for one answer. @param since what it comes with; absent where it begins anew */
   of(
     deviceKey: string,
-    since: SyncToken | undefined,
+    since: MembersPlace | undefined,
     filter: Pick<SyncFilter['room']['state'], 'lazyLoadMembers' | 'includeRedundantMembers'>,
   ): DeviceMembers {
     const own = this.rpc.processNumber;
@@ -86,10 +94,10 @@ export class LazyMemberMemories {
       begin: async () => {
         if (since === undefined) return this.#memory.forget(deviceKey);
         if (!mayRemember && home !== own) return;
-        const came = { deviceKey, since: since.events, upTo: since.events, rooms: [] };
+        const came = { deviceKey, since: since.answer, upTo: since.answer, rooms: [] };
         await atHome(
           async (there) => void (await this.rpc.call(membersToSend, came, instanceOf(there))),
-          () => this.#memory.confirm(deviceKey, since.events),
+          () => this.#memory.confirm(deviceKey, since.answer),
         );
       },
       take: async (rooms, upTo) => {
@@ -121,7 +129,7 @@ export interface DeviceMembers {
   begin(): Promise<void>;
   /**
    * Of the members that are wanted those whom the device does not have, by room.
-   * @param upTo position of the events where the answer ends that brings them
+   * @param upTo names the answer that brings them, as {@link MembersPlace.answer} does
    */
   take(rooms: readonly WantedMembers[], upTo: number): Promise<ReadonlyMap<string, ReadonlyMap<string, string>>>;
 }

@@ -11,8 +11,8 @@ type SentMembers = Map<string, Map<string, string>>;
 interface Device {
   readonly confirmed: SentMembers;
   size: number;
-  /** What the last answer brought, and the position that it gave: it counts once the device comes back from there. */
-  pending: { readonly upTo: number; readonly sent: SentMembers; readonly anew: Set<string> } | undefined;
+  /** What the last answer brought, and which one it was: it counts once the device comes back from there. */
+  pending: { readonly answer: number; readonly sent: SentMembers; readonly anew: Set<string> } | undefined;
 }
 
 /**
@@ -30,15 +30,14 @@ export class LazyMemberMemory {
     });
   }
 
-  /**
-   * The device comes back from a position of the events: the answer that ended there has arrived, a later one has not.
-   */
-  confirm(deviceKey: string, since: number): void {
+  /** The device comes back with what this answer gave it: that one has arrived, a later one has not. */
+  confirm(deviceKey: string, answer: number): void {
     const device = this.#devices.get(deviceKey);
     if (device?.pending === undefined) return;
-    const { upTo, sent, anew } = device.pending;
+    const { sent, anew } = device.pending;
+    const hasArrived = device.pending.answer === answer;
     device.pending = undefined;
-    if (upTo !== since) return;
+    if (!hasArrived) return;
     for (const roomId of anew) {
       device.size -= device.confirmed.get(roomId)?.size ?? 0;
       device.confirmed.delete(roomId);
@@ -56,24 +55,27 @@ export class LazyMemberMemory {
 
   /**
    * The members of `wanted` (user id to member event id) that the device does not have yet.
-   * @param upTo where the answer ends that brings them
+   * @param answer names the answer that brings them: by where in the events it ends, or by a number of its own
    * @param options.anew the device is told of the room as if for the first time: what it had of it does not count
    */
   take(
     deviceKey: string,
     roomId: string,
     wanted: ReadonlyMap<string, string>,
-    upTo: number,
+    answer: number,
     { anew = false }: { readonly anew?: boolean } = {},
   ): ReadonlyMap<string, string> {
     let device = this.#devices.get(deviceKey);
-    if (device === undefined)
+    if (device === undefined) {
+      // Of a device that has none, nothing is to be forgotten.
+      if (wanted.size === 0) return new Map();
       this.#devices.set(deviceKey, (device = { confirmed: new Map(), size: 0, pending: undefined }));
+    }
     const known = anew ? undefined : device.confirmed.get(roomId);
     const fresh = new Map<string, string>();
     for (const [userId, eventId] of wanted) if (known?.get(userId) !== eventId) fresh.set(userId, eventId);
     if (fresh.size === 0 && !anew) return fresh;
-    if (device.pending?.upTo !== upTo) device.pending = { upTo, sent: new Map(), anew: new Set() };
+    if (device.pending?.answer !== answer) device.pending = { answer, sent: new Map(), anew: new Set() };
     if (anew) device.pending.anew.add(roomId);
     const sent = device.pending.sent.get(roomId);
     if (sent === undefined) device.pending.sent.set(roomId, fresh);

@@ -1,26 +1,17 @@
 import { Injectable } from '@nestjs/common';
 import { isJsonObject, type JsonObject } from '@rookery/matrix-types';
-import { Cache, Config } from '@rookery/platform';
 import { createHash } from 'node:crypto';
 import { ProfileUpdates } from '../profiles/profile-updates.js';
 import type { SyncContext } from '../sync-context.js';
 
-/** Profiles that devices have; each a few hundred bytes. */
-const maxRemembered = 50_000;
+/** Stands among what is remembered of a device's rooms for profiles. */
+const profilesPlace = '';
 const parts = ['join', 'leave', 'invite', 'knock'];
 
 /** Profiles of others in a sync (MSC4429), for clients that name the fields they want. */
 @Injectable()
 export class ProfilesSection {
-  /** By device and user: a hash of what a client that loads members as it needs them was told last. */
-  readonly #told: Cache<string, string>;
-
-  constructor(
-    private readonly updates: ProfileUpdates,
-    config: Config,
-  ) {
-    this.#told = new Cache(config, 'profiles_told', { invalidation: 'never', max: maxRemembered });
-  }
+  constructor(private readonly updates: ProfileUpdates) {}
 
   /** Whether the client wants any. */
   isWanted({ filter }: SyncContext): boolean {
@@ -44,21 +35,21 @@ export class ProfilesSection {
     };
     if (since === undefined) {
       const whom = isLazy ? new Set([...inSight, userId]) : (await this.updates.membersOf(joined)).add(userId);
-      for (const [user, profile] of await this.updates.of(whom)) {
-        const fields = pick(profile, wanted);
-        if (isLazy) this.#remember(context, user, fields);
-        tell(user, fields);
-      }
+      const whole = new Map([...(await this.updates.of(whom))].map(([user, profile]) => [user, pick(profile, wanted)]));
+      if (isLazy) await this.#lacking(context, whole);
+      for (const [user, fields] of whole) tell(user, fields);
       return users;
     }
     const news = await this.updates.between({ userId, joinedRooms: joined, since, now });
     const whom = new Set([...news.changed.keys(), ...news.joined, ...inSight]);
     const profiles = whom.size > 0 ? await this.updates.of(whom) : new Map<string, JsonObject>();
-    const senders = new Set(inSight);
+    const ofSenders = new Map(inSight.map((user) => [user, pick(profiles.get(user) ?? {}, wanted)]));
+    for (const user of news.left) ofSenders.delete(user);
+    const lacking = await this.#lacking(context, ofSenders);
     for (const user of whom) {
       if (news.left.has(user)) continue;
       const whole = pick(profiles.get(user) ?? {}, wanted);
-      const isNew = senders.has(user) && this.#remember(context, user, whole);
+      const isNew = lacking.has(user);
       const fields = news.joined.has(user) || isNew ? { ...whole } : {};
       for (const field of news.changed.get(user) ?? []) if (wanted.has(field)) fields[field] = whole[field] ?? null;
       tell(user, fields);
@@ -67,13 +58,17 @@ export class ProfilesSection {
     return users;
   }
 
-  /** @returns whether the device did not have it */
-  #remember({ userId, deviceId }: SyncContext, user: string, fields: JsonObject): boolean {
-    const key = `${userId}\n${deviceId ?? ''}\n${user}`;
-    const hash = createHash('sha256').update(JSON.stringify(fields)).digest('base64');
-    if (this.#told.get(key) === hash) return false;
-    this.#told.set(key, hash);
-    return true;
+  /** Users of whom the device has another profile, or none. It is remembered with the members that it was sent. */
+  async #lacking({ lazyMembers, now }: SyncContext, profiles: ReadonlyMap<string, JsonObject>): Promise<Set<string>> {
+    const wanted = new Map(
+      [...profiles].map(([user, fields]) => [
+        user,
+        createHash('sha256').update(JSON.stringify(fields)).digest('base64'),
+      ]),
+    );
+    if (wanted.size === 0 || lazyMembers === undefined) return new Set(wanted.keys());
+    const taken = await lazyMembers.take([{ roomId: profilesPlace, wanted, anew: false }], now.events);
+    return new Set(taken.get(profilesPlace)?.keys());
   }
 }
 

@@ -58,16 +58,17 @@ export async function selectRequiredStates(db: Db, connectionKey: number): Promi
 /**
  * Makes a connection, in place of the one of the same name and of the device's oldest where it has too many.
  * @param maxPerDevice how many a device may have
+ * @returns where it begins: at a position that none of its name has had
  */
 export async function insertConnection(
   tx: Tx,
   identity: ConnectionIdentity,
-  connection: { readonly key: number; readonly position: number; readonly nowMs: number },
+  connection: { readonly key: number; readonly nowMs: number },
   maxPerDevice: number,
-): Promise<void> {
+): Promise<number> {
   const { userId, deviceId, connId } = identity;
-  const others = await tx.query<{ connection_key: number; conn_id: string }>(
-    `SELECT connection_key, conn_id FROM sliding_sync_connections WHERE user_id = ? AND device_id = ?
+  const others = await tx.query<{ connection_key: number; conn_id: string; position: number }>(
+    `SELECT connection_key, conn_id, position FROM sliding_sync_connections WHERE user_id = ? AND device_id = ?
      ORDER BY last_used_ts DESC, connection_key DESC`,
     [userId, deviceId],
   );
@@ -77,40 +78,29 @@ export async function insertConnection(
     tx,
     others.map((other) => other.connection_key).filter((key) => !keys.has(key)),
   );
+  // Positions of a connection are counted one by one: none of one that is long gone is as high as the time.
+  const former = others.find((other) => other.conn_id === connId)?.position ?? 0;
+  const position = Math.max(connection.nowMs, former + 1);
   await tx.run(
     `INSERT INTO sliding_sync_connections
        (connection_key, user_id, device_id, conn_id, base_position, position, created_ts, last_used_ts)
      VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-    [
-      connection.key,
-      userId,
-      deviceId,
-      connId,
-      connection.position,
-      connection.position,
-      connection.nowMs,
-      connection.nowMs,
-    ],
+    [connection.key, userId, deviceId, connId, position, position, connection.nowMs, connection.nowMs],
   );
+  return position;
 }
 
 /**
- * Moves a connection on from one of its two positions to a new one; false when it has neither, or is gone.
+ * Moves a connection on from one of its two positions to a new one, which it has not had; `undefined` when it has neither, or is gone.
  * @param base from which the client goes on
  */
-export async function moveConnection(
-  tx: Tx,
-  key: number,
-  base: number,
-  position: number,
-  nowMs: number,
-): Promise<boolean> {
-  const moved = await tx.run(
-    `UPDATE sliding_sync_connections SET base_position = ?, position = ?, last_used_ts = ?
-     WHERE connection_key = ? AND (base_position = ? OR position = ?)`,
-    [base, position, nowMs, key, base, base],
+export async function moveConnection(tx: Tx, key: number, base: number, nowMs: number): Promise<number | undefined> {
+  const [moved] = await tx.query<{ position: number }>(
+    `UPDATE sliding_sync_connections SET base_position = ?, position = position + 1, last_used_ts = ?
+     WHERE connection_key = ? AND (base_position = ? OR position = ?) RETURNING position`,
+    [base, nowMs, key, base, base],
   );
-  return moved > 0;
+  return moved?.position;
 }
 
 /** Deletes what answers said that never arrived, and of rooms that change now what nobody can go back to. */

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { Database, Sequence } from '@rookery/database';
+import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
-import { BackgroundTasks, Cache, Clock, Config } from '@rookery/platform';
+import { BackgroundTasks, Cache, Clock, Config, Ids } from '@rookery/platform';
 import { UserHooks } from '@rookery/users';
 import {
   type ConnectionIdentity,
@@ -19,8 +19,8 @@ import {
   selectUnused,
   touchConnection,
 } from './connections.query.js';
+import { type DeviceMembers, LazyMemberMemories, type MembersPlace } from '../request/device-members.js';
 import type { RoomSection } from './lists.js';
-import { LazyMembers } from './lazy-members.js';
 
 export type { ConnectionIdentity } from './connections.query.js';
 
@@ -63,27 +63,25 @@ const sweepEveryMs = 3_600_000;
 const sweepBatch = 200;
 const maxPerDevice = 16;
 const maxCachedRooms = 500_000;
-const maxLists = 20_000;
 
 const told = { accountData: 1, receipts: 2 } as const;
+/** Whoever wants members with timelines wants each once. */
+const lazily = { lazyLoadMembers: true, includeRedundantMembers: false };
 
 /**
  * What each connection of a device was told, so that answers hold only what is new. Kept in the database, so that a position
- * stays good over restarts; the position before the newest stays good too, for a client that lost an answer.
+ * stays good over restarts and in every process; the position before the newest stays good too, for a client that lost an answer.
  */
 @Injectable()
 export class SlidingConnections implements OnModuleInit {
   readonly #cache: Cache<string, CachedConnection>;
-  /** Which members each connection was sent, by its key. */
-  readonly lazyMembers: LazyMembers;
-  /** What the lists of each connection looked like in its last answer: a client that changes them is answered at once. */
-  readonly lists: Cache<number, { readonly pos: string; readonly digest: string }>;
-  #positions: Sequence | undefined;
 
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,
     private readonly tasks: BackgroundTasks,
+    private readonly ids: Ids,
+    private readonly memories: LazyMemberMemories,
     hooks: UserHooks,
     config: Config,
   ) {
@@ -91,18 +89,30 @@ export class SlidingConnections implements OnModuleInit {
       ...{ invalidation: 'on write', elsewhere: 'checked', max: 2 * maxCachedRooms },
       sizeOf: ({ latest }) => latest.rooms.size + 10,
     });
-    this.lazyMembers = new LazyMembers(config);
-    this.lists = new Cache(config, 'sliding_sync_lists', { invalidation: 'never', max: 2 * maxLists });
     hooks.devicesDeleted.subscribe({
       inTransaction: async (tx, { userId, deviceIds }) =>
         deleteConnections(tx, await selectOfDevices(tx, userId, deviceIds)),
     });
   }
 
-  async onModuleInit(): Promise<void> {
-    this.#positions = await Sequence.load(this.database, 'sliding_sync_positions');
+  onModuleInit(): void {
     const run = (): Promise<void> => this.#sweep();
     this.tasks.add({ name: 'delete_unused_sync_connections', role: 'background', everyMs: sweepEveryMs, run }).start();
+  }
+
+  /** A key for a connection that begins. */
+  newKey(): number {
+    return this.ids.integer(2 ** 47);
+  }
+
+  /** Which members a connection was sent with timelines. @param since what the client comes with; absent where it begins */
+  membersOf(key: number, since: MembersPlace | undefined): DeviceMembers {
+    return this.memories.of(`sliding\n${key}`, since, lazily);
+  }
+
+  /** A name for an answer, by which its arrival is known. */
+  newAnswer(): number {
+    return this.ids.integer(2 ** 47);
   }
 
   /**
@@ -120,7 +130,9 @@ export class SlidingConnections implements OnModuleInit {
     const memory = [connection.latest, connection.base].find((each) => each.position === position);
     if (memory === undefined) throw unknownPosition();
     if (connection.lastUsedMs < nowMs - touchAfterMs) {
-      await this.database.write((tx) => touchConnection(tx, memory.key, nowMs), { name: 'sliding_sync_touch' });
+      await this.database.write((tx) => touchConnection(tx, memory.key, nowMs), {
+        ...{ name: 'sliding_sync_touch', anyProcess: true },
+      });
       connection = { ...connection, lastUsedMs: nowMs };
     }
     this.#cache.set(cacheKey(identity), connection);
@@ -129,33 +141,35 @@ export class SlidingConnections implements OnModuleInit {
 
   /**
    * Remembers what an answer says. Without `base` the connection begins, and takes the place of one of the same name.
+   * @param key of `base`, or a {@link newKey}
    * @param changes rooms of which the connection is told something new
    * @throws MatrixError 400 `M_UNKNOWN_POS` when the connection ended meanwhile
    */
   async save(
     identity: ConnectionIdentity,
+    key: number,
     base: ConnectionMemory | undefined,
     changes: ReadonlyMap<string, RoomMemory>,
   ): Promise<ConnectionMemory> {
     if (base !== undefined && changes.size === 0) return base;
-    if (this.#positions === undefined) throw new Error('SlidingConnections.onModuleInit() has not finished');
     const nowMs = this.clock.nowMs();
-    const [position = 0, newKey = 0] = await this.#positions.take(2);
-    const key = base?.key ?? newKey;
     const requiredStates = new Map<string, string>();
-    const rows = [...changes].map(([roomId, memory]) => toRow(roomId, memory, position, requiredStates));
+    const rowsAt = (position: number): ConnectionRoomRow[] =>
+      [...changes].map(([roomId, memory]) => toRow(roomId, memory, position, requiredStates));
     // Whatever becomes of the transaction: the next request reads what is stored.
     this.#cache.delete(cacheKey(identity));
-    await this.database.write(
+    const position = await this.database.write(
       async (tx) => {
-        if (base === undefined) await insertConnection(tx, identity, { key, position, nowMs }, maxPerDevice);
-        else {
-          if (!(await moveConnection(tx, key, base.position, position, nowMs))) throw unknownPosition();
-          await deleteObsolete(tx, key, base.position, [...changes.keys()]);
-        }
-        await insertRooms(tx, key, rows, requiredStates);
+        const next =
+          base === undefined
+            ? await insertConnection(tx, identity, { key, nowMs }, maxPerDevice)
+            : await moveConnection(tx, key, base.position, nowMs);
+        if (next === undefined) throw unknownPosition();
+        if (base !== undefined) await deleteObsolete(tx, key, base.position, [...changes.keys()]);
+        await insertRooms(tx, key, rowsAt(next), requiredStates);
+        return next;
       },
-      { name: 'sliding_sync_save' },
+      { name: 'sliding_sync_save', anyProcess: true },
     );
     const latest: ConnectionMemory = { key, position, rooms: new Map([...(base?.rooms ?? []), ...changes]) };
     this.#cache.set(cacheKey(identity), { key, base: base ?? latest, latest, lastUsedMs: nowMs });

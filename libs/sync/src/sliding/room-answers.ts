@@ -15,6 +15,7 @@ import {
 } from '@rookery/rooms';
 import { RoomDetailsReader } from './room-details.js';
 import type { RoomPart } from './room-plan.js';
+import type { DeviceMembers } from '../request/device-members.js';
 import type { StateDelta, TimelineSlice } from '../model/rooms.js';
 import { endOf, furtherBack, mostlyHidden } from '../model/visible-ends.js';
 
@@ -25,7 +26,10 @@ export interface AnswerContext {
   /** Absent in a connection's first request. */
   readonly since: number | undefined;
   readonly now: number;
-  readonly hasMember: (roomId: string, userId: string, eventId: string) => boolean;
+  /** Which members the client was sent because of timelines. */
+  readonly members: DeviceMembers;
+  /** Names this answer to them. */
+  readonly answer: number;
 }
 
 /** The part `rooms` of an answer. */
@@ -34,7 +38,6 @@ export interface RoomAnswers {
   readonly rooms: ReadonlyMap<string, JsonObject>;
   /** Ids of the events in each timeline. */
   readonly timelines: ReadonlyMap<string, ReadonlySet<string>>;
-  readonly lazyMembers: Map<string, Map<string, string>>;
 }
 
 const parallelReads = 4;
@@ -65,7 +68,6 @@ export class RoomAnswerWriter {
     return {
       rooms: new Map(written.flatMap(({ rooms }) => [...rooms])),
       timelines: new Map(written.flatMap(({ timelines }) => [...timelines])),
-      lazyMembers: new Map(written.flatMap(({ lazyMembers }) => [...lazyMembers])),
     };
   }
 
@@ -98,7 +100,7 @@ export class RoomAnswerWriter {
     const byRoom = Map.groupBy(visible, ({ stored }) => stored.event.roomId);
     const stored = new Map([...byRoom].map(([roomId, events]) => [roomId, events.map((event) => event.stored)]));
     const present = parts.filter((part) => part.section === 'join' || part.section === 'leave');
-    const details = await this.details.read(present, stored, deltas, userId, context.hasMember);
+    const details = await this.details.read(present, stored, deltas, userId, context.members, context.answer);
     const reader = { userId, deviceId };
     const stateEvents: VisibleEvent[] = [...details.state.values()].flatMap((events) =>
       events.map((event) => ({ stored: event, membership: undefined })),
@@ -148,7 +150,6 @@ export class RoomAnswerWriter {
       timelines: new Map(
         [...stored].map(([roomId, events]) => [roomId, new Set(events.map((each) => each.event.eventId))]),
       ),
-      lazyMembers: details.lazyMembers,
     };
   }
 

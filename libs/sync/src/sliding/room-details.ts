@@ -11,6 +11,7 @@ import {
   type StoredEvent,
 } from '@rookery/rooms';
 import { splitStateKey, stateKeyOf } from '@rookery/state-res';
+import type { DeviceMembers, WantedMembers } from '../request/device-members.js';
 import { claimedMembers, claimKey } from '../sections/claimed-members.js';
 import type { RoomPart } from './room-plan.js';
 import type { StateDelta, StateFilter } from '../model/rooms.js';
@@ -23,8 +24,6 @@ export interface RoomDetails {
   readonly state: ReadonlyMap<string, readonly StoredEvent[]>;
   /** Name, avatar, heroes and numbers of members, of rooms where they are new. */
   readonly summaries: ReadonlyMap<string, JsonObject>;
-  /** Members that are among the state because timelines need them: by room, user id to event id. */
-  readonly lazyMembers: Map<string, Map<string, string>>;
 }
 
 const memberType = 'm.room.member';
@@ -47,14 +46,16 @@ export class RoomDetailsReader {
 
   /**
    * @param parts joined rooms, and rooms that the user was sent away from
-   * @param hasMember whether the client has a member event already
+   * @param sent which members the client was sent because of timelines
+   * @param answer names this answer to it
    */
   async read(
     parts: readonly RoomPart[],
     timelines: ReadonlyMap<string, readonly StoredEvent[]>,
     deltas: ReadonlyMap<string, readonly StateDelta[]>,
     userId: string,
-    hasMember: (roomId: string, userId: string, eventId: string) => boolean,
+    sent: DeviceMembers,
+    answer: number,
   ): Promise<RoomDetails> {
     const joined = parts.filter((part) => part.section === 'join');
     const left = parts.filter((part) => part.section === 'leave');
@@ -71,23 +72,26 @@ export class RoomDetailsReader {
       claimedMembers(this.partial, this.events, said),
       this.#completed(joined, deltas),
     ]);
+    const asked: WantedMembers[] = [];
+    for (const { roomId, initial } of joined) {
+      const members = new Map<string, string>();
+      for (const member of needed.get(roomId) ?? none) {
+        const eventId =
+          current.get(roomId)?.get(stateKeyOf(memberType, member)) ?? claimed.get(claimKey(roomId, member));
+        // The id as the event itself holds it: what is remembered should not keep the database's copy.
+        if (eventId !== undefined) members.set(member, this.events.peek(eventId)?.event.eventId ?? eventId);
+      }
+      if (initial || members.size > 0) asked.push({ roomId, wanted: members, anew: initial });
+    }
+    const lacking = await sent.take(asked, answer);
     const wanted = new Map<string, StateIds>();
-    const lazyMembers = new Map<string, Map<string, string>>();
     for (const part of parts) {
       const { roomId } = part;
       const known = (part.section === 'join' ? current : atLeave).get(roomId) ?? new Map<string, string>();
       const changed = deltas.get(roomId) ?? [];
       const ids = wantedState(part, known, changed, userId);
       if (part.section === 'leave') ids.set(stateKeyOf(memberType, userId), part.membership.eventId);
-      for (const member of needed.get(roomId) ?? none) {
-        const key = stateKeyOf(memberType, member);
-        const eventId = known.get(key) ?? claimed.get(claimKey(roomId, member));
-        if (eventId === undefined || (!part.initial && hasMember(roomId, member, eventId))) continue;
-        ids.set(key, eventId);
-        const lazy = lazyMembers.get(roomId);
-        if (lazy) lazy.set(member, eventId);
-        else lazyMembers.set(roomId, new Map([[member, eventId]]));
-      }
+      for (const [member, eventId] of lacking.get(roomId) ?? []) ids.set(stateKeyOf(memberType, member), eventId);
       // Whoever moved in a gap, the client may know as they were.
       if (part.config.requiredState.isLazy && !part.initial) {
         for (const { type, stateKey, eventId, prevEventId, streamId } of changed) {
@@ -100,7 +104,7 @@ export class RoomDetailsReader {
     }
     const states = new Map([...current, ...atLeave]);
     const [state, summaries] = await Promise.all([this.#load(wanted), this.#summaries(parts, states, deltas, userId)]);
-    return { state, summaries, lazyMembers };
+    return { state, summaries };
   }
 
   /** Where the members of rooms became known, among what changed in them. */

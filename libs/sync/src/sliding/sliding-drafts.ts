@@ -3,6 +3,7 @@ import type { JsonObject } from '@rookery/matrix-types';
 import { PartialRooms } from '@rookery/rooms';
 import { RoomActivity } from '../caches/room-activity.js';
 import { RoomFactsCache } from '../caches/room-facts.js';
+import type { DeviceMembers } from '../request/device-members.js';
 import type { SyncToken } from '../request/sync-token.js';
 import { SyncService } from '../sync.service.js';
 import type { ConnectionMemory, RoomMemory } from './connections.js';
@@ -22,8 +23,10 @@ export interface DraftQuery {
   /** Absent for a new connection, as is `since`. */
   readonly memory: ConnectionMemory | undefined;
   readonly since: SyncToken | undefined;
-  /** Whether the client got this member event because of a timeline. */
-  readonly hasMember: (roomId: string, userId: string, eventId: string) => boolean;
+  /** Which members the client was sent because of timelines. */
+  readonly members: DeviceMembers;
+  /** Names this answer to them. */
+  readonly answer: number;
 }
 
 /** An answer that has not been given yet. */
@@ -32,9 +35,6 @@ export interface Draft {
   readonly rooms: JsonObject;
   readonly extensions: JsonObject;
   readonly changes: ReadonlyMap<string, RoomMemory>;
-  readonly lazyMembers: Map<string, Map<string, string>>;
-  /** Rooms that are told as if for the first time. */
-  readonly anew: readonly string[];
   readonly now: SyncToken;
   /** There is no news of rooms or extensions: the client would rather wait. */
   readonly isEmpty: boolean;
@@ -54,7 +54,8 @@ export class SlidingDrafts {
   ) {}
 
   /** Everything that the client has not got, in a number of queries that hardly grows with the rooms. */
-  async draft({ userId, deviceId, isGuest, request, memory, since, hasMember }: DraftQuery): Promise<Draft> {
+  async draft(query: DraftQuery): Promise<Draft> {
+    const { userId, deviceId, isGuest, request, memory, since, members, answer } = query;
     const now = this.sync.currentToken();
     const view = await this.roomsOfUser.view(userId, now.events);
     const selection = await this.#select(userId, request, view);
@@ -77,7 +78,8 @@ export class SlidingDrafts {
       deviceId,
       since: since?.events,
       now: now.events,
-      hasMember,
+      members,
+      answer,
     });
     const changes = new Map(plan.changes);
     for (const part of plan.parts) changes.set(part.roomId, remember(part));
@@ -96,8 +98,6 @@ export class SlidingDrafts {
       rooms: Object.fromEntries(answers.rooms),
       extensions: extensions.body,
       changes,
-      lazyMembers: answers.lazyMembers,
-      anew: plan.parts.filter((part) => part.initial).map((part) => part.roomId),
       now,
       isEmpty: answers.rooms.size === 0 && extensions.isEmpty,
     };

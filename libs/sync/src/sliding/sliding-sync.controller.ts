@@ -36,7 +36,10 @@ export class SlidingSyncController {
 
   /** POST /_matrix/client/unstable/org.matrix.simplified_msc3575/sync */
   @Post(client(['unstable'], '/org.matrix.simplified_msc3575/sync'))
-  @Access({ auth: 'required', guests: true, active: true, largeAnswer: ({ query }) => query['pos'] === undefined })
+  @Access({
+    ...{ auth: 'required', guests: true, active: true, anyProcess: true },
+    largeAnswer: ({ query }) => query['pos'] === undefined,
+  })
   async sync(
     @Who() requester: Requester,
     @Inbound() inbound: InboundRequest,

@@ -4,10 +4,11 @@ import { type PresenceName, PresenceService } from '@rookery/ephemeral';
 import type { JsonObject } from '@rookery/matrix-types';
 import { Clock, Metrics } from '@rookery/platform';
 import { Notifier } from '@rookery/replication';
-import { formatSyncToken, type SyncToken } from '../request/sync-token.js';
+import type { DeviceMembers } from '../request/device-members.js';
+import type { SyncToken } from '../request/sync-token.js';
 import { SyncService } from '../sync.service.js';
 import { type ConnectionIdentity, type ConnectionMemory, SlidingConnections, unknownPosition } from './connections.js';
-import { parsePosition } from './position.js';
+import { formatPosition, parsePosition } from './position.js';
 import type { SlidingRequest } from './request.js';
 import { type Draft, SlidingDrafts } from './sliding-drafts.js';
 
@@ -23,6 +24,18 @@ export interface SlidingSyncQuery {
   readonly setPresence: PresenceName;
   /** How long to wait for news, milliseconds. */
   readonly timeoutMs: number;
+}
+
+/** One answer that is asked for. */
+interface Asked {
+  readonly query: SlidingSyncQuery;
+  readonly memory: ConnectionMemory | undefined;
+  readonly since: SyncToken | undefined;
+  /** Digest of the lists in the answer before. */
+  readonly lists: string | undefined;
+  readonly members: DeviceMembers;
+  /** Names this answer to them. */
+  readonly answer: number;
 }
 
 /** Simplified sliding sync (MSC4186): windows on lists of rooms, and only what is new in them. */
@@ -60,29 +73,36 @@ export class SlidingSyncService {
       connId: query.request.connId,
     };
     const memory = position && (await this.connections.resume(identity, position.connection));
-    if (memory && query.pos !== undefined) this.connections.lazyMembers.confirm(memory.key, query.pos);
     const since = position?.token;
     // A client that comes from the future, or from a time that was lost, starts anew.
     if (since && (await this.sync.placed(since, signal)).isLost) throw unknownPosition();
-    const before = memory && this.connections.lists.get(memory.key);
-    const isNewList = (lists: JsonObject): boolean => before?.pos === query.pos && before?.digest !== digestOf(lists);
-    const draft = await this.#await(query, memory, since, isNewList, signal);
+    const key = memory?.key ?? this.connections.newKey();
+    const came = position && { answer: position.answer, home: position.token.home };
+    const members = this.connections.membersOf(key, came);
+    await members.begin();
+    const asked: Asked = {
+      query,
+      memory,
+      since,
+      lists: position?.lists,
+      members,
+      answer: this.connections.newAnswer(),
+    };
+    const draft = await this.#await(asked, signal);
     // Perhaps nobody hears this answer, so it must not count as sent.
     if (signal.aborted && query.pos !== undefined) return { pos: query.pos, lists: {}, rooms: {}, extensions: {} };
-    const saved = await this.connections.save(identity, memory, draft.changes);
-    const pos = `${saved.position}/${formatSyncToken(draft.now)}`;
-    this.connections.lazyMembers.sending(saved.key, pos, draft.lazyMembers, draft.anew);
-    this.connections.lists.set(saved.key, { pos, digest: digestOf(draft.lists) });
+    const saved = await this.connections.save(identity, key, memory, draft.changes);
+    const pos = formatPosition({
+      connection: saved.position,
+      token: { ...draft.now, home: members.home },
+      answer: asked.answer,
+      lists: digestOf(draft.lists),
+    });
     return { pos, lists: draft.lists, rooms: draft.rooms, extensions: draft.extensions };
   }
 
-  async #await(
-    query: SlidingSyncQuery,
-    memory: ConnectionMemory | undefined,
-    since: SyncToken | undefined,
-    isNewList: (lists: JsonObject) => boolean,
-    signal: AbortSignal,
-  ): Promise<Draft> {
+  async #await({ query, memory, since, lists, members, answer }: Asked, signal: AbortSignal): Promise<Draft> {
+    const isNewList = (now: JsonObject): boolean => lists !== undefined && lists !== '' && lists !== digestOf(now);
     const deadlineMs = this.clock.monotonicMs() + query.timeoutMs;
     for (;;) {
       const leftMs = deadlineMs - this.clock.monotonicMs();
@@ -93,13 +113,7 @@ export class SlidingSyncService {
           : undefined;
       const startedMs = this.clock.monotonicMs();
       try {
-        const draft = await this.drafts.draft({
-          ...query,
-          memory,
-          since,
-          hasMember: (roomId, member, eventId) =>
-            this.connections.lazyMembers.has(memory?.key, roomId, member, eventId),
-        });
+        const draft = await this.drafts.draft({ ...query, memory, since, members, answer });
         this.metrics
           .histogram('synapse_sliding_sync_processing_time')
           .observe({ initial: String(memory === undefined) }, (this.clock.monotonicMs() - startedMs) / 1000);
@@ -112,4 +126,5 @@ export class SlidingSyncService {
   }
 }
 
-const digestOf = (lists: JsonObject): string => createHash('sha1').update(JSON.stringify(lists)).digest('base64');
+const digestOf = (lists: JsonObject): string =>
+  createHash('sha1').update(JSON.stringify(lists)).digest('base64url').slice(0, 11);

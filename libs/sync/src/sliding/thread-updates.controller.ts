@@ -20,7 +20,7 @@ export class ThreadUpdatesController {
 
   /** GET /_matrix/client/unstable/io.element.msc4308/thread_subscriptions */
   @Get(client(['unstable'], '/io.element.msc4308/thread_subscriptions'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   page(@Who() requester: Requester, @Query(pageQuery) query: InferQuery<typeof pageQuery>): Promise<object> {
     if (!this.updates.isEnabled) throw MatrixError.unrecognized();
     if (query.dir === undefined) throw MatrixError.missingParam("Missing parameter 'dir'");

@@ -40,7 +40,7 @@ export class ProfileController {
 
   /** GET /_matrix/client/v3/profile/{userId} */
   @Get([...stable('/profile/:userId'), ...client(['unstable'], '/uk.tcpip.msc4133/profile/:userId')])
-  @Access({ auth: 'optional', guests: true })
+  @Access({ auth: 'optional', guests: true, anyProcess: true })
   async get(
     @Who() requester: Requester | undefined,
     @Inbound() request: InboundRequest,
@@ -52,7 +52,7 @@ export class ProfileController {
 
   /** GET /_matrix/client/v3/profile/{userId}/{keyName} */
   @Get(fieldPaths)
-  @Access({ auth: 'optional', guests: true })
+  @Access({ auth: 'optional', guests: true, anyProcess: true })
   async getField(
     @Who() requester: Requester | undefined,
     @Inbound() request: InboundRequest,

@@ -51,6 +51,8 @@ export class ProfileService {
     if (!requester && this.config.get('require_auth_for_profile_requests')) throw MatrixError.missingToken();
     await this.hooks.profileLookUp.prepare({ requesterId: requester?.userId, userId });
     const local = isLocalUser(userId, this.config.serverName);
+    // Nothing of it is stored; but pauses of servers that are away are kept where is written.
+    if (!local) this.database.onlyAtWriter('profiles of other servers');
     const profile = local ? await this.get(userId) : await this.remote.fetch(userId, field);
     if (!profile) throw MatrixError.notFound('There is no profile for this user');
     if (field !== undefined && !Object.hasOwn(profile, field)) {
