@@ -12,7 +12,7 @@ import {
   verifyJson,
 } from '@rookery/events';
 import { isJsonObject, isValidServerName, type JsonObject } from '@rookery/matrix-types';
-import { Cache, type Clock, type Config } from '@rookery/platform';
+import { Cache, type Clock, type Config, eachLimit } from '@rookery/platform';
 import type { KeyFetcher, ToldStatement, WantedKeys } from './key-fetcher.js';
 import type { OwnKeys } from '../signing/own-keys.js';
 import { type StoredStatement, storedKeys, storedStatements, storeStatements } from './server-key.query.js';
@@ -41,6 +41,12 @@ export interface KeyRingParts {
 }
 
 type Found = Map<string, Map<string, ServerKey>>;
+
+/** Makes a request to another server in the name of somebody who may ask for no more than so many; `undefined` where it is not made. */
+export type AskWithin = <T>(serverName: string, ask: () => Promise<T>) => Promise<T | undefined>;
+
+/** Servers that are asked side by side for one who wants to hear of many. */
+const parallelRefreshes = 8;
 
 /**
  * The keys of other servers: from memory, from the database, from the servers themselves, from trusted key servers. Many
@@ -150,13 +156,17 @@ export class KeyRing {
    * What servers said about their keys, with their signatures, to be passed on. What is not kept, does not hold long
    * enough or is past half its time is asked for again first; a server that does not answer is told of as it was.
    * @param wanted a server without key ids: all its keys
+   * @param within makes each request to another server, or does not: whoever asks may be a stranger. Default: each
    */
-  async statements(wanted: WantedKeys): Promise<JsonObject[]> {
+  async statements(wanted: WantedKeys, within: AskWithin = (_, ask) => ask()): Promise<JsonObject[]> {
     const servers = [...wanted.keys()].filter((name) => isValidServerName(name) && name !== this.parts.own.serverName);
     const kept = await storedStatements(this.parts.database, servers);
     const stale = servers.filter((name) => this.#isStale(kept, name, wanted.get(name) ?? new Map()));
-    const fetched = await Promise.all(stale.map((name) => this.#refresh(name)));
-    const current = fetched.includes(true) ? await storedStatements(this.parts.database, servers) : kept;
+    let isNew = false;
+    await eachLimit(stale, parallelRefreshes, async (name) => {
+      if (await this.#refresh(name, within)) isNew = true;
+    });
+    const current = isNew ? await storedStatements(this.parts.database, servers) : kept;
     return servers.flatMap((name) => statementsOf(current, name, [...(wanted.get(name)?.keys() ?? [])]));
   }
 
@@ -169,9 +179,9 @@ export class KeyRing {
   }
 
   /** Asks a server for its keys; whether it told something. */
-  async #refresh(serverName: string): Promise<boolean> {
+  async #refresh(serverName: string, within: AskWithin): Promise<boolean> {
     if (!this.#mayAsk(this.#asked, serverName, toldAgainMs)) return false;
-    const told = await this.#toldByItself(serverName);
+    const told = (await within(serverName, () => this.#toldByItself(serverName))) ?? [];
     await this.#keep(told);
     return told.length > 0;
   }

@@ -1,8 +1,9 @@
 import { Injectable } from '@nestjs/common';
 import { canonicalJson, parseJson, signJson } from '@rookery/events';
 import { KeyRing, OwnKeys, type WantedKeys } from '@rookery/federation-client';
-import type { JsonObject } from '@rookery/matrix-types';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config } from '@rookery/platform';
+import { UnprovenLimits } from '../inbound/unproven-limits.js';
 
 /** Says which keys this server has, and vouches for what other servers said about theirs. */
 @Injectable()
@@ -14,6 +15,7 @@ export class KeyPublisher {
     private readonly clock: Clock,
     private readonly keys: OwnKeys,
     private readonly ring: KeyRing,
+    private readonly unproven: UnprovenLimits,
   ) {}
 
   /**
@@ -40,10 +42,22 @@ export class KeyPublisher {
     return statement;
   }
 
-  /** What servers said about their keys, with this server's signature beside theirs. @spec server-server-api#querying-keys-through-another-server */
-  async query(wanted: WantedKeys): Promise<JsonObject[]> {
+  /**
+   * What servers said about their keys, with this server's signature beside theirs. Anybody may ask: an address has so many servers
+   * asked as unproven requests may; of the rest, what is kept is told.
+   * @param ip of the request
+   * @spec server-server-api#querying-keys-through-another-server
+   */
+  async query(ip: string, wanted: WantedKeys): Promise<JsonObject[]> {
     const { serverName, notary } = this.keys;
-    const statements = await this.ring.statements(wanted);
+    const statements = await this.ring.statements(wanted, async (name, ask) => {
+      try {
+        return await this.unproven.lookUp(ip, `${name} *`, ask);
+      } catch (error) {
+        if (MatrixError.is(error) && error.status === 429) return undefined;
+        throw error;
+      }
+    });
     if (wanted.has(serverName)) statements.push(this.own());
     return statements.map((statement) => notary.reduce((signed, key) => signJson(signed, serverName, key), statement));
   }

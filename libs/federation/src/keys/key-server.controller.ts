@@ -1,5 +1,16 @@
 import { Controller, Get, Param, Post } from '@nestjs/common';
-import { Access, type Infer, type InferQuery, json, JsonBody, param, Query, queryOf } from '@rookery/http';
+import {
+  Access,
+  Inbound,
+  type InboundRequest,
+  type Infer,
+  type InferQuery,
+  json,
+  JsonBody,
+  param,
+  Query,
+  queryOf,
+} from '@rookery/http';
 import { isJsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock } from '@rookery/platform';
 import { KeyPublisher } from './key-publisher.js';
@@ -37,19 +48,23 @@ export class KeyServerController {
   @Get(['/_matrix/key/v2/query/:serverName', '/_matrix/key/v2/query/:serverName/:keyId'])
   @Access({ auth: 'none' })
   async query(
+    @Inbound() request: InboundRequest,
     @Param('serverName') serverName: string,
     @Param('keyId') keyId: string | undefined,
     @Query(ofServerQuery) query: InferQuery<typeof ofServerQuery>,
   ): Promise<object> {
     const untilTs = query.minimum_valid_until_ts ?? this.clock.nowMs();
     const ids = keyId === undefined ? new Map<string, number>() : new Map([[keyId, untilTs]]);
-    return this.#answer(new Map([[serverName, ids]]));
+    return this.#answer(request, new Map([[serverName, ids]]));
   }
 
   /** POST /_matrix/key/v2/query */
   @Post('/_matrix/key/v2/query')
   @Access({ auth: 'none', bodyLimitBytes: 262_144 })
-  queryMany(@JsonBody(querySchema) body: Infer<typeof querySchema>): Promise<object> {
+  queryMany(
+    @Inbound() request: InboundRequest,
+    @JsonBody(querySchema) body: Infer<typeof querySchema>,
+  ): Promise<object> {
     const nowTs = this.clock.nowMs();
     const wanted = new Map<string, Map<string, number>>();
     for (const [serverName, ids] of Object.entries(body.server_keys)) {
@@ -61,10 +76,10 @@ export class KeyServerController {
       }
       wanted.set(serverName, ofServer);
     }
-    return this.#answer(wanted);
+    return this.#answer(request, wanted);
   }
 
-  async #answer(wanted: ReadonlyMap<string, ReadonlyMap<string, number>>): Promise<object> {
-    return { server_keys: await this.publisher.query(wanted) };
+  async #answer({ ip }: InboundRequest, wanted: ReadonlyMap<string, ReadonlyMap<string, number>>): Promise<object> {
+    return { server_keys: await this.publisher.query(ip, wanted) };
   }
 }
