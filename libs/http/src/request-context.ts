@@ -247,6 +247,13 @@ export class RequestContext implements LateRequest {
     await turn.ready;
     setImmediate(() => turn.end());
   }
+  /**
+   * For an answer that took a turn: when it may be written, in a turn of the event loop without another one that did. They were begun
+   * one by one, but may well be done at once. `undefined` for other answers.
+   */
+  turnToWrite(): Promise<void> | undefined {
+    return this.#turn === undefined ? undefined : this.store.turns.alone();
+  }
   /** What the system took of this connection; `undefined` while nothing waits for the client. */
   get takenBytes(): number | undefined {
     const { socket } = this.response;

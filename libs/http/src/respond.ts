@@ -132,13 +132,15 @@ function sendStream(context: RequestContext, status: number, headers: Headers, b
 export function respond(context: RequestContext, result: unknown): void {
   if (context.answered) return;
   context.answered = true;
-  const telling = context.store.told?.();
-  if (telling === undefined) answer(context, result);
+  const [telling, turn] = [context.store.told?.(), context.turnToWrite()];
+  const wait = telling === undefined || turn === undefined ? (telling ?? turn) : Promise.all([telling, turn]);
+  if (wait === undefined) answer(context, result);
   else
-    telling.then(
+    wait.then(
       () => {
         try {
-          answer(context, result);
+          // Written for nobody it would take as long.
+          if (!context.response.destroyed) answer(context, result);
         } catch {
           respondError(context, undefined, () => undefined);
         }
