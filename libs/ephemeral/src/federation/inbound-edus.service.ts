@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { isJsonObject, isValidRoomId, type JsonObject } from '@rookery/matrix-types';
-import { Clock } from '@rookery/platform';
+import { Clock, Metrics } from '@rookery/platform';
 import type { PresenceName, PresenceState } from '../model/presence-state.js';
 import { PresenceService } from '../presence/presence.service.js';
 import { TypingService } from '../typing/typing.service.js';
@@ -20,13 +20,18 @@ const states: ReadonlySet<unknown> = new Set<PresenceName>(['online', 'unavailab
  */
 @Injectable()
 export class InboundEphemeral {
+  readonly #presences;
+
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,
     private readonly typing: TypingService,
     private readonly receipts: InboundReceipts,
     private readonly presence: PresenceService,
-  ) {}
+    metrics: Metrics,
+  ) {
+    this.#presences = metrics.counter('synapse_handler_presence_federation_presence');
+  }
 
   /** Content of `m.typing`. */
   async receiveTyping(origin: string, content: JsonObject): Promise<void> {
@@ -53,6 +58,7 @@ export class InboundEphemeral {
     const entries = push.slice(0, maxPresences).filter((one) => isJsonObject(one));
     const offered = entries.flatMap((one) => presenceIn(origin, one, nowMs));
     if (offered.length === 0) return [];
+    this.#presences.inc({}, offered.length);
     const known = await knownAmong(
       this.database,
       offered.map(({ userId }) => userId),

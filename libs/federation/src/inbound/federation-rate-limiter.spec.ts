@@ -4,10 +4,11 @@ import { FederationRateLimiter } from './federation-rate-limiter.js';
 
 describe('requests of one other server', () => {
   const never = new AbortController().signal;
-  const make = (settings: object): { limiter: FederationRateLimiter; clock: FakeClock } => {
+  const make = (settings: object): { limiter: FederationRateLimiter; clock: FakeClock; metrics: Metrics } => {
     const clock = new FakeClock();
     const config = Config.fromObject({ rc_federation: settings });
-    return { limiter: new FederationRateLimiter(config, clock, new Metrics('a.test')), clock };
+    const metrics = new Metrics('a.test');
+    return { limiter: new FederationRateLimiter(config, clock, metrics), clock, metrics };
   };
   const settled = async (promise: Promise<unknown>): Promise<boolean> => {
     let done = false;
@@ -27,6 +28,24 @@ describe('requests of one other server', () => {
     expect(await settled(third)).toBe(true);
     await clock.advance(600);
     expect(await settled(limiter.enter('b.test', never))).toBe(true);
+  });
+
+  it('are told of in metrics: which servers are delayed and refused now, and how long requests waited', async () => {
+    const { limiter, clock, metrics } = make({ window_size: 1000, sleep_limit: 1, sleep_delay: 500, reject_limit: 1 });
+    const shown = async (name: string): Promise<number> => {
+      const line = new RegExp(`^synapse_rate_limit_${name}\\{.*\\} (\\S+)$`, 'm').exec((await metrics.render()).body);
+      return Number(line?.[1]);
+    };
+    await limiter.enter('b.test', never);
+    const waiting = [limiter.enter('b.test', never), limiter.enter('b.test', never)];
+    await expect(limiter.enter('b.test', never)).rejects.toMatchObject({ status: 429 });
+    expect([await shown('sleep_affected_hosts'), await shown('reject_affected_hosts')]).toEqual([1, 1]);
+    await clock.advance(500);
+    await Promise.all(waiting);
+    expect([await shown('sleep_affected_hosts'), await shown('reject_affected_hosts')]).toEqual([0, 1]);
+    expect([await shown('queue_wait_time_seconds_count'), await shown('queue_wait_time_seconds_sum')]).toEqual([3, 1]);
+    await clock.advance(1_000);
+    expect(await shown('reject_affected_hosts')).toBe(0);
   });
 
   it('wait for their turn when there are many at once', async () => {

@@ -9,6 +9,10 @@ interface Host {
   /** Waiting for their delay or for a place. */
   queued: number;
   readonly places: (() => void)[];
+  /** Requests that wait for their delay. */
+  sleeping: number;
+  /** When one was refused last, milliseconds of the monotonic clock. */
+  refusedMs: number | undefined;
 }
 
 /** Servers that are remembered before those are forgotten that are quiet. */
@@ -24,6 +28,7 @@ export class FederationRateLimiter {
   readonly #hosts = new Map<string, Host>();
   readonly #slept;
   readonly #rejected;
+  readonly #waited;
   #sweepAt = sweepFrom;
 
   constructor(
@@ -33,6 +38,20 @@ export class FederationRateLimiter {
   ) {
     this.#slept = metrics.counter('synapse_rate_limit_sleep');
     this.#rejected = metrics.counter('synapse_rate_limit_reject');
+    this.#waited = metrics.histogram('synapse_rate_limit_queue_wait_time_seconds');
+    metrics.gauge('synapse_rate_limit_sleep_affected_hosts', (gauge) =>
+      gauge.set(
+        label,
+        this.#count(({ sleeping }) => sleeping > 0),
+      ),
+    );
+    metrics.gauge('synapse_rate_limit_reject_affected_hosts', (gauge) => {
+      const sinceMs = this.clock.monotonicMs() - this.config.get('rc_federation.window_size');
+      gauge.set(
+        label,
+        this.#count(({ refusedMs }) => refusedMs !== undefined && refusedMs > sinceMs),
+      );
+    });
   }
 
   /** Servers that have something under way, or had a moment ago. */
@@ -53,6 +72,7 @@ export class FederationRateLimiter {
     const host = this.#host(origin, nowMs, windowMs);
     if (host.queued > this.config.get('rc_federation.reject_limit')) {
       this.#rejected.inc(label);
+      host.refusedMs = nowMs;
       throw MatrixError.limitExceeded(windowMs / Math.max(sleepLimit, 1));
     }
     host.recentMs.push(nowMs);
@@ -60,13 +80,15 @@ export class FederationRateLimiter {
     try {
       if (host.recentMs.length > sleepLimit) {
         this.#slept.inc(label);
-        await this.clock.sleep(this.config.get('rc_federation.sleep_delay'), signal);
+        host.sleeping++;
+        await this.clock.sleep(this.config.get('rc_federation.sleep_delay'), signal).finally(() => host.sleeping--);
       }
       if (host.running < this.config.get('rc_federation.concurrent')) host.running++;
       else await placeIn(host, signal);
     } finally {
       host.queued--;
     }
+    this.#waited.observe(label, (this.clock.monotonicMs() - nowMs) / 1000);
     let left = false;
     return () => {
       if (left) return;
@@ -78,11 +100,20 @@ export class FederationRateLimiter {
     };
   }
 
+  #count(isMeant: (host: Host) => boolean): number {
+    let count = 0;
+    for (const host of this.#hosts.values()) if (isMeant(host)) count++;
+    return count;
+  }
+
   #host(origin: string, nowMs: number, windowMs: number): Host {
     let host = this.#hosts.get(origin);
     if (host === undefined) {
       if (this.#hosts.size >= this.#sweepAt) this.#sweep(nowMs - windowMs);
-      this.#hosts.set(origin, (host = { recentMs: [], running: 0, queued: 0, places: [] }));
+      this.#hosts.set(
+        origin,
+        (host = { recentMs: [], running: 0, queued: 0, places: [], sleeping: 0, refusedMs: undefined }),
+      );
     }
     while (host.recentMs[0] !== undefined && host.recentMs[0] <= nowMs - windowMs) host.recentMs.shift();
     return host;

@@ -1,10 +1,15 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import type { JsonObject } from '@rookery/matrix-types';
-import { Clock, Ids } from '@rookery/platform';
+import { Clock, Ids, Metrics } from '@rookery/platform';
 import { newSecret, secretHash } from '../common/secrets.js';
 import { UserPorts } from '../ports.js';
-import { consumeLoginToken, insertLoginToken, type LoginToken } from '../sessions/login-token.query.js';
+import {
+  consumeLoginToken,
+  insertLoginToken,
+  type LoginToken,
+  reasonOfRefusal,
+} from '../sessions/login-token.query.js';
 
 /** A token that was used up. */
 export interface UsedLoginToken extends LoginToken {
@@ -15,12 +20,17 @@ export interface UsedLoginToken extends LoginToken {
 /** Tokens that log somebody in, once. */
 @Injectable()
 export class LoginTokens {
+  readonly #refused;
+
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,
     private readonly ids: Ids,
     private readonly ports: UserPorts,
-  ) {}
+    metrics: Metrics,
+  ) {
+    this.#refused = metrics.counter('synapse_user_login_invalid_login_tokens');
+  }
 
   /** A token that logs the user in, once, within `durationMs`. */
   async create(userId: string, durationMs: number, authProvider?: LoginToken['authProvider']): Promise<string> {
@@ -37,6 +47,7 @@ export class LoginTokens {
     const used = await this.database.write((tx) => consumeLoginToken(tx, secretHash(token), this.clock.nowMs()), {
       name: 'login_token_use',
     });
+    if (used === undefined) this.#refused.inc({ reason: await reasonOfRefusal(this.database, secretHash(token)) });
     return used && { ...used, fields: await this.ports.loginTokenFields.given?.(token) };
   }
 }

@@ -1,4 +1,4 @@
-import type { Tx } from '@rookery/database';
+import type { Db, Tx } from '@rookery/database';
 import type { ProviderLogins } from '../store/device.query.js';
 
 /** A token that logs somebody in, once. */
@@ -28,6 +28,15 @@ export async function consumeLoginToken(tx: Tx, tokenHash: string, nowMs: number
   if (!row) return undefined;
   const { user_id: userId, auth_provider_id: id, auth_provider_session_id: sessionId } = row;
   return { userId, authProvider: id === null ? undefined : { id, sessionId: sessionId ?? '' } };
+}
+
+/** Why a token could not be used, in the words of the metric. */
+export async function reasonOfRefusal(db: Db, tokenHash: string): Promise<'not found' | 'reused' | 'expired'> {
+  const row = await db.get<{ used_ts: number | null }>('SELECT used_ts FROM login_tokens WHERE token_hash = ?', [
+    tokenHash,
+  ]);
+  if (row === undefined) return 'not found';
+  return row.used_ts === null ? 'expired' : 'reused';
 }
 
 /** The user cannot log in with tokens that were made before. */
