@@ -141,4 +141,22 @@ describe.each(['sqlite', 'postgres'] as const)('what is stored late (%s)', (kind
     await server.server.service(PurgeService).purgeRoom(roomId);
     expect(await database.query(delayed.left, [user.userId])).toEqual([]);
   });
+
+  it('does not take people’s own push rules: they see them, and hold again in a room that comes back', async () => {
+    const [user, roomId] = await settle();
+    const conditions = [{ kind: 'event_match', key: 'room_id', pattern: roomId }];
+    const rules = [`room${path(roomId)}`, 'override/mine'];
+    for (const [index, rule] of rules.entries()) {
+      const body = { actions: [], ...(index === 1 && { conditions }) };
+      expect((await user.request('PUT', `/pushrules/global/${rule}`, body)).status).toBe(200);
+    }
+    const groups = 'SELECT user_id FROM push_rule_groups WHERE room_id = ?';
+    await server.server.service(PurgeService).purgeRoom(roomId);
+    // What the server works out from them for the room goes.
+    expect(await database.query(groups, [roomId])).toEqual([]);
+    for (const rule of rules) {
+      expect((await user.request('GET', `/pushrules/global/${rule}`)).status).toBe(200);
+      expect((await user.request('DELETE', `/pushrules/global/${rule}`)).status).toBe(200);
+    }
+  });
 });

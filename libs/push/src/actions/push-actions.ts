@@ -134,6 +134,8 @@ export class PushActions implements OnModuleInit {
           this.names.forget(roomId);
         });
         await deleteRoomPushes(tx, roomId);
+        // What people's rules mean in the room goes; the rules stay. They are settings of accounts, which their owners see and
+        // delete, may be about more than the room, and hold again for whoever joins it anew.
         await deleteGroups(tx, roomId);
       },
     });
