@@ -313,7 +313,7 @@ export class LocalEventPersister extends EventPersister {
    * @returns the group; `refused` when the join does not stand in that state, `over` when nobody waits for it any more
    */
   async #storeInParts(roomId: string, joinEventId: string, state: StateMap): Promise<number | 'refused' | 'over'> {
-    await this.#dropBegun(roomId);
+    await this.#dropBegun(roomId, joinEventId);
     let group: number | undefined;
     const entries = [...state];
     for (let start = 0; start < entries.length; start += entriesAtOnce) {
@@ -333,7 +333,9 @@ export class LocalEventPersister extends EventPersister {
   }
 
   /** Takes away what somebody began to store of a room's state, who was killed or found that it cannot be the state. */
-  async #dropBegun(roomId: string): Promise<void> {
+  async #dropBegun(roomId: string, joinEventId: string): Promise<void> {
+    // For another join by now, somebody may be storing the state before that one.
+    if (!this.#counts(roomId, joinEventId)) return;
     const group = await selectBegunGroup(this.database, roomId);
     if (group === undefined) return;
     const drop = (): Promise<boolean> =>
@@ -356,7 +358,7 @@ export class LocalEventPersister extends EventPersister {
   }
 
   async abandonState(roomId: string, joinEventId: string): Promise<boolean> {
-    await this.#dropBegun(roomId);
+    await this.#dropBegun(roomId, joinEventId);
     return this.#inTurn(roomId, (room) => {
       if (!this.#awaits(room, joinEventId)) return Promise.resolve(true);
       if (room.base.localMembers.size > 0) return Promise.resolve(false);
@@ -368,7 +370,11 @@ export class LocalEventPersister extends EventPersister {
   }
 
   #awaits(room: WorkingRoom, joinEventId: string): boolean {
-    return room.isPartial && this.snapshots.partial.get(room.roomId)?.joinEventId === joinEventId;
+    return room.isPartial && this.#counts(room.roomId, joinEventId);
+  }
+
+  #counts(roomId: string, joinEventId: string): boolean {
+    return this.snapshots.partial.get(roomId)?.joinEventId === joinEventId;
   }
 
   async backfill(roomId: string, events: readonly RoomEvent[], given?: StateAtEvent): Promise<void> {

@@ -9,6 +9,8 @@ import { roomsMigrations } from '../migrations/index.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
+import { EventStore } from '../store/event-store.js';
+import { PurgeService } from '../upkeep/purge.service.js';
 import { EventCreation } from '../sending/event-creation.service.js';
 import { PartialRooms } from '../store/partial-rooms.js';
 import { selectBegunGroup } from '../store/partial-rooms.query.js';
@@ -32,8 +34,9 @@ eachDatabase('all of the state of a room that was joined with a part of it', (op
   });
   afterAll(() => rooms.close());
 
-  it('is stored in parts while the room goes on, and once more from the beginning after a failure', async () => {
-    const server = new RemoteServer(version, `!large:${remoteServer}`);
+  /** A room of many members that was joined with a part of its state. */
+  const partlyJoined = async (name: string) => {
+    const server = new RemoteServer(version, `!${name}:${remoteServer}`);
     const state = new Map<string, RoomEvent>();
     let last: RoomEvent[] = [];
     const add = (type: string, stateKey: string, sender: string, content: JsonObject): RoomEvent => {
@@ -56,22 +59,40 @@ eachDatabase('all of the state of a room that was joined with a part of it', (op
     const partial = { via: remoteServer, servers: [remoteServer] };
     expect(await persister.receiveWithState(version, join, given, partial)).toMatchObject({ kind: 'accepted' });
     await persister.receiveOutliers(roomId, version, whole);
-
     const { database } = test;
-    const { write } = database;
+    const all = { state: whole, authChain: [] };
+    /** Is killed after it has stored some of the state. @returns the group that holds it */
+    const beginToComplete = async (): Promise<number> => {
+      const { write } = database;
+      let writes = 0;
+      database.write = (fn, options) =>
+        ++writes === 3
+          ? Promise.reject(new Error('The server was killed'))
+          : (write.call(database, fn, options) as never);
+      await expect(persister.completeState(roomId, join.eventId, all)).rejects.toThrow('killed');
+      database.write = write;
+      const begun = await selectBegunGroup(database, roomId);
+      expect(await rowsOf(begun!)).toBeGreaterThan(0);
+      return begun!;
+    };
+    return { server, before, join, roomId, part, whole, all, persister, partial, beginToComplete };
+  };
+  /** Rows of a state group, its own among them. */
+  const rowsOf = async (group: number): Promise<number> => {
+    const rows = await Promise.all([
+      test.database.query('SELECT 1 FROM state_groups_state WHERE state_group = ?', [group]),
+      test.database.query('SELECT 1 FROM state_groups WHERE id = ?', [group]),
+    ]);
+    return rows.flat().length;
+  };
+
+  it('is stored in parts while the room goes on, and once more from the beginning after a failure', async () => {
+    const { server, before, join, roomId, all, persister, beginToComplete } = await partlyJoined('large');
+    const { database } = test;
     const say = (body: string) =>
       rooms.get(EventCreation).send(alice, { roomId, type: 'm.room.message', content: { body } });
     const membership = (n: number) => rooms.get(MembershipReader).currentOf(roomId, member(n));
-    let writes = 0;
-    database.write = (fn, options) =>
-      ++writes === 3
-        ? Promise.reject(new Error('The server was killed'))
-        : (write.call(database, fn, options) as never);
-    const all = { state: whole, authChain: [] };
-    await expect(persister.completeState(roomId, join.eventId, all)).rejects.toThrow('killed');
-    database.write = write;
-    const begun = await selectBegunGroup(database, roomId);
-    expect(begun).toBeDefined();
+    const begun = await beginToComplete();
     expect([await membership(0), await membership(memberCount - 1)]).toEqual(['join', undefined]);
     expect(rooms.get(PartialRooms).has(roomId)).toBe(true);
     await say('between');
@@ -97,8 +118,7 @@ eachDatabase('all of the state of a room that was joined with a part of it', (op
     const at = (await rooms.get(RoomStateReader).idsAfter([join.eventId])).get(join.eventId);
     expect(at).toEqual(new Map([...applied(before, join)].map(([key, event]) => [key, event.eventId])));
 
-    expect(await database.query('SELECT 1 FROM state_groups_state WHERE state_group = ?', [begun!])).toEqual([]);
-    expect(await database.query('SELECT 1 FROM state_groups WHERE id = ?', [begun!])).toEqual([]);
+    expect(await rowsOf(begun)).toBe(0);
     expect(await database.query('SELECT 1 FROM partial_state_rooms WHERE room_id = ?', [roomId])).toEqual([]);
     const [{ most = 0 } = {}] = await database.query<{ most: number }>(
       `SELECT MAX(changed) AS most FROM (
@@ -107,5 +127,39 @@ eachDatabase('all of the state of a room that was joined with a part of it', (op
     );
     expect(Number(most)).toBeLessThanOrEqual(250);
     await say('whole');
+  });
+
+  it('leaves nothing of what was stored in part when somebody comes in with the whole', async () => {
+    const { server, before, join, roomId, whole, persister, beginToComplete } = await partlyJoined('rejoined');
+    const begun = await beginToComplete();
+    const leaving = { roomId, type: 'm.room.member', stateKey: alice.userId, content: { membership: 'leave' } };
+    const { eventId } = await rooms.get(EventCreation).send(alice, leaving);
+    const left = (await rooms.get(EventStore).one(eventId))!.event;
+    const again = server.make(
+      { type: 'm.room.member', stateKey: alice.userId, sender: alice.userId, content: { membership: 'join' } },
+      [left],
+      before,
+    );
+    const given = { state: whole, authChain: [join] };
+    expect(await persister.receiveWithState(version, again, given)).toMatchObject({ kind: 'accepted' });
+    expect(rooms.get(PartialRooms).has(roomId)).toBe(false);
+    expect(await rowsOf(begun)).toBe(0);
+  });
+
+  it('is not collected as unused while it is being stored', async () => {
+    const { roomId, beginToComplete } = await partlyJoined('purged');
+    const begun = await beginToComplete();
+    const stored = await rowsOf(begun);
+    await rooms.get(PurgeService).collectGroups(roomId);
+    expect(await rowsOf(begun)).toBe(stored);
+  });
+
+  it('is not given up for a join that does not count any more', async () => {
+    const { roomId, join, persister, beginToComplete } = await partlyJoined('overtaken');
+    const begun = await beginToComplete();
+    const stored = await rowsOf(begun);
+    expect(await persister.abandonState(roomId, '$another')).toBe(true);
+    expect(await rowsOf(begun)).toBe(stored);
+    expect(await persister.abandonState(roomId, join.eventId)).toBe(false);
   });
 });

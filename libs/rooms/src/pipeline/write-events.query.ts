@@ -7,6 +7,7 @@ import { servableSql } from '../store/servable.query.js';
 import {
   beginGroup,
   deletePartialRoom,
+  dropBegunGroup,
   insertCompletion,
   insertGroupRows,
   insertPartialRoom,
@@ -63,6 +64,7 @@ async function writePartial(tx: Tx, room: WorkingRoom, position: number): Promis
     return tx.insertMany('partial_state_events', ['room_id', 'event_id'], judged);
   }
   if (rejudged) await writeRejudged(tx, room, rejudged, position);
+  else await dropBegunGroup(tx, roomId);
   await deletePartialRoom(tx, roomId);
   await insertCompletion(tx, roomId, position);
 }

@@ -124,8 +124,20 @@ export async function dropSomeOfGroup(tx: Tx, roomId: string, group: number, lim
   }
   if (rows.length === limit) return true;
   await tx.exec('DELETE FROM state_groups WHERE id = ?', [group]);
-  await tx.exec('UPDATE partial_state_rooms SET state_group = NULL WHERE room_id = ?', [roomId]);
+  // Another may have been begun since.
+  await tx.exec('UPDATE partial_state_rooms SET state_group = NULL WHERE room_id = ? AND state_group = ?', [
+    roomId,
+    group,
+  ]);
   return false;
+}
+
+/** Takes all of the group away that was begun and that nobody goes on with. */
+export async function dropBegunGroup(tx: Tx, roomId: string): Promise<void> {
+  const group = await selectBegunGroup(tx, roomId);
+  if (group === undefined) return;
+  await tx.exec('DELETE FROM state_groups_state WHERE state_group = ?', [group]);
+  await tx.exec('DELETE FROM state_groups WHERE id = ?', [group]);
 }
 
 /** Notes that members of a room became known at a position, be it the last of them. */

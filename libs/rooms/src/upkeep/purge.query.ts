@@ -168,12 +168,13 @@ export async function deleteGroups(tx: Tx, groups: readonly number[]): Promise<v
   await tx.run(`DELETE FROM state_groups WHERE ${tx.dialect.anyOf('id')}`, [groups]);
 }
 
-/** State groups of a room on which neither an event nor another group rests. */
+/** State groups of a room on which neither an event nor another group rests, and that nobody is writing. */
 export async function selectUnusedGroups(db: Db, roomId: string, limit: number): Promise<number[]> {
   const rows = await db.query<{ id: number }>(
     `SELECT g.id FROM state_groups g WHERE g.room_id = ?
        AND NOT EXISTS (SELECT 1 FROM event_to_state_groups e WHERE e.state_group = g.id)
        AND NOT EXISTS (SELECT 1 FROM state_group_edges d WHERE d.prev_state_group = g.id)
+       AND NOT EXISTS (SELECT 1 FROM partial_state_rooms p WHERE p.room_id = g.room_id AND p.state_group = g.id)
      LIMIT ${Math.trunc(limit)}`,
     [roomId],
   );
