@@ -14,6 +14,7 @@ export {
 export { ReadGuard } from './caches/read-guard.js';
 export { Clock, SystemClock, type Timer } from './clock.js';
 export { Alarm } from './concurrency/alarm.js';
+export { atEase } from './concurrency/at-ease.js';
 export { eachLimit } from './concurrency/each-limit.js';
 export { KeyedCounter } from './concurrency/keyed-counter.js';
 export { KeyedMutex } from './concurrency/keyed-mutex.js';

@@ -28,6 +28,8 @@ const toldAgainMs = 30_000;
 /** Most servers in one look-up; more are not looked for. */
 const maxServers = 10_000;
 const maxKeyIdLength = 136;
+/** Events whose signatures are checked at once, on other threads. */
+const verifiedAtOnce = 16;
 /** Most signatures of an object that are looked at. */
 const maxSignatures = 8;
 
@@ -126,11 +128,13 @@ export class KeyRing {
         for (const keyId of signingKeyIds(event, serverName)) this.#want(wanted, serverName, keyId, untilTs);
     }
     const found = await this.#find(wanted);
+    const lookup: KeyLookup = (serverName, keyId) =>
+      serverName === this.parts.own.serverName ? this.parts.own.known(keyId) : found.get(serverName)?.get(keyId);
     const verdicts: SignatureVerdict[] = [];
-    for (const event of events) {
-      const lookup: KeyLookup = (serverName, keyId) =>
-        serverName === this.parts.own.serverName ? this.parts.own.known(keyId) : found.get(serverName)?.get(keyId);
-      verdicts.push(await verifyEventSignatures(event, lookup));
+    // Some at a time: enough for all threads, and not so many that whatever else needs a thread waits long.
+    for (let start = 0; start < events.length; start += verifiedAtOnce) {
+      const some = events.slice(start, start + verifiedAtOnce);
+      verdicts.push(...(await Promise.all(some.map((event) => verifyEventSignatures(event, lookup)))));
     }
     return verdicts;
   }

@@ -8,7 +8,7 @@ import { leadingTo } from '@rookery/state-res';
 import { WrongAnswer } from './candidates.js';
 import { PduChecker } from './pdu-checker.js';
 import { maxStateEvents, RemoteState } from './remote-state.js';
-import { type StateAtEvent, type ProvenState, refusalOf } from './room-proof.js';
+import type { ProvenState, StateAtEvent } from './room-proof.js';
 import { RoomHosts } from './room-hosts.js';
 
 /** Events of a gap that are asked for at a time. */
@@ -26,11 +26,12 @@ const parallel = 8;
 /** Other servers that are asked for what the origin does not give. */
 const maxOthers = 2;
 /** Up to so many events of a state are fetched one by one; with more of them missing it comes as a whole. */
-const fewEvents = 30;
+export const fewEvents = 30;
 /** Longest a server may take, since a room's events wait for it; milliseconds. */
-const patienceMs = 30_000;
-const maxBytes = 32 * 1_048_576;
-const maxStateBytes = 256 * 1_048_576;
+export const patienceMs = 30_000;
+/** Largest answers, bytes: most; and the events of a state. */
+export const maxBytes = 32 * 1_048_576;
+export const maxStateBytes = 256 * 1_048_576;
 
 /** Whole states that are in memory at once, whoever made this server ask for them; and those that wait for their turn. */
 const maxWholeStates = 3;
@@ -168,36 +169,6 @@ export class MissingEvents implements MissingEventsSource {
     return this.remoteState.prove(server, { state: pick(state), authChain: pick(authChain) }, rules);
   }
 
-  /**
-   * The state before an event that this server has, as another one tells it.
-   * @throws FederationRequestError when it does not help
-   */
-  async stateBeforeKnown(
-    server: string,
-    eventId: string,
-  ): Promise<{ readonly version: string; readonly given: StateAtEvent }> {
-    const event = (await this.stored.one(eventId))?.event;
-    if (!event) throw new Error(`An event that is known is not there: ${eventId}`);
-    return { version: event.rules.version, given: await this.#stateUnder(server, event) };
-  }
-
-  async #stateUnder(server: string, event: RoomEvent): Promise<StateAtEvent> {
-    const { roomId, rules, prevEventIds } = event;
-    const [prev] = prevEventIds;
-    // One that has the event knows the state before it; but who has not seen it yet knows the one that it follows upon.
-    if (prevEventIds.length !== 1 || prev === undefined) return this.#stateFrom(server, roomId, event.eventId, rules);
-    const before = await this.#stateFrom(server, roomId, prev, rules);
-    const known = [...before.state, ...before.authChain].find(({ eventId }) => eventId === prev);
-    const above =
-      known ??
-      (await this.stored.events([prev])).get(prev) ??
-      (await this.#singly(server, roomId, [prev], rules)).get(prev);
-    if (!above) throw new WrongAnswer(server, 'no event before the join');
-    if (above.stateKey === undefined || refusalOf(above, before) !== undefined) return before;
-    const others = before.state.filter(({ type, stateKey }) => type !== above.type || stateKey !== above.stateKey);
-    return { state: [...others, above], authChain: [...before.authChain, ...before.state] };
-  }
-
   /** The events that were found of some ids, each asked for alone. */
   async #singly(
     server: string,
@@ -281,7 +252,7 @@ function listOf(server: string, list: unknown, max: number): JsonObject[] {
 }
 
 /** A list of event ids, each once. @throws WrongAnswer when it is none */
-function idsOf(server: string, list: unknown): string[] {
+export function idsOf(server: string, list: unknown): string[] {
   const ids: readonly unknown[] = listOf(server, list, maxStateEvents);
   return [...new Set(ids.filter((id): id is string => typeof id === 'string' && isValidEventId(id)))];
 }

@@ -10,6 +10,7 @@ import { RemoteDirectory } from './remote-directory.js';
 import { RemoteHistoryModule } from './remote-history.module.js';
 import { RemoteInvites } from './remote-invites.js';
 import { RemoteJoins } from './remote-joins.js';
+import { StoredStates } from './stored-states.js';
 import { StateCompleter } from './state-completer.js';
 
 /** Rooms of other servers: what this one can do in them only with the help of others. */
@@ -25,6 +26,7 @@ import { StateCompleter } from './state-completer.js';
     RemoteInvites,
     RemoteJoins,
     StateCompleter,
+    StoredStates,
   ],
   exports: [FederationGateway, HandedOver, RemoteHistoryModule],
 })

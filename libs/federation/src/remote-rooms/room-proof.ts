@@ -4,7 +4,7 @@ import { authStateOf, byAuth, checkAuth, checkAuthEvents, restsUpon, stateKeyOf 
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
 /** The state before an event and what allows it, as another server told them. */
-export type StateAtEvent = Parameters<EventPersister['completeState']>[2];
+export type StateAtEvent = Parameters<EventPersister['receiveWithState']>[2];
 
 /** Events that are looked at before others get a turn. */
 const eventsPerTurn = 500;

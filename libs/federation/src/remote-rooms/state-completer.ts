@@ -2,10 +2,8 @@ import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { FederationRequestError } from '@rookery/federation-client';
 import { Clock, Lifecycle, Logger, Semaphore } from '@rookery/platform';
 import { EventPersister, PartialRooms } from '@rookery/rooms';
-import { byAuth } from '@rookery/state-res';
 import { Candidates } from './candidates.js';
-import { MissingEvents } from './missing-events.js';
-import type { StateAtEvent } from './room-proof.js';
+import { type KnownState, StoredStates } from './stored-states.js';
 
 type PartialRoom = PartialRooms['all'][number];
 
@@ -17,8 +15,6 @@ const maxServers = 20;
 const firstPauseMs = 5_000;
 const growth = 3;
 const longestPauseMs = 3_600_000;
-/** Events that are stored together: the room goes on in between. */
-const eventsAtOnce = 250;
 
 /**
  * Fetches the state of rooms that were joined before it was here (MSC3902): from the server that let the user in, then from the
@@ -33,7 +29,7 @@ export class StateCompleter implements OnModuleInit {
 
   constructor(
     private readonly partial: PartialRooms,
-    private readonly source: MissingEvents,
+    private readonly states: StoredStates,
     private readonly candidates: Candidates,
     private readonly persister: EventPersister,
     private readonly clock: Clock,
@@ -82,11 +78,11 @@ export class StateCompleter implements OnModuleInit {
 
   async #completeBy(server: string, room: PartialRoom): Promise<boolean> {
     const { roomId, joinEventId } = room;
+    const { signal } = this.#stopping;
     try {
-      const given = await this.#fetch(server, roomId, joinEventId);
-      const earlier = await this.#fetchEarlier(server, room);
-      // What is left out because the server stops must not be taken for all there is.
-      if (this.#stopping.signal.aborted) return false;
+      const given = await this.states.before(server, joinEventId, signal);
+      const earlier = given && (await this.#fetchEarlier(server, room));
+      if (!given || !earlier || signal.aborted) return false;
       if (await this.persister.completeState(roomId, joinEventId, given, earlier)) return true;
       this.#logger.warn('The join does not stand in the state that another server tells', {
         destination: server,
@@ -104,11 +100,12 @@ export class StateCompleter implements OnModuleInit {
   }
 
   /** The state before joins that another one has followed since. What the server does not give is left as it was judged. */
-  async #fetchEarlier(server: string, room: PartialRoom): Promise<Map<string, StateAtEvent>> {
-    const earlier = new Map<string, StateAtEvent>();
+  async #fetchEarlier(server: string, room: PartialRoom): Promise<Map<string, KnownState>> {
+    const earlier = new Map<string, KnownState>();
     for (const eventId of await this.partial.earlierJoins(room)) {
       try {
-        earlier.set(eventId, await this.#fetch(server, room.roomId, eventId));
+        const given = await this.states.before(server, eventId, this.#stopping.signal);
+        if (given) earlier.set(eventId, given);
       } catch (error) {
         if (!(error instanceof FederationRequestError)) throw error;
         this.#logger.info('Another server did not give the state of a room before an earlier join', {
@@ -119,14 +116,5 @@ export class StateCompleter implements OnModuleInit {
       }
     }
     return earlier;
-  }
-
-  /** Fetches the state before an event, and stores the events of which it consists: not all of them once the server stops. */
-  async #fetch(server: string, roomId: string, eventId: string): Promise<StateAtEvent> {
-    const { version, given } = await this.source.stateBeforeKnown(server, eventId);
-    const inOrder = byAuth([...given.authChain, ...given.state]);
-    for (let start = 0; start < inOrder.length && !this.#stopping.signal.aborted; start += eventsAtOnce)
-      await this.persister.receiveOutliers(roomId, version, inOrder.slice(start, start + eventsAtOnce));
-    return given;
   }
 }

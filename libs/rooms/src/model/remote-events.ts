@@ -1,4 +1,5 @@
 import type { RoomEvent } from '@rookery/events';
+import type { StateMap } from '@rookery/state-res';
 import type { StoredEvent } from './stored-event.js';
 
 /** A PDU whose format, hash and signatures were checked. */
@@ -16,6 +17,13 @@ export interface StateAtEvent {
   readonly state: readonly RoomEvent[];
   /** Its auth chain. */
   readonly authChain: readonly RoomEvent[];
+}
+
+/** All of the state of a room before an event, whose events are stored and were accepted. */
+export interface KnownState {
+  readonly state: StateMap;
+  /** Servers with a user who has joined in it. */
+  readonly servers: ReadonlySet<string>;
 }
 
 /** What became of a remote event. */

@@ -1,6 +1,6 @@
 import type { RoomEvent } from '@rookery/events';
 import type { EventDraft, NewRoom } from '../model/drafts.js';
-import type { RemoteEvent, StateAtEvent, ReceiveVerdict } from '../model/remote-events.js';
+import type { KnownState, RemoteEvent, StateAtEvent, ReceiveVerdict } from '../model/remote-events.js';
 import type { PartialJoin } from '../store/partial-rooms.query.js';
 import type { SentEvent } from '../model/stored-event.js';
 
@@ -48,8 +48,8 @@ export abstract class EventPersister {
   abstract completeState(
     roomId: string,
     joinEventId: string,
-    state: StateAtEvent,
-    earlier?: ReadonlyMap<string, StateAtEvent>,
+    state: KnownState,
+    earlier?: ReadonlyMap<string, KnownState>,
   ): Promise<boolean>;
   /**
    * Gives up to learn the rest of a room's state, where nobody of this server is in it any more.

@@ -1,14 +1,14 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type RoomEvent, roomVersionRules } from '@rookery/events';
-import { domainOf, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config, Logger } from '@rookery/platform';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { atEase, Clock, Config, Logger } from '@rookery/platform';
 import { stateKeyOf, type StateMap } from '@rookery/state-res';
 import { findSentEvent } from '../store/transactions.query.js';
 import { BatchCommitter, type CommitOptions } from './batch-committer.js';
 import { EventPersister } from './event-persister.js';
 import type { EventDraft, NewRoom } from '../model/drafts.js';
-import type { RemoteEvent, StateAtEvent, ReceiveVerdict } from '../model/remote-events.js';
+import type { KnownState, RemoteEvent, StateAtEvent, ReceiveVerdict } from '../model/remote-events.js';
 import { type BatchFacts, type RemoteJudgement, type RemoteOutcome, RemoteStager } from './remote-stager.js';
 import { type DraftOutcome, type Judged, LocalStager } from './local-stager.js';
 import { insertRemoteRoom, insertRoom } from './new-room.query.js';
@@ -43,7 +43,7 @@ interface Task {
 
 const maxBatch = 64;
 /** Entries of a large state that are stored together: others get a turn in between. */
-const entriesAtOnce = 250;
+const entriesAtOnce = 50;
 const createKey = stateKeyOf('m.room.create', '');
 const maxAttempts = 10;
 
@@ -284,22 +284,19 @@ export class LocalEventPersister extends EventPersister {
   async completeState(
     roomId: string,
     joinEventId: string,
-    given: StateAtEvent,
-    earlier: ReadonlyMap<string, StateAtEvent> = new Map(),
+    given: KnownState,
+    earlier: ReadonlyMap<string, KnownState> = new Map(),
   ): Promise<boolean> {
-    const accepted = await this.remote.acceptedState(nothingStaged, given.state);
-    if (!accepted.has(createKey)) return false;
-    const group = await this.#storeInParts(roomId, joinEventId, accepted);
+    if (!given.state.has(createKey)) return false;
+    const group = await this.#storeInParts(roomId, joinEventId, given.state);
     if (typeof group !== 'number') return group === 'over';
     return this.#inTurn(roomId, async (room) => {
       if (!this.#awaits(room, joinEventId)) return true;
       room.becomesWhole = true;
-      room.missedServers = missedIn(room, given.state);
-      const before = new Map([[joinEventId, this.contexts.stored(room, group, accepted)]]);
-      for (const [eventId, { state }] of earlier) {
-        const acceptedThen = await this.remote.acceptedState(room, state);
-        if (acceptedThen.has(createKey)) before.set(eventId, await this.contexts.given(room, acceptedThen));
-      }
+      room.missedServers = missedIn(room, given.servers);
+      const before = new Map([[joinEventId, this.contexts.stored(room, group, given.state)]]);
+      for (const [eventId, { state }] of earlier)
+        if (state.has(createKey)) before.set(eventId, await this.contexts.given(room, state));
       if (await this.remote.completion.restage(room, joinEventId, before)) return true;
       // Nothing of it is written.
       room.rejudged = undefined;
@@ -318,7 +315,7 @@ export class LocalEventPersister extends EventPersister {
     const entries = [...state];
     for (let start = 0; start < entries.length; start += entriesAtOnce) {
       const rows = new Map(entries.slice(start, start + entriesAtOnce));
-      const outcome = await this.#inTurn(roomId, async (room) => {
+      const store = async (room: WorkingRoom): Promise<'stored' | 'refused' | 'over'> => {
         if (!this.#awaits(room, joinEventId)) return 'over';
         const isFirst = group === undefined;
         if (isFirst && !(await this.remote.completion.stands(room, joinEventId, stateOf(state)))) return 'refused';
@@ -326,7 +323,8 @@ export class LocalEventPersister extends EventPersister {
         await this.contexts.find(room, rows);
         room.found = { group, begins: isFirst ? joinEventId : undefined, rows };
         return 'stored';
-      });
+      };
+      const outcome = await atEase(this.clock, () => this.#inTurn(roomId, store));
       if (outcome !== 'stored') return outcome;
     }
     return group ?? 'refused';
@@ -340,7 +338,7 @@ export class LocalEventPersister extends EventPersister {
     if (group === undefined) return;
     const drop = (): Promise<boolean> =>
       this.database.write((tx) => dropSomeOfGroup(tx, roomId, group, entriesAtOnce), { name: 'drop_partial_group' });
-    while (await drop());
+    while (await atEase(this.clock, drop));
   }
 
   /** Does something with a room in its turn, in a transaction of its own. */
@@ -528,13 +526,9 @@ export class LocalEventPersister extends EventPersister {
   }
 }
 
-const nothingStaged = { stagedById: new Map<string, never>() };
-
 /** Servers with a member in a state that was not known, or in the room by now, that nobody has named before. */
-function missedIn({ base }: WorkingRoom, state: readonly RoomEvent[]): string[] {
-  const missed = new Set(base.memberServers);
-  for (const { type, stateKey = '', content } of state)
-    if (type === 'm.room.member' && content['membership'] === 'join') missed.add(domainOf(stateKey));
+function missedIn({ base }: WorkingRoom, servers: ReadonlySet<string>): string[] {
+  const missed = new Set([...base.memberServers, ...servers]);
   missed.delete(base.serverName);
   return [...missed].filter((server) => !base.partialServers?.has(server));
 }

@@ -82,3 +82,36 @@ export async function isStored(
   ]);
   return row?.event_id === event.eventId;
 }
+
+/** An accepted piece of state, without its event. */
+export interface StateEntryRow {
+  readonly event_id: string;
+  readonly type: string;
+  readonly state_key: string | null;
+  /** Of a member event. */
+  readonly membership: string | null;
+}
+
+/** Those of some events that lie in a room and were not rejected, in no order. */
+export async function selectStateEntries(
+  db: Db,
+  roomId: string,
+  eventIds: readonly string[],
+): Promise<StateEntryRow[]> {
+  const rows = await db.query<StateEntryRow & { readonly room_id: string }>(
+    `SELECT e.event_id, e.room_id, e.type, e.state_key, m.membership
+     FROM events e LEFT JOIN room_memberships m ON m.event_id = e.event_id
+     WHERE ${db.dialect.anyOf('e.event_id')} AND e.rejection_reason IS NULL`,
+    [eventIds],
+  );
+  return rows.filter((row) => row.room_id === roomId);
+}
+
+/** Which of some events are stored, in whatever room and however they were judged. */
+export async function selectStoredIds(db: Db, eventIds: readonly string[]): Promise<string[]> {
+  const rows = await db.query<{ event_id: string }>(
+    `SELECT event_id FROM events WHERE ${db.dialect.anyOf('event_id')}`,
+    [eventIds],
+  );
+  return rows.map((row) => row.event_id);
+}

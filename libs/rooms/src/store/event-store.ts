@@ -3,8 +3,16 @@ import { Database, type Db, type Tx } from '@rookery/database';
 import { eventFromRow, redactEvent, roomVersionRules, type RoomEvent, type RoomVersionRules } from '@rookery/events';
 import { domainOf } from '@rookery/matrix-types';
 import { Cache, Config } from '@rookery/platform';
-import { type EventRow, selectEvents, selectRedactions, selectVoidRedactions } from './event-store.query.js';
 import { Invalidations } from '@rookery/replication';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import {
+  type EventRow,
+  selectEvents,
+  selectRedactions,
+  selectStateEntries,
+  selectStoredIds,
+  selectVoidRedactions,
+} from './event-store.query.js';
 import { holdRooms } from './room-hold.query.js';
 import { selectRemovalRedactions } from './removal-redactions.query.js';
 import type { ClientTransaction, StoredEvent } from '../model/stored-event.js';
@@ -62,6 +70,26 @@ export function pruned(stored: StoredEvent, redactionId: string): StoredEvent {
 
 /** Whether a redaction by `redactor` that lacked the redact level still counts: same server as the target's sender. */
 export const sameServer = (redactor: string, sender: string): boolean => domainOf(redactor) === domainOf(sender);
+
+/** An accepted event as a piece of state. */
+export interface StateEntry {
+  readonly eventId: string;
+  readonly type: string;
+  /** `undefined` for what is no state. */
+  readonly stateKey: string | undefined;
+  /** Of a member event. */
+  readonly membership: string | undefined;
+}
+
+/** Events that are looked up before others get a turn. */
+const idsPerTurn = 500;
+
+async function* inParts(eventIds: readonly string[]): AsyncGenerator<readonly string[]> {
+  for (let start = 0; start < eventIds.length; start += idsPerTurn) {
+    if (start > 0) await nextTurn();
+    yield eventIds.slice(start, start + idsPerTurn);
+  }
+}
 
 /**
  * Events by id, through a cache bounded in bytes. Redactions are applied here, so that no reader can forget them.
@@ -168,6 +196,26 @@ export class EventStore {
     if (missing.length === 0) return events;
     for (const [eventId, stored] of await this.many(missing)) events.set(eventId, stored.event);
     return events;
+  }
+
+  /** Which of some events are stored, however they were judged; any number of them, without their texts. */
+  async stored(eventIds: readonly string[]): Promise<Set<string>> {
+    const stored = new Set<string>();
+    for await (const some of inParts(eventIds))
+      for (const eventId of await selectStoredIds(this.database, some)) stored.add(eventId);
+    return stored;
+  }
+
+  /**
+   * Those of some events that lie in a room and were not rejected, as pieces of its state; any number of them, without their texts.
+   */
+  async *stateEntries(roomId: string, eventIds: readonly string[]): AsyncGenerator<readonly StateEntry[]> {
+    for await (const some of inParts(eventIds)) {
+      const rows = await selectStateEntries(this.database, roomId, some);
+      yield rows.map(({ event_id: eventId, type, state_key: stateKey, membership }) => ({
+        ...{ eventId, type, stateKey: stateKey ?? undefined, membership: membership ?? undefined },
+      }));
+    }
   }
 
   /** An event from the cache, without a query. */

@@ -1,0 +1,147 @@
+import { buildEvent, pduText, type RoomEvent, roomVersionRules } from '@rookery/events';
+import type { FederationClient, FederationRequest } from '@rookery/federation-client';
+import type { Config } from '@rookery/platform';
+import type { EventPersister, EventStore } from '@rookery/rooms';
+import { FakeClock } from '@rookery/testing';
+import { Readable } from 'node:stream';
+import { WrongAnswer } from './candidates.js';
+import type { MissingEvents } from './missing-events.js';
+import type { PduChecker } from './pdu-checker.js';
+import { StoredStates } from './stored-states.js';
+
+const rules = roomVersionRules('11')!;
+const roomId = '!r:b.test';
+const carol = '@carol:b.test';
+
+let ts = 0;
+const make = (type: string, stateKey: string, content: RoomEvent['content'], auth: readonly RoomEvent[]): RoomEvent =>
+  buildEvent(
+    {
+      ...{ roomId, type, stateKey, sender: type === 'm.room.member' ? stateKey : carol, content, originServerTs: ++ts },
+      ...{
+        depth: ts,
+        prevEventIds: auth.map(({ eventId }) => eventId),
+        authEventIds: auth.map(({ eventId }) => eventId),
+      },
+    },
+    rules,
+  );
+const pduOf = (event: RoomEvent): object => ({ ...(JSON.parse(pduText(event)) as object), signatures: {} });
+
+const create = make('m.room.create', '', { room_version: '11' }, []);
+const founder = make('m.room.member', carol, { membership: 'join' }, [create]);
+const open = make('m.room.join_rules', '', { join_rule: 'public' }, [create, founder]);
+const topic = make('m.room.topic', '', { topic: 'none' }, [create, founder]);
+/** Of each member two events: the second one rests upon the first. */
+const firsts = Array.from({ length: 60 }, (_, n) =>
+  make('m.room.member', `@m${n}:s${n % 3}.test`, { membership: 'join' }, [create, open]),
+);
+const seconds = firsts.map((first) =>
+  make('m.room.member', first.stateKey!, { membership: 'join', displayname: 'x' }, [create, open, first]),
+);
+const join = make('m.room.member', '@alice:us.test', { membership: 'join' }, [create, open]);
+const joinOnTopic = { ...join, prevEventIds: [topic.eventId] } as RoomEvent;
+
+/** Events that are stored already, what the other server answers, and what becomes of it. */
+function storing(answer: { state: readonly RoomEvent[]; chain: readonly RoomEvent[]; text?: string }) {
+  const stored = new Map([create, founder, open, topic, joinOnTopic].map((event) => [event.eventId, event]));
+  const batches: RoomEvent[][] = [];
+  const asked: string[] = [];
+  const stopping = new AbortController();
+  const idsOf = (events: readonly RoomEvent[]): string[] => events.map(({ eventId }) => eventId);
+  const client = {
+    requestExactJson: async ({ path }: FederationRequest) => {
+      asked.push(path.split('/')[4]!);
+      return { pdu_ids: idsOf(answer.state), auth_chain_ids: idsOf(answer.chain) };
+    },
+    stream: async ({ path }: FederationRequest) => {
+      asked.push(path.split('/')[4]!);
+      const text =
+        answer.text ??
+        JSON.stringify({ pdus: [...answer.state.map(pduOf), { no: 'event' }], auth_chain: answer.chain.map(pduOf) });
+      return { body: Readable.from(text.match(/[^]{1,997}/g)!.map((piece) => Buffer.from(piece))) };
+    },
+  };
+  const events = {
+    one: async (id: string) => stored.has(id) && { event: stored.get(id), rejectedReason: undefined },
+    events: async (ids: string[]) => new Map(ids.flatMap((id) => (stored.has(id) ? [[id, stored.get(id)]] : []))),
+    stored: async (ids: string[]) => new Set(ids.filter((id) => stored.has(id))),
+    stateEntries: async function* (_: string, ids: string[]) {
+      yield ids.flatMap((id) => {
+        const event = stored.get(id);
+        return event ? [{ ...event, membership: event.content['membership'] }] : [];
+      });
+    },
+  };
+  const persister = {
+    receiveOutliers: async (_: string, __: string, some: RoomEvent[]) => {
+      batches.push(some);
+      for (const event of some) if (event.authEventIds.every((id) => stored.has(id))) stored.set(event.eventId, event);
+    },
+  };
+  const checker = {
+    sound: async (pdus: object[]) => pdus.map((pdu) => buildAgain(pdu)),
+  };
+  const states = new StoredStates(
+    client as unknown as FederationClient,
+    {} as MissingEvents,
+    checker as unknown as PduChecker,
+    events as unknown as EventStore,
+    persister as unknown as EventPersister,
+    { get: () => 10_000 } as unknown as Config,
+    new FakeClock(),
+  );
+  return { stored, batches, asked, stopping, known: () => states.before('b.test', join.eventId, stopping.signal) };
+}
+
+const byId = new Map([create, founder, open, topic, ...firsts, ...seconds].map((event) => [event.eventId, event]));
+const others = new Map<string, RoomEvent>();
+function buildAgain(pdu: object): RoomEvent {
+  const { origin_server_ts: at } = pdu as { origin_server_ts: number };
+  return [...byId.values(), ...others.values()].find(({ originServerTs }) => originServerTs === at)!;
+}
+
+const state = [create, founder, open, ...seconds];
+
+describe('all of the state before an event', () => {
+  it('is stored a few events at a time, each behind those that allow it', async () => {
+    const { batches, asked, stored, known } = storing({ state, chain: [create, founder, open, ...firsts] });
+    const given = await known();
+    expect(asked).toEqual(['state_ids', 'state']);
+    expect(Math.max(...batches.map((batch) => batch.length))).toBeLessThanOrEqual(25);
+    expect(batches.flat()).toHaveLength(firsts.length + seconds.length);
+    expect(stored.size).toBe(5 + firsts.length + seconds.length);
+    // What the event follows upon is part of it.
+    expect(new Set(given?.state.values())).toEqual(new Set([...state, topic].map(({ eventId }) => eventId)));
+    expect(given?.servers).toEqual(new Set(['b.test', 's0.test', 's1.test', 's2.test']));
+  });
+
+  it('lacks what is not given', async () => {
+    const { known } = storing({ state, chain: [create, founder, open, ...firsts.slice(1)] });
+    expect((await known())?.state.size).toBe(state.length);
+  });
+
+  it('is not told where the server stops meanwhile; what is stored stays', async () => {
+    const { batches, stopping, known } = storing({ state, chain: firsts });
+    const { push } = batches;
+    batches.push = (...some) => {
+      stopping.abort();
+      return push.apply(batches, some);
+    };
+    expect(await known()).toBeUndefined();
+    expect(batches).toHaveLength(1);
+  });
+
+  const another = make('m.room.create', '', { room_version: '11', other: true }, []);
+  others.set(another.eventId, another);
+  it.each([
+    ['two create events', { state: [...state, another], chain: firsts }],
+    ['two events for one piece of state', { state: [...state, firsts[0]!], chain: firsts }],
+    ['no create event', { state: state.slice(1), chain: firsts }],
+    ['no JSON', { state, chain: firsts, text: '{"pdus":[{]}' }],
+    ['no list', { state, chain: firsts, text: '{"pdus":[]}' }],
+    ['an event that is far too long', { state, chain: firsts, text: `{"pdus":["${'x'.repeat(600_000)}"]}` }],
+  ])('is not believed: %s', async (_, answer) => {
+    await expect(storing(answer).known()).rejects.toThrow(WrongAnswer);
+  });
+});

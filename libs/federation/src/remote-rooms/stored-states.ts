@@ -1,0 +1,176 @@
+import { Injectable } from '@nestjs/common';
+import type { RoomEvent } from '@rookery/events';
+import { FederationClient, federationPath, type FederationRequest } from '@rookery/federation-client';
+import { domainOf } from '@rookery/matrix-types';
+import { atEase, Clock, Config } from '@rookery/platform';
+import { EventPersister, EventStore } from '@rookery/rooms';
+import { authStateOf, authTypesFor, byAuth, checkAuth, restsUpon, stateKeyOf } from '@rookery/state-res';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { WrongAnswer } from './candidates.js';
+import { fewEvents, idsOf, maxBytes, maxStateBytes, MissingEvents, patienceMs } from './missing-events.js';
+import { PduChecker } from './pdu-checker.js';
+import { maxStateEvents } from './remote-state.js';
+import { ToldEvents } from './told-events.js';
+
+/** All of the state before an event, whose events are stored. */
+export type KnownState = Parameters<EventPersister['completeState']>[2];
+
+/** Events that are checked and stored together: others get a turn in between. */
+const eventsAtOnce = 25;
+/** Longest text of an event, bytes: six for each that it may have. */
+const maxEventBytes = 524_288;
+/** For how long a state may arrive, and for how long it is stored, milliseconds. */
+const arrivingLimitMs = 10 * 60_000;
+const storingLimitMs = 60 * 60_000;
+const createKey = stateKeyOf('m.room.create', '');
+
+interface At {
+  readonly server: string;
+  /** An event that is known; with its room. */
+  readonly event: RoomEvent;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Fetches the state before events from other servers and stores the events of which it consists, a few at a time. Memory and the turns
+ * of others do not depend on how many there are.
+ */
+@Injectable()
+export class StoredStates {
+  constructor(
+    private readonly client: FederationClient,
+    private readonly missing: MissingEvents,
+    private readonly checker: PduChecker,
+    private readonly stored: EventStore,
+    private readonly persister: EventPersister,
+    private readonly config: Config,
+    private readonly clock: Clock,
+  ) {}
+
+  /**
+   * The state before an event that this server has, as another one tells it. What does not prove itself by its auth events, or does not
+   * come, is left out.
+   * @param signal ends it between two events; what is stored by then stays
+   * @returns `undefined` where it was ended
+   * @throws FederationRequestError when the other server does not help
+   */
+  async before(server: string, eventId: string, signal: AbortSignal): Promise<KnownState | undefined> {
+    const event = (await this.stored.one(eventId))?.event;
+    if (!event) throw new Error(`An event that is known is not there: ${eventId}`);
+    const at = { server, event, signal };
+    const [prev] = event.prevEventIds;
+    // One that has the event knows the state before it; but who has not seen it yet knows the one that it follows upon.
+    if (event.prevEventIds.length !== 1 || prev === undefined) return this.#before(at, eventId);
+    const before = await this.#before(at, prev);
+    return before && this.#after(at, prev, before);
+  }
+
+  async #before(at: At, eventId: string): Promise<KnownState | undefined> {
+    const { server, event } = at;
+    const ids = await this.client.requestExactJson({
+      ...this.#request(at, 'state_ids', eventId),
+      ...{ maxBytes, timeoutMs: Math.min(patienceMs, this.config.get('federation.client_timeout')) },
+    });
+    const state = idsOf(server, ids['pdu_ids']);
+    await nextTurn();
+    const chain = idsOf(server, ids['auth_chain_ids']);
+    await nextTurn();
+    const all = [...new Set([...state, ...chain])];
+    const stored = await this.stored.stored(all);
+    const missing = new Set(all.filter((id) => !stored.has(id)));
+    if (missing.size > fewEvents) await this.#storeMany(at, eventId, missing);
+    else if (missing.size > 0) {
+      const events = await this.missing.events(server, event.roomId, [...missing]);
+      for (const each of events) lookForBeginning(at, each);
+      await this.persister.receiveOutliers(event.roomId, event.rules.version, byAuth(events));
+    }
+    // What is left out because the server stops must not be taken for all there is.
+    return at.signal.aborted ? undefined : this.#known(at, state);
+  }
+
+  #request({ server, event }: At, kind: 'state' | 'state_ids', eventId: string): FederationRequest {
+    const path = federationPath`/_matrix/federation/v1/${kind}/${event.roomId}`;
+    return { destination: server, method: 'GET', path, query: { event_id: eventId } };
+  }
+
+  async #storeMany(at: At, eventId: string, missing: ReadonlySet<string>): Promise<void> {
+    const { server, event, signal } = at;
+    const { roomId, rules } = event;
+    const { body } = await this.client.stream({
+      ...this.#request(at, 'state', eventId),
+      ...{ maxBytes: maxStateBytes, retries: 'none', timeoutMs: arrivingLimitMs, signal },
+      silenceMs: this.config.get('federation.client_timeout'),
+    });
+    const told = await ToldEvents.read(body, {
+      ...{ lists: new Set(['pdus', 'auth_chain']), ids: missing, rules, roomId },
+      limits: { maxBytes: maxEventBytes, maxElements: 2 * maxStateEvents },
+      look: (each) => lookForBeginning(at, each),
+    }).catch((error: unknown) => {
+      body.destroy();
+      if (error instanceof SyntaxError || error instanceof RangeError) throw new WrongAnswer(server, error.message);
+      throw error;
+    });
+    const untilMs = this.clock.monotonicMs() + storingLimitMs;
+    const storeSome = async (): Promise<boolean> => {
+      const pdus = await told.next(eventsAtOnce);
+      if (pdus.length === 0) return false;
+      const events = await this.checker.sound(pdus, rules, roomId);
+      await this.persister.receiveOutliers(roomId, rules.version, events);
+      return true;
+    };
+    try {
+      while (!signal.aborted && (await atEase(this.clock, storeSome)))
+        if (this.clock.monotonicMs() >= untilMs) throw new WrongAnswer(server, 'its state takes too long to be stored');
+    } finally {
+      await told.close();
+    }
+  }
+
+  /** What is stored of a state and was accepted. @throws WrongAnswer when that cannot be the state of the room */
+  async #known({ server, event }: At, eventIds: readonly string[]): Promise<KnownState> {
+    const state = new Map<string, string>();
+    const servers = new Set<string>();
+    for await (const entries of this.stored.stateEntries(event.roomId, eventIds)) {
+      for (const { eventId, type, stateKey, membership } of entries) {
+        if (stateKey === undefined) throw new WrongAnswer(server, 'a message event in the state');
+        const key = stateKeyOf(type, stateKey);
+        if (state.has(key)) throw new WrongAnswer(server, 'two events for one piece of state');
+        state.set(key, eventId);
+        if (membership === 'join') servers.add(domainOf(stateKey));
+      }
+    }
+    const create = state.get(createKey);
+    if (create === undefined || !restsUpon(event).includes(create))
+      throw new WrongAnswer(server, 'no create event upon which the event rests');
+    return { state, servers };
+  }
+
+  /** The state with the event that stands between it and the one that is known, where the state allows that. */
+  async #after({ server, event }: At, prev: string, before: KnownState): Promise<KnownState> {
+    const { roomId, rules } = event;
+    let above = await this.stored.one(prev);
+    if (!above) {
+      await this.persister.receiveOutliers(roomId, rules.version, await this.missing.events(server, roomId, [prev]));
+      above = await this.stored.one(prev);
+    }
+    if (!above) throw new WrongAnswer(server, 'no event before the join');
+    const { type, stateKey, content } = above.event;
+    if (stateKey === undefined || above.rejectedReason !== undefined || above.event.roomId !== roomId) return before;
+    const needed = authTypesFor(above.event, rules).flatMap(
+      ([each, key]) => before.state.get(stateKeyOf(each, key)) ?? [],
+    );
+    const auth = authStateOf([...(await this.stored.events(needed)).values()]);
+    if (!checkAuth(above.event, auth).allowed) return before;
+    const joined = type === 'm.room.member' && content['membership'] === 'join' ? [domainOf(stateKey)] : [];
+    return {
+      state: new Map(before.state).set(stateKeyOf(type, stateKey), prev),
+      servers: new Set([...before.servers, ...joined]),
+    };
+  }
+}
+
+/** A room has one create event: that upon which rests what is known of it. @throws WrongAnswer for another one */
+function lookForBeginning({ server, event }: At, { type, eventId }: RoomEvent): void {
+  if (type === 'm.room.create' && !restsUpon(event).includes(eventId))
+    throw new WrongAnswer(server, 'two create events');
+}

@@ -1,0 +1,137 @@
+import { InvalidEventError, parseJson, parsePdu, type RoomEvent, type RoomVersionRules } from '@rookery/events';
+import { restsUpon } from '@rookery/state-res';
+import { type FileHandle, mkdtemp, open, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type ListElement, ListSplitter, type SplitLimits } from './list-splitter.js';
+
+/** What lies so near together is read at once, bytes. */
+const maxReadBytes = 4_194_304;
+
+/** Where an event lies, and which of those that are told it rests upon. */
+interface Place {
+  readonly at: number;
+  readonly length: number;
+  readonly auth: readonly string[];
+}
+
+/** Which events are kept of those that are told. */
+export interface WantedEvents {
+  readonly lists: ReadonlySet<string>;
+  readonly limits: SplitLimits;
+  readonly ids: ReadonlySet<string>;
+  readonly rules: RoomVersionRules;
+  readonly roomId: string;
+  /** Looks at each event that is wanted; throws what ends the reading. */
+  readonly look: (event: RoomEvent) => void;
+}
+
+/**
+ * The events of a large answer, which lie in a file that has no name any more: what is in memory of each is its id and its place.
+ * Nothing but their format has been checked.
+ */
+export class ToldEvents {
+  readonly #places = new Map<string, Place>();
+  readonly #given = new Set<string>();
+  /** Begun, the last first. */
+  readonly #pending: { readonly id: string; readonly isBehindItsOwn: boolean }[] = [];
+  #rest: Iterator<string> | undefined;
+
+  private constructor(private readonly file: FileHandle) {}
+
+  /**
+   * Takes an answer as it arrives.
+   * @throws SyntaxError, RangeError when the answer is not what it has to be; what the stream or the file system throws
+   */
+  static async read(body: AsyncIterable<Buffer>, wanted: WantedEvents): Promise<ToldEvents> {
+    const folder = await mkdtemp(join(tmpdir(), 'rookery-state-'));
+    let file: FileHandle;
+    try {
+      file = await open(join(folder, 'answer'), 'wx+', 0o600);
+    } finally {
+      await rm(folder, { recursive: true, force: true });
+    }
+    const told = new ToldEvents(file);
+    try {
+      const splitter = new ListSplitter(wanted.lists, wanted.limits);
+      for await (const piece of body) {
+        await file.write(piece);
+        for (const element of splitter.push(piece)) told.#note(element, wanted);
+      }
+      splitter.end();
+      return told;
+    } catch (error) {
+      await file.close();
+      throw error;
+    }
+  }
+
+  #note({ bytes, at }: ListElement, { ids, rules, roomId, look }: WantedEvents): void {
+    let event: RoomEvent;
+    try {
+      event = parsePdu(parseJson(bytes.toString('utf8')), rules, { roomId });
+    } catch (error) {
+      if (!(error instanceof InvalidEventError)) throw error;
+      // One that is no event is left out; what is no JSON spoils the whole.
+      if (error.kind === 'json') JSON.parse(bytes.toString('utf8'));
+      return;
+    }
+    if (!ids.has(event.eventId) || this.#places.has(event.eventId)) return;
+    look(event);
+    this.#places.set(event.eventId, {
+      ...{ at, length: bytes.length },
+      auth: restsUpon(event).filter((id) => ids.has(id)),
+    });
+  }
+
+  /** The next events, each behind those of its auth events that are told; empty once all were given. */
+  async next(limit: number): Promise<unknown[]> {
+    const ids: string[] = [];
+    for (let id = this.#nextId(); id !== undefined; id = this.#nextId()) if (ids.push(id) >= limit) break;
+    return this.#values(ids.map((id) => this.#places.get(id)!));
+  }
+
+  #nextId(): string | undefined {
+    this.#rest ??= this.#places.keys();
+    for (;;) {
+      const last = this.#pending.pop();
+      if (last?.isBehindItsOwn) return last.id;
+      const next = last?.id ?? this.#rest.next().value;
+      if (next === undefined) return undefined;
+      const place = this.#places.get(next);
+      if (!place || this.#given.has(next)) continue;
+      this.#given.add(next);
+      this.#pending.push({ id: next, isBehindItsOwn: true });
+      for (const id of place.auth) if (!this.#given.has(id)) this.#pending.push({ id, isBehindItsOwn: false });
+    }
+  }
+
+  async #values(places: readonly Place[]): Promise<unknown[]> {
+    if (places.length === 0) return [];
+    const start = Math.min(...places.map(({ at }) => at));
+    const end = Math.max(...places.map(({ at, length }) => at + length));
+    const near = end - start <= maxReadBytes ? await this.#bytes(start, end - start) : undefined;
+    const values: unknown[] = [];
+    for (const { at, length } of places) {
+      const bytes = near?.subarray(at - start, at - start + length) ?? (await this.#bytes(at, length));
+      values.push(parseJson(bytes.toString('utf8')));
+    }
+    return values;
+  }
+
+  async #bytes(at: number, length: number): Promise<Buffer> {
+    const bytes = Buffer.allocUnsafe(length);
+    let read = 0;
+    while (read < length) {
+      const { bytesRead } = await this.file.read(bytes, read, length - read, at + read);
+      if (bytesRead === 0) throw new Error('The file ends too early');
+      read += bytesRead;
+    }
+    return bytes;
+  }
+
+  /** Gives the file back. */
+  close(): Promise<void> {
+    return this.file.close();
+  }
+}
