@@ -1,10 +1,8 @@
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { createTestHomeserver, type TestHomeserver } from '@rookery/testing';
-import { exampleIn } from '../support/operators.js';
+import { exampleIn, pageText } from '../support/operators.js';
 import { type Route, routesOf } from './hostile/routes.js';
 
-const page = readFileSync(join(process.cwd(), 'docs/operators/reverse-proxy.md'), 'utf8');
+const page = pageText('reverse-proxy.md');
 
 /** What a pattern captures in an example. */
 function named(language: string, pattern: RegExp): string {

@@ -1,8 +1,11 @@
+import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { eventually } from '@rookery/testing';
-import { rookery } from '../support/operators.js';
+import { describeWhere, eventually } from '@rookery/testing';
+import { pageText, rookery } from '../support/operators.js';
 import { databaseKinds, ServerProcess } from '../support/server-process.js';
+
+const hasCurl = spawnSync('curl', ['--version']).status === 0;
 
 describe.each(databaseKinds)('an operator (%s)', (kind) => {
   let server: ServerProcess;
@@ -20,6 +23,33 @@ describe.each(databaseKinds)('an operator (%s)', (kind) => {
   it('checks the settings', async () => {
     const { code, output } = await rookery('config', 'check', server.configFile);
     expect({ code, output }).toMatchObject({ code: 0 });
+  });
+
+  describeWhere(hasCurl, 'curl is not on this machine')('with the page of the admin API', () => {
+    it('gets a token, and asks with it', async () => {
+      const [register = '', ask = ''] = [...pageText('admin-api.md').matchAll(/^```sh\n([^]*?)^```$/gm)].map(
+        ([, example]) => example,
+      );
+      expect(register).toBe("rookery register-user --config homeserver.yaml --user admin --password '...' --admin\n");
+      const made = await rookery(
+        ...['register-user', '--config', server.configFile, '--user', 'admin'],
+        ...['--password', '...', '--admin', server.baseUrl],
+      );
+      expect(made).toMatchObject({ code: 0 });
+      const [login, list] = ask.replaceAll('http://localhost:8008', server.baseUrl).split(/\n(?=curl)/);
+      const answered = (line: string): Record<string, unknown> =>
+        JSON.parse(execFileSync('sh', ['-c', line], { encoding: 'utf8' })) as Record<string, unknown>;
+      const { access_token: token } = answered(login!);
+      expect(answered(list!.replace('TOKEN', String(token)))).toMatchObject({ total: expect.any(Number) });
+    });
+
+    it('looks whether an upgrade worked', () => {
+      const [, line] = /`(curl [^`]*server_version)`/.exec(pageText('upgrading.md'))!;
+      const printed = execFileSync('sh', ['-c', line!.replace('http://localhost:8008', server.baseUrl)], {
+        encoding: 'utf8',
+      });
+      expect(printed).toMatch(/"server_version":"Rookery \d/);
+    });
   });
 
   it('makes an administrator who can log in', async () => {

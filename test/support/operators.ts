@@ -19,10 +19,12 @@ export function rookery(...args: readonly string[]): Promise<{ code: number | nu
   return new Promise((resolve) => child.on('close', (code) => resolve({ code, output })));
 }
 
+/** A page for operators. */
+export const pageText = (page: string): string => readFileSync(join(process.cwd(), 'docs/operators', page), 'utf8');
+
 /** The first example in a language that a page for operators shows. @throws Error when there is none */
 export function exampleIn(page: string, language: string): string {
-  const text = readFileSync(join(process.cwd(), 'docs/operators', page), 'utf8');
-  const [, found] = new RegExp(`^\`\`\`${language}\\n([^]*?)^\`\`\`$`, 'm').exec(text) ?? [];
+  const [, found] = new RegExp(`^\`\`\`${language}\\n([^]*?)^\`\`\`$`, 'm').exec(pageText(page)) ?? [];
   if (found === undefined) throw new Error(`no example of ${language} in ${page}`);
   return found;
 }

@@ -1,7 +1,13 @@
 import { canonicalJson, signJson, SigningKey } from '@rookery/events';
 import { authorizationHeader } from '@rookery/federation-client';
 import type { JsonObject } from '@rookery/matrix-types';
-import { type FakeNames, TestFederation, type TestHomeserver, type TestHomeserverOptions } from '@rookery/testing';
+import {
+  type FakeNames,
+  type TestAuthority,
+  TestFederation,
+  type TestHomeserver,
+  type TestHomeserverOptions,
+} from '@rookery/testing';
 import { once } from 'node:events';
 import { type IncomingMessage, request as httpRequest, type ServerResponse } from 'node:http';
 import { createServer } from 'node:https';
@@ -101,6 +107,11 @@ export class FederationWorld {
 
   get names(): FakeNames {
     return this.federation.names;
+  }
+
+  /** Issues the certificates of this world. */
+  get authority(): TestAuthority {
+    return this.federation.authority;
   }
 
   /** Settings by which a server belongs to this world. */
