@@ -13,7 +13,8 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { eventually, freePort } from '@rookery/testing';
-import { stringify } from 'yaml';
+import pg from 'pg';
+import { parse, stringify } from 'yaml';
 import { docExamples, untyped } from '../../support/doc-examples.js';
 import { NpmRegistry } from '../../support/npm-registry.js';
 
@@ -315,6 +316,92 @@ it(
     expect(upgraded).toContain('warning: it is made for @rookery/module-api ^0.4.0, this server has 0.1.0');
     expect(await succeed(place, rookery, 'module', 'upgrade', '-c', file)).toContain('as new as can be');
     expect(await succeed(place, rookery, 'module', 'doctor', '-c', file)).toContain('ok     shorter');
+  },
+  15 * minutes,
+);
+
+it(
+  'who runs a server installs it for the whole machine, as the page says, and adds the part that it lacks',
+  async () => {
+    const prefix = newFolder('machine');
+    const place = newFolder('operator');
+    const data = join(place, 'data');
+    const file = join(place, 'homeserver.yaml');
+    const anywhere = { ...env(), npm_config_prefix: prefix, PATH: `${join(prefix, 'bin')}:${env()['PATH']}` };
+    /** A line of the page, in a shell. */
+    const line = (text: string): Promise<{ code: number; output: string }> =>
+      new Promise((resolve) => {
+        execFile('sh', ['-c', text], { cwd: place, env: anywhere, maxBuffer: 1 << 26 }, (error, out, err) =>
+          resolve({ code: error ? Number(error.code ?? 1) : 0, output: out + err }),
+        );
+      });
+    const done = async (text: string): Promise<string> => {
+      const { code, output } = await line(text);
+      if (code !== 0) throw new Error(`${text} ended with ${code}\n${output.slice(-4_000)}`);
+      return output;
+    };
+    const page = readFileSync(join(root, 'docs/operators/install.md'), 'utf8');
+    const [install, withPostgres] = [...page.matchAll(/`(npm install -g @rookery\/homeserver(?: pg@\d+)?)`/g)];
+    await done(install![1]!);
+    const [, example] = /```sh\n(rookery config generate[^]*?)```/.exec(page)!;
+    const [generate, start] = example!
+      .replaceAll('/etc/rookery/homeserver.yaml', file)
+      .replaceAll('/var/lib/rookery', data)
+      .trim()
+      .split('\n');
+    await done(generate!);
+    const port = await freePort();
+    const settings = parse(readFileSync(file, 'utf8')) as { listeners: { port: number }[]; database: object };
+    settings.listeners = settings.listeners.slice(0, 1).map((listener) => ({ ...listener, port }));
+    writeFileSync(file, stringify(settings));
+
+    const running = async (use: () => Promise<void>): Promise<void> => {
+      const server = spawn('sh', ['-c', `exec ${start}`], { cwd: place, env: anywhere });
+      let output = '';
+      for (const stream of [server.stdout, server.stderr])
+        stream.on('data', (part: Buffer) => (output += part.toString()));
+      const ended = new Promise((resolve) => server.on('exit', resolve));
+      try {
+        await eventually(async () => {
+          if (server.exitCode !== null) throw new Error('The server has ended');
+          return (await fetch(`http://127.0.0.1:${port}/health`).catch(() => undefined))?.ok;
+        });
+        await use();
+      } catch (error) {
+        throw new Error(`${String(error)}\n${output}`, { cause: error });
+      } finally {
+        server.kill('SIGTERM');
+        await ended;
+      }
+    };
+    const register = `rookery register-user --config ${file} --user root --password secret --admin`;
+    await running(async () => {
+      expect(await done(register)).toContain('@root:example.org');
+      expect(await done(`rookery config check ${file}`)).toBeDefined();
+      expect(await done('rookery --version')).toMatch(/\d+\.\d+\.\d+/);
+    });
+
+    const { hostname, port: postgresPort, username, password } = new URL(process.env['ROOKERY_TEST_POSTGRES']!);
+    const name = `rookery_global_${process.pid}`;
+    const client = new pg.Client({ connectionString: process.env['ROOKERY_TEST_POSTGRES'] });
+    await client.connect();
+    try {
+      await client.query(`CREATE DATABASE ${name} TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'`);
+      const args = { host: hostname, port: Number(postgresPort), user: username, password, dbname: name };
+      writeFileSync(file, stringify({ ...settings, database: { name: 'psycopg2', args } }));
+      const lacking = await line(start!);
+      expect(lacking).toMatchObject({
+        code: 1,
+        output: expect.stringMatching(/needs the package pg: .*npm install -g pg@/),
+      });
+      await done(withPostgres![1]!);
+      await running(async () => {
+        expect(await done(register)).toContain('@root:example.org');
+      });
+    } finally {
+      await client.query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`);
+      await client.end();
+    }
   },
   15 * minutes,
 );
