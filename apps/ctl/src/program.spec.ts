@@ -157,7 +157,7 @@ describe('rookery config', () => {
       /^error: .*homeserver\.yaml:3: templates\.custom_template_directory: Cannot read templates in .*nowhere: there is no such folder$/m,
     );
     expect(await check('email: {notif_from: nobody}')).toMatch(
-      /^error: .*homeserver\.yaml:3: email\.notif_from holds no/m,
+      /^error: .*homeserver\.yaml:3: email\.notif_from: holds no/m,
     );
     expect(await check('signing_key_path: no.key')).toMatch(
       /^error: .*homeserver\.yaml:3: signing_key_path: .*no\.key: /m,

@@ -20,6 +20,7 @@ import {
   BackgroundTasks,
   Clock,
   type Config,
+  ConfigError,
   describeProblem,
   ErrorReports,
   Ids,
@@ -44,6 +45,7 @@ import { isBesideWriter, type ProcessPlace } from './process-place.js';
 import { manholeOf } from './manhole.js';
 import { databaseProblem, isDatabaseThere } from './database-health.js';
 import { databaseOptions } from './database-options.js';
+import { mediaFolderProblems } from './place-problems.js';
 import { RootModule } from './root.module.js';
 import { backgroundUpdates } from './schema.js';
 import { version } from './version.js';
@@ -299,6 +301,13 @@ export class Homeserver {
     place: ProcessPlace | undefined;
   }): void {
     const { config, lifecycle, logger, modules } = this;
+    lifecycle.on('config', {
+      ...{ name: 'media folder', everyProcess: true },
+      start: () => {
+        const problems = mediaFolderProblems(config);
+        if (problems.length > 0) throw new ConfigError(problems);
+      },
+    });
     const tracer = config.get('opentracing.enabled') ? new Tracer(config, clock, logger.child('tracing')) : undefined;
     lifecycle.on('config', { name: 'traces', everyProcess: true, stop: () => tracer?.stop() });
     const tasks = new BackgroundTasks(

@@ -1,6 +1,6 @@
 import { accessSync, constants, statSync } from 'node:fs';
 import { createServer } from 'node:net';
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
 import { type Config, type ConfigProblem, loggerOptions, type SettingName } from '@rookery/platform';
 import { databaseOptions } from './database-options.js';
 import { isLoopback } from './manhole.js';
@@ -24,7 +24,7 @@ export function problemOf(config: Config, { name, path }: SettingPlace, message:
  * this machine does not have. Nothing is made or changed, and ports that are in use are no problem: the server may run already.
  */
 export async function placeProblems(config: Config): Promise<readonly ConfigProblem[]> {
-  const problems: ConfigProblem[] = [];
+  const problems = [...mediaFolderProblems(config)];
   for (const [place, what, file] of writtenFiles(config)) {
     const reason = whyNotWritable(file);
     if (reason !== undefined) problems.push(problemOf(config, place, `cannot write ${what} ${file}: ${reason}`));
@@ -49,6 +49,15 @@ export async function placeProblems(config: Config): Promise<readonly ConfigProb
   return problems;
 }
 
+/** Why media could not be stored: found out with the first upload it would be too late. */
+export function mediaFolderProblems(config: Config): readonly ConfigProblem[] {
+  if (!config.get('enable_media_repo')) return [];
+  const folder = config.get('media_store_path');
+  const reason = whyNotWritable(join(folder, 'local_content'), true);
+  const place = { name: 'media_store_path', path: [] } as const;
+  return reason === undefined ? [] : [problemOf(config, place, `cannot write to ${folder}: ${reason}`)];
+}
+
 function writtenFiles(config: Config): readonly (readonly [SettingPlace, what: string, file: string])[] {
   const isWorker = config.get('worker_app') !== undefined;
   const { file, outputs = [], named = {} } = loggerOptions(config);
@@ -67,13 +76,13 @@ function writtenFiles(config: Config): readonly (readonly [SettingPlace, what: s
   );
 }
 
-/** Why a file could not be written, whose folders are made where they are missing; `undefined` when it could. */
-function whyNotWritable(file: string): string | undefined {
+/** Why a file, or the files of a folder, could not be written, whose folders are made where they are missing; `undefined` when it could. */
+function whyNotWritable(file: string, isFolder = false): string | undefined {
   for (let place = file; ; place = dirname(place)) {
     try {
       const stats = statSync(place);
-      if (place === file && !stats.isFile()) return stats.isDirectory() ? 'it is a folder' : undefined;
-      if (place !== file && !stats.isDirectory()) return 'a part of the path is not a folder';
+      if (place === file && !isFolder && !stats.isFile()) return stats.isDirectory() ? 'it is a folder' : undefined;
+      if ((place !== file || isFolder) && !stats.isDirectory()) return 'a part of the path is not a folder';
       accessSync(place, constants.W_OK);
       return undefined;
     } catch (error) {

@@ -1,6 +1,6 @@
 import { SigningKey } from '@rookery/events';
 import { type OldKey, OwnKeys } from '@rookery/federation-client';
-import type { Config, Ids } from '@rookery/platform';
+import { type Config, ConfigError, type Ids } from '@rookery/platform';
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileProblem, StartupError } from './startup-error.js';
@@ -42,7 +42,7 @@ export function loadSigningKeys(config: Config, ids: Ids, { mayWrite = true } = 
 
 /**
  * All keys of this server: those that sign, those of the past, and those that sign when it vouches for other servers' keys.
- * @throws StartupError when a file cannot be read, written or understood, or a key of the past is none
+ * @throws StartupError when a file cannot be read, written or understood; ConfigError when a key of the past is none
  */
 export function loadOwnKeys(config: Config, ids: Ids, options: { readonly mayWrite?: boolean } = {}): OwnKeys {
   const signing = loadSigningKeys(config, ids, options);
@@ -57,7 +57,9 @@ export function loadOwnKeys(config: Config, ids: Ids, options: { readonly mayWri
   try {
     return new OwnKeys(config.serverName, signing, old, notary);
   } catch (error) {
-    throw new StartupError(`${config.where('old_signing_keys')}: ${(error as Error).message}`);
+    const setting = 'old_signing_keys';
+    const { message } = error as Error;
+    throw new ConfigError([{ level: 'error', where: config.where(setting), setting, message }]);
   }
 }
 

@@ -2,6 +2,7 @@ import { DatabaseError } from '@rookery/database';
 import { ListenError } from '@rookery/http';
 import { type Config, ConfigError, type ConfigProblem, type SettingName, settingNames } from '@rookery/platform';
 import { Homeserver } from './create-homeserver.js';
+import { checkShareable } from './database-options.js';
 import { placeProblems, problemOf, type SettingPlace } from './place-problems.js';
 import { checkRedisOptions } from './processes/redis-options.js';
 import { startupMessage } from './startup-error.js';
@@ -15,7 +16,10 @@ export async function startProblems(config: Config): Promise<readonly ConfigProb
   try {
     const problems = await placeProblems(config);
     if (problems.length > 0) return problems;
-    if (config.get('redis.enabled')) checkRedisOptions(config);
+    if (config.get('redis.enabled')) {
+      checkRedisOptions(config);
+      checkShareable(config);
+    }
     await Homeserver.rehearse(config);
     return [];
   } catch (error) {

@@ -168,7 +168,7 @@ export class Mailer {
     private readonly logger: Logger,
   ) {
     this.#from = oneLine(fill(options.from, { app: options.appName }));
-    if (!this.#from.includes('@')) throw new Error(`email.notif_from holds no mail address: ${this.#from}`);
+    if (!this.#from.includes('@')) throw new Error(`holds no mail address: ${this.#from}`);
   }
 
   /** Calls `fn` with the kind of each mail that was queued, for metrics. It must not throw. */

@@ -1,8 +1,7 @@
 import { Global, Inject, Module, type OnApplicationBootstrap, Optional } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Clock, Config, Ids, Lifecycle, Logger } from '@rookery/platform';
+import { Clock, Config, ConfigError, Ids, Lifecycle, Logger } from '@rookery/platform';
 import { Mailer, mailerOptionsOf, Pages, pagesOptionsOf } from '@rookery/templates';
-import { StartupError } from '../startup-error.js';
 
 /** Pages and mails of the server. There is no `Mailer` where the settings name no sender. */
 @Global()
@@ -35,7 +34,7 @@ export class TemplatesModule implements OnApplicationBootstrap {
   }
 }
 
-/** @throws StartupError when the sender is none */
+/** @throws ConfigError when the sender is none */
 function createMailer(
   config: Config,
   pages: Pages,
@@ -49,6 +48,8 @@ function createMailer(
   try {
     return new Mailer(options, pages, database, clock, ids, logger.child('mail'));
   } catch (error) {
-    throw new StartupError(`${config.where('email.notif_from')}: ${(error as Error).message}`);
+    const setting = 'email.notif_from';
+    const { message } = error as Error;
+    throw new ConfigError([{ level: 'error', where: config.where(setting), setting, message }]);
   }
 }

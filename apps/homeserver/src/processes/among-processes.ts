@@ -17,7 +17,7 @@ import type { ProcessAddress } from '@rookery/http';
 import { type Config, type Ids, type Logger, SystemClock, SystemIds } from '@rookery/platform';
 import { canSpeak, defineRpc, HttpRpc, instanceOf, RedisBus, type RpcAddress, rpcProtocol } from '@rookery/replication';
 import { Homeserver, type HomeserverOverrides } from '../create-homeserver.js';
-import { databaseOptions } from '../database-options.js';
+import { checkShareable, databaseOptions } from '../database-options.js';
 import { migrations } from '../schema.js';
 import { loadSigningKeys } from '../signing-keys.js';
 import { StartupError } from '../startup-error.js';
@@ -87,9 +87,8 @@ export class AmongProcesses {
 
   /** @throws an error for which `startupMessage` has a line, when it is the operator's to mend */
   static async start(config: Config, overrides: HomeserverOverrides, own: AmongOptions): Promise<AmongProcesses> {
+    checkShareable(config);
     const options = databaseOptions(config);
-    if (options.name === 'sqlite3')
-      throw new StartupError('Several processes need PostgreSQL (database.name: psycopg2): SQLite serves one only');
     const clock = new SystemClock();
     const { logger } = own;
     const claim = await claimDatabase(options, { logger, isShared: true });
