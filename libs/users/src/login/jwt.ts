@@ -1,7 +1,7 @@
-import { createHmac, createPublicKey, timingSafeEqual, verify } from 'node:crypto';
-import { Injectable } from '@nestjs/common';
+import { createHmac, createPublicKey, type KeyObject, timingSafeEqual, verify } from 'node:crypto';
+import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config } from '@rookery/platform';
+import { Clock, Config, ConfigError, type SettingName } from '@rookery/platform';
 
 /** Largest token, characters. */
 const longestToken = 16_384;
@@ -18,11 +18,16 @@ export interface JwtClaims {
 
 /** Logins by JSON web tokens that somebody else signed. */
 @Injectable()
-export class JwtLogin {
+export class JwtLogin implements OnModuleInit {
   constructor(
     private readonly config: Config,
     private readonly clock: Clock,
   ) {}
+
+  /** @throws ConfigError when no token could ever be checked */
+  onModuleInit(): void {
+    if (this.isEnabled) checkKey(this.config);
+  }
 
   get isEnabled(): boolean {
     return this.config.get('jwt_config.enabled');
@@ -32,6 +37,36 @@ export class JwtLogin {
   check(token: string): JwtClaims {
     return checkJwt(token, this.config, this.clock.nowMs());
   }
+}
+
+/** Types of keys, by the first letters of an algorithm; `undefined` for a secret. */
+const keyTypes: Readonly<Record<string, readonly string[] | undefined>> = {
+  HS: undefined,
+  RS: ['rsa'],
+  ES: ['ec'],
+  Ed: ['ed25519', 'ed448'],
+};
+
+/** @throws ConfigError when the algorithm is none that is known, or the key none for it */
+function checkKey(config: Config): void {
+  const wrong = (setting: SettingName, message: string): ConfigError =>
+    new ConfigError([{ level: 'error', where: config.where(setting), setting, message }]);
+  const algorithm = config.get('jwt_config.algorithm') ?? '';
+  if (algorithm !== 'EdDSA' && !/^(?:HS|RS|ES)(?:256|384|512)$/.test(algorithm))
+    throw wrong(
+      'jwt_config.algorithm',
+      `${algorithm} is not known: take HS, RS or ES with 256, 384 or 512, as in HS256, or EdDSA`,
+    );
+  const types = keyTypes[algorithm.slice(0, 2)];
+  if (types === undefined) return;
+  let key: KeyObject;
+  try {
+    key = createPublicKey(config.get('jwt_config.secret') ?? '');
+  } catch {
+    throw wrong('jwt_config.secret', `is no public key in PEM form, which ${algorithm} needs`);
+  }
+  if (!types.includes(key.asymmetricKeyType ?? ''))
+    throw wrong('jwt_config.secret', `is a key for ${key.asymmetricKeyType}, which ${algorithm} cannot use`);
 }
 
 /**
