@@ -103,9 +103,14 @@ export function checkTls(settings: {
   try {
     createSecureContext(files);
   } catch (error) {
-    throw new ListenError(`The TLS certificate and key cannot be used: ${(error as Error).message}`);
+    throw unusable(settings.tls, error);
   }
 }
+
+const unusable = (files: TlsFiles | undefined, error: unknown): ListenError =>
+  new ListenError(
+    `The TLS certificate and key cannot be used (${files?.certificatePath}, ${files?.privateKeyPath}): ${(error as Error).message}`,
+  );
 
 const reasons: Readonly<Record<string, string>> = {
   EADDRINUSE: 'it is in use by another program',
@@ -227,7 +232,7 @@ export class Listeners {
     try {
       return createTlsServer({ ...times, ...limits, ...files, minVersion: 'TLSv1.2' }, handler);
     } catch (error) {
-      throw new ListenError(`The TLS certificate and key cannot be used: ${(error as Error).message}`);
+      throw unusable(this.tlsFiles, error);
     }
   }
 
