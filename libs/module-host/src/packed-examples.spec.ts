@@ -12,8 +12,12 @@ const examples = readdirSync(join(root, 'modules-examples'), { withFileTypes: tr
   .filter((entry) => entry.isDirectory())
   .map(({ name }) => name)
   .sort();
-const manifest = (folder: string): { name: string } =>
-  JSON.parse(readFileSync(join(root, folder, 'package.json'), 'utf8')) as { name: string };
+interface Package {
+  readonly name: string;
+  readonly rookery: Readonly<Record<'callbacks' | 'tables' | 'hosts' | 'secrets' | 'settings' | 'modules', string[]>>;
+}
+const manifest = (folder: string): Package =>
+  JSON.parse(readFileSync(join(root, folder, 'package.json'), 'utf8')) as Package;
 
 const certificate = idpKeys.cert;
 
@@ -55,11 +59,13 @@ beforeAll(async () => {
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 /** Loads one module into a host of a process of its own, as a server would, and asks it one thing. */
-const script = (module: string, config: unknown, question: string): string => `
+const script = (module: string, config: unknown, question: string, isolate?: 'thread'): string => `
   import { ModuleHost, callbackContext, offlineCapabilities } from '${join(root, 'libs/module-host/dist/index.js')}';
   import { SilentLogger, SystemClock } from '${join(root, 'libs/platform/dist/index.js')}';
+  // As a server's sockets do: threads keep no process awake.
+  const awake = setInterval(() => {}, 60_000);
   const host = new ModuleHost({ clock: new SystemClock(), logger: new SilentLogger(), configDir: process.cwd() });
-  const entry = { module: '${module}', config: ${JSON.stringify(config)}, onError: 'deny', allowFederationTo: [] };
+  const entry = { module: '${module}', config: ${JSON.stringify(config)}, onError: 'deny', allowFederationTo: [], isolate: ${JSON.stringify(isolate)} };
   const loaded = await host.import([entry]);
   const offline = offlineCapabilities({ serverName: 'example.org', publicBaseurl: 'https://example.org/' });
   const run = (module, description, work) => work({ dialect: 'sqlite', query: async () => [], run: async () => 0 });
@@ -67,20 +73,25 @@ const script = (module: string, config: unknown, question: string): string => `
   const context = callbackContext(undefined);
   const event = { eventId: '$1', type: 'm.room.message', content: { body: 'a casino' } };
   const answer = await (${question})(host.dispatcher, context, event);
-  console.log(JSON.stringify({ url: loaded[0].url, modules: host.dispatcher.modules, answer }));
+  const callbacks = host.dispatcher.summary()[0].callbacks;
+  console.log(JSON.stringify({ url: loaded[0].url, modules: host.dispatcher.modules, callbacks, answer }));
+  await host.stop();
+  clearInterval(awake);
 `;
 
 const ask = (
   module: string,
   config: unknown,
   question: string,
-): { url: string; modules: string[]; answer: unknown } => {
-  const output = execFileSync(process.execPath, ['--input-type=module', '-e', script(module, config, question)], {
+  isolate?: 'thread',
+): { url: string; modules: string[]; callbacks: string[]; answer: unknown } => {
+  const code = script(module, config, question, isolate);
+  const output = execFileSync(process.execPath, ['--input-type=module', '-e', code], {
     cwd: join(folder, 'server'),
     env: { ...process.env, NODE_OPTIONS: '' },
     encoding: 'utf8',
   });
-  return JSON.parse(output) as { url: string; modules: string[]; answer: unknown };
+  return JSON.parse(output) as ReturnType<typeof ask>;
 };
 
 /** Settings with which each example loads, one question to it, and part of its answer. */
@@ -226,4 +237,37 @@ it.each(examples)('%s loads from its packed form in an empty folder, and answers
   expect(result.modules).toEqual([name]);
   // As part of an object, since an answer need not be one.
   expect(result).toMatchObject({ answer });
+});
+
+it.each(examples)('%s answers the same in a thread of its own, held to its manifest', (name) => {
+  const { config, question, answer } = cases[name] ?? { config: undefined, question: '', answer: undefined };
+  const result = ask(manifest(`modules-examples/${name}`).name, config, question, 'thread');
+  expect(result).toMatchObject({ modules: [name], answer });
+});
+
+/** Whose callbacks depend on their settings: settings with all of them. */
+const everything: Record<string, unknown> = {
+  'http-antispam': {
+    ...{ url: 'https://spam.example/check', on_failure: 'deny' },
+    ask: ['event', 'invite', 'join', 'registration', 'login'],
+  },
+};
+
+it.each(examples)('the manifest of %s says what it uses, and nothing else', (name) => {
+  const { rookery, name: packageName } = manifest(`modules-examples/${name}`);
+  expect(Object.keys(rookery)).toEqual(['callbacks', 'tables', 'hosts', 'secrets', 'settings', 'modules']);
+  const { callbacks } = ask(packageName, everything[name] ?? cases[name]?.config, `async () => null`);
+  expect(callbacks.sort()).toEqual(rookery.callbacks.toSorted());
+  const folder = join(root, 'modules-examples', name);
+  const sources = (readdirSync(join(folder, 'src'), { recursive: true }) as string[])
+    .filter((file) => file.endsWith('.ts'))
+    .map((file) => readFileSync(join(folder, 'src', file), 'utf8'))
+    .join('\n');
+  const tables = [...sources.matchAll(/@Entity\('(\w+)'|CREATE TABLE (?:IF NOT EXISTS )?module_[a-z_]+?__?(\w+)/g)];
+  expect([...new Set(tables.map(([, entity, table]) => entity ?? table))]).toEqual(rookery.tables);
+  expect([...sources.matchAll(/process\.env\.?\[?'?(\w+)/g)].map(([, variable]) => variable)).toEqual(rookery.secrets);
+  expect([...sources.matchAll(/messages\.ask\('(\w+)'/g)].map(([, module]) => module)).toEqual(rookery.modules);
+  const readme = readFileSync(join(folder, 'README.md'), 'utf8');
+  for (const setting of rookery.settings)
+    expect([setting, readme]).toEqual([setting, expect.stringContaining(setting)]);
 });
