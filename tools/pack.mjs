@@ -1,19 +1,30 @@
 // `node tools/pack.mjs FOLDER`: every package that is for others, packed as it is published: built, complete, and free of what only
-// this checkout needs. A tarball each; `npm publish FILE` does the rest.
+// this checkout needs. A tarball each; `npm publish FILE` does the rest. `--repository URL` names the place where the sources lie:
+// npm says of a package with it where it was built (provenance).
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
+import { parseArgs } from 'node:util';
 import { ensureBuilt, ensureInstalled, root } from './lib.mjs';
 
-const [target] = process.argv.slice(2).filter((arg) => !arg.startsWith('--'));
+const { values, positionals } = parseArgs({ options: { repository: { type: 'string' } }, allowPositionals: true });
+const [target] = positionals;
 if (target === undefined) {
-  console.error('Usage: node tools/pack.mjs FOLDER');
+  console.error('Usage: node tools/pack.mjs [--repository URL] FOLDER');
+  process.exit(2);
+}
+if (
+  values.repository !== undefined &&
+  !/^(?:git\+)?(?:https|ssh):$/.test(URL.parse(values.repository)?.protocol ?? '')
+) {
+  console.error(`${values.repository} is no address of a repository: expected https://, git+https:// or git+ssh://`);
   process.exit(2);
 }
 const readJson = (path) => JSON.parse(readFileSync(path, 'utf8'));
 const rootManifest = readJson(join(root, 'package.json'));
+const repository = values.repository ? { type: 'git', url: values.repository } : rootManifest.repository;
 
 /** What npm cannot know: what a package is for, among all that belong together. */
 const forWhom = {
@@ -55,10 +66,10 @@ function published({ private: _, devDependencies: __, ...manifest }, folder) {
     engines: { node: '>=22.19' },
     // `rookery module search` finds modules by theirs.
     keywords: ['matrix', 'homeserver', 'rookery', ...(isModule ? ['rookery-module'] : [])],
-    ...(rootManifest.repository && {
-      repository: { ...rootManifest.repository, directory: folder.slice(root.length + 1).replaceAll('\\', '/') },
+    ...(repository && {
+      repository: { ...repository, directory: folder.slice(root.length + 1).replaceAll('\\', '/') },
     }),
-    publishConfig: { access: 'public', provenance: rootManifest.repository !== undefined },
+    publishConfig: { access: 'public', provenance: repository !== undefined },
     dependencies: dependenciesOf(manifest),
     ...optionalOf(manifest),
     // Who installs the server gets the command for its operators.

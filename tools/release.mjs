@@ -2,7 +2,7 @@
 // Writes into `release/` (or `--out FOLDER`): the npm packages, an archive that carries its Node.js, a Debian package, the
 // container file with its context, a bill of materials, notes of the version, and SHA256SUMS.
 // `--only npm,archive,debian,container` makes a part; `--root` also installs the Debian package into a root of its own
-// (debootstrap, as root).
+// (debootstrap, as root). `--repository URL` is written into the npm packages, as where their sources lie.
 import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -21,11 +21,12 @@ const { values } = parseArgs({
     out: { type: 'string', default: join(root, 'release') },
     only: { type: 'string', default: 'npm,archive,debian,container' },
     root: { type: 'boolean', default: false },
+    repository: { type: 'string' },
     help: { type: 'boolean', default: false },
   },
 });
 if (values.help) {
-  console.log('npm run release -- [--out FOLDER] [--only npm,archive,debian,container] [--root]');
+  console.log('npm run release -- [--out FOLDER] [--only npm,archive,debian,container] [--root] [--repository URL]');
   process.exit(0);
 }
 const out = resolve(values.out);
@@ -54,7 +55,7 @@ try {
         rmSync(join(root, group, name, 'dist'), { recursive: true, force: true });
     build();
   });
-  const packed = await step('npm packages', () => packAll(out));
+  const packed = await step('npm packages', () => packAll(out, values.repository));
   const packages = serverPackages(packed);
   await step('npm packages installed in an empty folder, and the server started', () => tryPackages(packed, work));
   const megabytes = await step('the server alone, without optional parts', () => tryLean(packages, work));

@@ -9,6 +9,8 @@ export interface DocExample {
   /** Where it stands. */
   readonly place: string;
   readonly text: string;
+  /** What readers see of it, without comments. */
+  readonly shown: string;
 }
 
 /** What examples take for granted, by package, where they import nothing of that name. */
@@ -95,13 +97,19 @@ function examplesIn(path: string, blocks: RegExp, clean: (text: string) => strin
   return [...text.matchAll(blocks)].flatMap((match) => {
     const code = clean(match[1]!);
     if (missing.test(code)) return [];
-    return [{ place: `${path}:${text.slice(0, match.index).split('\n').length}`, text: compilable(code, own) }];
+    return [
+      {
+        place: `${path}:${text.slice(0, match.index).split('\n').length}`,
+        text: compilable(code, own),
+        shown: code.replace(/^ *(?:\/\/|\/\*\*| \*).*$/gm, ''),
+      },
+    ];
   });
 }
 
 /** A part of a file in what it may stand in. */
 function compilable(text: string, own: string): string {
-  const [, imports = '', rest = ''] = /^((?:import [^\n]*\n)*)([^]*)$/.exec(text) ?? [];
+  const [, imports = '', rest = ''] = /^((?:import [^;]*;\n)*)([^]*)$/.exec(text) ?? [];
   const hasOwn = (name: string): boolean =>
     new RegExp(
       `import (?:type )?(?:${name}\\b|\\{[^}]*\\b${name}\\b)|^(?:export )?(?:const|let|class|function) (?:\\{[^}]*)?\\b${name}\\b`,

@@ -9,9 +9,16 @@ import { command, tryServer } from './trial.mjs';
 
 const quiet = ['--no-audit', '--no-fund', '--ignore-scripts', '--loglevel=error'];
 
-/** @returns the packed files by the names of their packages */
-export function packAll(out) {
-  command(process.execPath, [join(root, 'tools', 'pack.mjs'), out]);
+/**
+ * @param repository where the sources lie
+ * @returns the packed files by the names of their packages
+ */
+export function packAll(out, repository) {
+  command(process.execPath, [
+    join(root, 'tools', 'pack.mjs'),
+    ...(repository ? ['--repository', repository] : []),
+    out,
+  ]);
   const packed = readdirSync(out).filter((name) => name.endsWith('.tgz'));
   return new Map(
     packed.map((file) => [

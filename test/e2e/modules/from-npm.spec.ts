@@ -14,12 +14,15 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { eventually, freePort } from '@rookery/testing';
 import pg from 'pg';
+import ts from 'typescript';
 import { parse, stringify } from 'yaml';
 import { docExamples, untyped } from '../../support/doc-examples.js';
 import { NpmRegistry } from '../../support/npm-registry.js';
 
 const root = fileURLToPath(new URL('../../../', import.meta.url));
 const minutes = 60_000;
+/** What a release is told of where the sources lie. */
+const repository = 'https://code.example/rookery.git';
 
 /** Counts, as other modules ask it to; its settings by a schema of no library. */
 const scores = `
@@ -92,7 +95,7 @@ beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), 'rookery-npm-'));
   packed = newFolder('packed');
   registry = await NpmRegistry.start();
-  await succeed(root, process.execPath, 'tools/pack.mjs', packed);
+  await succeed(root, process.execPath, 'tools/pack.mjs', '--repository', repository, packed);
   for (const file of readdirSync(packed)) registry.publish(join(packed, file));
 }, 5 * minutes);
 afterAll(async () => {
@@ -122,7 +125,12 @@ it('everybody gets a whole package: words, licence, types for old and new, and n
       },
       ...{ main: './dist/index.js', types: './dist/index.d.ts', engines: { node: expect.any(String) } },
       exports: { '.': { types: './dist/index.d.ts', default: './dist/index.js' }, './package.json': './package.json' },
-      publishConfig: { access: 'public' },
+      repository: {
+        type: 'git',
+        url: repository,
+        directory: expect.stringMatching(/^(?:libs|apps|modules-examples)\/[\w-]+$/),
+      },
+      publishConfig: { access: 'public', provenance: true },
     });
     for (const field of ['private', 'devDependencies', 'scripts']) expect(manifest).not.toHaveProperty(field);
     expect(JSON.stringify(manifest)).not.toContain('@rookery/source');
@@ -186,6 +194,20 @@ it('who writes modules gets types, however their compiler looks packages up', as
   writeFileSync(join(place, 'untyped.d.ts'), untyped);
   const examples = docExamples();
   expect(examples.length).toBeGreaterThan(30);
+  // Every name that a package exports is in one of them.
+  const declared = ts.createProgram(
+    bridges.map((name) => join(place, 'node_modules', name, 'dist/index.d.ts')),
+    { module: ts.ModuleKind.NodeNext, moduleResolution: ts.ModuleResolutionKind.NodeNext, skipLibCheck: true },
+  );
+  const checker = declared.getTypeChecker();
+  const shown = examples.map((example) => example.shown).join('\n');
+  for (const name of bridges) {
+    const file = declared.getSourceFile(join(place, 'node_modules', name, 'dist/index.d.ts'))!;
+    const exported = checker.getExportsOfModule(checker.getSymbolAtLocation(file)!).map((symbol) => symbol.name);
+    expect(exported.length).toBeGreaterThan(2);
+    const unused = exported.filter((one) => !new RegExp(`\\b${one}\\b`).test(shown));
+    expect([name, unused]).toEqual([name, []]);
+  }
   const written = examples.map(({ place: where, text }, i) => {
     const file = `${i}-${where.replace(/[^\w.]+/g, '-')}.ts`;
     writeFileSync(join(place, file), `// ${where}\n${text}`);
@@ -238,6 +260,9 @@ it(
     await succeed(place, 'npm', 'install', '@rookery/homeserver', '@rookery/ctl');
     const largestMb = 150;
     expect(megabytesOf(join(place, 'node_modules'))).toBeLessThan(largestMb);
+    // Who does not use the bridges does not have them.
+    const bridges = ['@rookery/nest', '@rookery/typeorm', '@rookery/passport', 'typeorm'];
+    expect(bridges.filter((name) => existsSync(join(place, 'node_modules', name)))).toEqual([]);
     const rookery = join(place, 'node_modules/.bin/rookery');
     // A schema says everything that is wrong.
     const wrong = await run(place, rookery, 'module', 'check', '-c', file);
