@@ -1,7 +1,8 @@
 // Part of `npm run check`: the type of a request's body is said once, by its schema. A parameter with `@JsonBody(schema)` is of
 // type `Infer<typeof schema>`, or of an alias of that; one without a schema is a `JsonObject`. No interface of the lib has the
 // keys of one of its schemas. A query string is read by the schema of its endpoint alone: `@Query(schema)`, of type
-// `InferQuery<typeof schema>`; the few that read one as it came say why here. `--project=PATH` looks at another project.
+// `InferQuery<typeof schema>`; the few that read one as it came say why here. What a key or parameter is for is said in a sentence.
+// `--project=PATH` looks at another project.
 import { readFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import ts from 'typescript';
@@ -41,6 +42,7 @@ for (const name of packagesIn(project)) {
         lookAtQuery(source, node, aliases);
       }
       lookForRawQuery(source, node);
+      lookAtDescription(source, node);
       const isType = ts.isInterfaceDeclaration(node) || ts.isTypeLiteralNode(node);
       const keys = isType && !isOfRows(source) ? keysOf(node.members) : undefined;
       if (keys && schemas.has(keys)) fail(source, node, `this is the schema ${schemas.get(keys)} once more: Infer`);
@@ -93,6 +95,16 @@ function lookForRawQuery(source, node) {
     (ts.isBindingElement(node) && node.name.getText() === 'query' && isOfRequest(node.parent.parent));
   if (!isRead || Object.keys(rawQueries).some((each) => path === each || path.startsWith(`${each}/`))) return;
   fail(source, node, 'a query string is read by a schema: @Query(queryOf({ … }))');
+}
+
+/** What `json.required`, `json.optional` and `param` say first; a function that makes some may be given its `description`. */
+function lookAtDescription(source, node) {
+  if (!ts.isCallExpression(node) || !/^(json\.(required|optional)|param\.\w+)$/.test(node.expression.getText())) return;
+  const [description] = node.arguments;
+  const isText = description && (ts.isStringLiteralLike(description) || ts.isTemplateExpression(description));
+  if (description?.getText() === 'description') return;
+  if (!isText || !/^.[A-Z`][^]*\..$/.test(description.getText()))
+    fail(source, node, 'say in a sentence what it is for: `The name of the room.`');
 }
 
 function isOfRequest(node) {

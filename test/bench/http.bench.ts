@@ -46,7 +46,10 @@ class BenchAuthenticator extends RequestAuthenticator {
   }
 }
 
-const schema = json.object({ msgtype: json.string(), body: json.optional(json.string()) });
+const schema = json.object({
+  msgtype: json.required('The kind of message.', json.string()),
+  body: json.optional('Its text.', json.string()),
+});
 
 @Controller()
 class BenchController {

@@ -18,7 +18,7 @@ function check(files: Readonly<Record<string, string>>): { status: number | null
   return { status, output: stdout + stderr };
 }
 
-const schema = `export const body = json.object({ user_id: json.string(), reason: json.optional(json.string()), n: json.integer() });\n`;
+const schema = `export const body = json.object({ user_id: json.required('Who.', json.string()), reason: json.optional('Why.', json.string()), n: json.required('How often.', json.integer()) });\n`;
 const controller = (parameter: string): string => `class C {\n  put(${parameter}): void {}\n}\n`;
 
 describe('the check of bodies', () => {
@@ -32,6 +32,14 @@ describe('the check of bodies', () => {
       'libs/one/src/f.query.ts': `interface Row { user_id: string; reason: string; n: number }\n`,
     };
     expect(check(files)).toEqual({ status: 0, output: '' });
+  });
+
+  it.each(["''", "'who'", "'Who it is'", 'text'])('wants a sentence about each key and parameter, not %s', (said) => {
+    for (const made of [`json.required(${said}, json.string())`, `param.string(${said})`]) {
+      const { status, output } = check({ 'libs/one/src/a.ts': `${schema}export const one = ${made};\n` });
+      expect(output).toContain('libs/one/src/a.ts:2: say in a sentence');
+      expect(status).toBe(1);
+    }
   });
 
   it.each([

@@ -187,14 +187,14 @@ describe('HTTP front', () => {
     expect(await errorOf(await post('{"name":"n","list":[{"id":null}]}'))).toEqual([400, 'M_BAD_JSON']);
     expect(await (await send('POST', '/_matrix/client/v3/optional', 'null')).json()).toEqual({});
     const seen: unknown = { a: null, b: null, c: [{ a: null, b: 1 }], d: { x: { a: null } }, e: null };
-    const text = json.optional(json.string());
-    const inner = json.object({ a: text, b: json.optional(json.integer()) });
+    const text = json.optional('A text.', json.string());
+    const inner = json.object({ a: text, b: json.optional('A number.', json.integer()) });
     compileSchema(
       json.object({
         a: text,
-        b: json.nullable(json.string()),
-        c: json.array(inner),
-        d: json.record(json.object({ a: json.optional(json.enum('x')) })),
+        b: json.required('A text or null.', json.nullable(json.string())),
+        c: json.required('A list.', json.array(inner)),
+        d: json.required('More.', json.record(json.object({ a: json.optional('An x.', json.enum('x')) }))),
       }),
     )(seen);
     expect(seen).toEqual({ b: null, c: [{ b: 1 }], d: { x: {} }, e: null });

@@ -80,9 +80,9 @@ export const probes: {
 const limitQuery = queryOf({ limit: param.integer('How many.', { min: 1, max: 100, clamp: true }) });
 
 const thingSchema = json.object({
-  name: json.string({ maxLength: 10 }),
-  kind: json.optional(json.enum('a', 'b')),
-  list: json.optional(json.array(json.object({ id: json.integer() }))),
+  name: json.required('Its name.', json.string({ maxLength: 10 })),
+  kind: json.optional('Its kind.', json.enum('a', 'b')),
+  list: json.optional('What is in it.', json.array(json.object({ id: json.required('Its number.', json.integer()) }))),
 });
 
 @Controller()

@@ -2,12 +2,15 @@ import { compileSchema } from './json-body.js';
 import { type Infer, json } from './json-schema.js';
 
 const body = json.object({
-  user_id: json.string({ maxLength: 5, description: 'who' }),
-  reason: json.optional(json.nullable(json.string())),
-  action: json.optional(json.enum('ban', 'kick')),
-  rooms: json.optional(json.array(json.object({ id: json.string() }), { maxItems: 2 })),
-  limits: json.optional(json.record(json.integer({ minimum: 0 }))),
-  more: json.optional(json.anyOf(json.boolean(), json.anyObject())),
+  user_id: json.required('Who it is.', json.string({ maxLength: 5 })),
+  reason: json.optional('Why.', json.nullable(json.string())),
+  action: json.optional('What is done.', json.enum('ban', 'kick')),
+  rooms: json.optional(
+    'Where.',
+    json.array(json.object({ id: json.required('Which room.', json.string()) }), { maxItems: 2 }),
+  ),
+  limits: json.optional('How much.', json.record(json.integer({ minimum: 0 }))),
+  more: json.optional('What else.', json.anyOf(json.boolean(), json.anyObject())),
 });
 type Body = Infer<typeof body>;
 
@@ -32,16 +35,21 @@ describe('schemas', () => {
       type: 'object',
       required: ['user_id'],
       properties: {
-        user_id: { type: 'string', maxLength: 5, description: 'who' },
-        reason: { type: ['string', 'null'] },
-        action: { enum: ['ban', 'kick'] },
+        user_id: { type: 'string', maxLength: 5, description: 'Who it is.' },
+        reason: { type: ['string', 'null'], description: 'Why.' },
+        action: { enum: ['ban', 'kick'], description: 'What is done.' },
         rooms: {
           type: 'array',
           maxItems: 2,
-          items: { type: 'object', required: ['id'], properties: { id: { type: 'string' } } },
+          items: {
+            type: 'object',
+            required: ['id'],
+            properties: { id: { type: 'string', description: 'Which room.' } },
+          },
+          description: 'Where.',
         },
-        limits: { type: 'object', additionalProperties: { type: 'integer', minimum: 0 } },
-        more: { anyOf: [{ type: 'boolean' }, { type: 'object' }] },
+        limits: { type: 'object', additionalProperties: { type: 'integer', minimum: 0 }, description: 'How much.' },
+        more: { anyOf: [{ type: 'boolean' }, { type: 'object' }], description: 'What else.' },
       },
     });
   });

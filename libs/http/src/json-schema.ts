@@ -1,6 +1,4 @@
 declare const valueType: unique symbol;
-/** Marks keys that may be absent; not part of the schema that is compiled. */
-const absent = Symbol('optional');
 
 /**
  * A JSON Schema that knows the type of what it lets pass. Made by {@link json} alone, so that the type is never written a second
@@ -9,43 +7,42 @@ const absent = Symbol('optional');
 export interface Schema<T> {
   readonly [valueType]: T;
 }
-/** A key of an object that may be absent. */
-export interface OptionalSchema<T> extends Schema<T> {
-  readonly [absent]: true;
+/** A key of an object and what it is for. Made by `json.required` and `json.optional` alone: a key that nobody describes does not compile. */
+export interface Field<T, Required extends boolean> {
+  readonly description: string;
+  readonly schema: Schema<T>;
+  readonly isRequired: Required;
 }
 /** What a schema lets pass: `type JoinBody = Infer<typeof joinBody>`. */
 export type Infer<S extends Schema<unknown>> = S[typeof valueType];
 
-type Fields = Readonly<Record<string, Schema<unknown>>>;
+type Fields = Readonly<Record<string, Field<unknown, boolean>>>;
 type OptionalKey<F extends Fields> = {
-  [K in keyof F]: F[K] extends OptionalSchema<unknown> ? K : never;
+  [K in keyof F]: F[K]['isRequired'] extends true ? never : K;
 }[keyof F];
+type ValueOf<F> = F extends Field<infer T, boolean> ? T : never;
 type Flat<T> = { [K in keyof T]: T[K] };
 /** Keys that a schema does not name pass, but nobody reads them. */
 type ObjectOf<F extends Fields> = Flat<
-  { readonly [K in Exclude<keyof F, OptionalKey<F>>]: Infer<F[K]> } & {
-    readonly [K in OptionalKey<F>]?: Infer<F[K]>;
+  { readonly [K in Exclude<keyof F, OptionalKey<F>>]: ValueOf<F[K]> } & {
+    readonly [K in OptionalKey<F>]?: ValueOf<F[K]>;
   }
 >;
 
-/** What it is for; for docs/bodies.md. */
-interface Described {
-  readonly description?: string;
-}
-interface StringRules extends Described {
+interface StringRules {
   readonly minLength?: number;
   readonly maxLength?: number;
   readonly pattern?: string;
 }
-interface NumberRules extends Described {
+interface NumberRules {
   readonly minimum?: number;
   readonly maximum?: number;
 }
-interface ArrayRules extends Described {
+interface ArrayRules {
   readonly minItems?: number;
   readonly maxItems?: number;
 }
-interface ObjectRules extends Described {
+interface ObjectRules {
   readonly minProperties?: number;
   readonly maxProperties?: number;
 }
@@ -58,16 +55,15 @@ interface Keywords {
 }
 
 const made = <T>(keywords: object): Schema<T> => keywords as Schema<T>;
-const isOptional = (schema: Schema<unknown>): boolean => absent in schema;
 
 /** The schemas there are: JSON Schema keywords, in TypeScript. */
 export const json = {
   string: (rules: StringRules = {}): Schema<string> => made({ type: 'string', ...rules }),
   integer: (rules: NumberRules = {}): Schema<number> => made({ type: 'integer', ...rules }),
   number: (rules: NumberRules = {}): Schema<number> => made({ type: 'number', ...rules }),
-  boolean: (rules: Described = {}): Schema<boolean> => made({ type: 'boolean', ...rules }),
+  boolean: (): Schema<boolean> => made({ type: 'boolean' }),
   /** Anything but absence. */
-  unknown: (rules: Described = {}): Schema<unknown> => made({ ...rules }),
+  unknown: (): Schema<unknown> => made({}),
   /** One of a few values. */
   enum: <const T extends readonly (string | number | boolean)[]>(...values: T): Schema<T[number]> =>
     made({ enum: values }),
@@ -86,11 +82,18 @@ export const json = {
     made({ type: 'object', additionalProperties: values, ...rules }),
   /** An object whose keys are known; others may be there. */
   object: <F extends Fields>(fields: F, rules: ObjectRules = {}): Schema<ObjectOf<F>> => {
-    const required = Object.keys(fields).filter((key) => !isOptional(fields[key]!));
-    return made({ type: 'object', ...(required.length > 0 && { required }), properties: fields, ...rules });
+    const required = Object.keys(fields).filter((key) => fields[key]!.isRequired);
+    const properties = Object.fromEntries(
+      Object.entries(fields).map(([key, { schema, description }]) => [key, { ...schema, description }]),
+    );
+    return made({ type: 'object', ...(required.length > 0 && { required }), properties, ...rules });
   },
-  /** A key that may be absent. */
-  optional: <T>(schema: Schema<T>): OptionalSchema<T> => ({ ...schema, [absent]: true }),
+  /** A key that must be there, and what it is for: a sentence for docs/bodies.md. */
+  required: <T>(description: string, schema: Schema<T>): Field<T, true> => ({ description, schema, isRequired: true }),
+  /** A key that may be absent, and what it is for. */
+  optional: <T>(description: string, schema: Schema<T>): Field<T, false> => ({
+    ...{ description, schema, isRequired: false },
+  }),
   /** Or `null`. */
   nullable: <T>(schema: Schema<T>): Schema<T | null> => {
     const { type, enum: values, anyOf, ...rest } = schema as Keywords;
@@ -104,6 +107,4 @@ export const json = {
   /** What one of some schemas lets pass. */
   anyOf: <const S extends readonly Schema<unknown>[]>(...schemas: S): Schema<Infer<S[number]>> =>
     made({ anyOf: schemas }),
-  /** The same with a word on what it is for. */
-  described: <S extends Schema<unknown>>(description: string, schema: S): S => ({ ...schema, description }),
 } as const;

@@ -388,14 +388,7 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
       'libs/rooms/src/creation/room-creation.service.ts',
       'maxInitialState',
     ],
-    [
-      'Further creators in an upgrade',
-      100,
-      '',
-      invalid,
-      'libs/rooms/src/http/upgrade.controller.ts',
-      'additional_creators: json.optional(json.array(json.string(), { maxItems',
-    ],
+    ['Further creators in an upgrade', 100, '', invalid, 'libs/rooms/src/http/upgrade.controller.ts', 'maxCreators'],
     ['Servers named in `via`', 50, '', cut, 'libs/rooms/src/http/membership.controller.ts', 'maxVia'],
     [
       'Reason of a membership',

@@ -18,10 +18,22 @@ import { localpart, provisionSchema, ServiceAccounts } from './service-accounts.
 import { deviceFields, deviceSchema, ServiceDevices } from './service-devices.service.js';
 
 const byLocalpart = json.object({ localpart });
-const deletion = json.object({ localpart, erase: json.boolean() });
-const naming = json.object({ localpart, displayname: json.string() });
-const deviceName = json.object({ ...deviceFields, display_name: json.string() });
-const deviceList = json.object({ localpart, devices: json.array(json.string(), { maxItems: 10_000 }) });
+const deletion = json.object({
+  localpart,
+  erase: json.required('Whether what the user has written is hidden from those who join later.', json.boolean()),
+});
+const naming = json.object({ localpart, displayname: json.required('The display name from now on.', json.string()) });
+const deviceName = json.object({
+  ...deviceFields,
+  display_name: json.required('The name from now on.', json.string()),
+});
+const deviceList = json.object({
+  localpart,
+  devices: json.required(
+    'Ids of all devices that the user has from now on; others are signed out.',
+    json.array(json.string(), { maxItems: 10_000 }),
+  ),
+});
 
 const path = (name: string): string => `/_synapse/mas/${name}`;
 

@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { CrossSigningService } from '@rookery/e2ee';
-import { type Infer, json, type Schema } from '@rookery/http';
+import { type Field, type Infer, json } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, type RequestOrigin } from '@rookery/platform';
 import {
@@ -15,21 +15,25 @@ import {
   ThreepidService,
 } from '@rookery/users';
 
-const id = json.string({ minLength: 1 });
-
 /** Whom the authentication service speaks of. */
-export const localpart: Schema<string> = id;
+export const localpart: Field<string, true> = json.required(
+  'The localpart of the user id.',
+  json.string({ minLength: 1 }),
+);
 
 /** How the authentication service wants an account to be. Of each pair at most one may be given. */
 export const provisionSchema = json.object({
   localpart,
-  set_displayname: json.optional(json.string()),
-  unset_displayname: json.optional(json.boolean()),
-  set_avatar_url: json.optional(json.string()),
-  unset_avatar_url: json.optional(json.boolean()),
-  set_emails: json.optional(json.array(json.string(), { maxItems: 100 })),
-  unset_emails: json.optional(json.boolean()),
-  locked: json.optional(json.nullable(json.boolean())),
+  set_displayname: json.optional('The display name from now on.', json.string()),
+  unset_displayname: json.optional('Whether the display name is taken away.', json.boolean()),
+  set_avatar_url: json.optional('The `mxc:` address of the avatar from now on.', json.string()),
+  unset_avatar_url: json.optional('Whether the avatar is taken away.', json.boolean()),
+  set_emails: json.optional(
+    'All email addresses that the user has from now on.',
+    json.array(json.string(), { maxItems: 100 }),
+  ),
+  unset_emails: json.optional('Whether all email addresses are taken away.', json.boolean()),
+  locked: json.optional('Whether the account is locked from now on.', json.nullable(json.boolean())),
 });
 type ProvisionBody = Infer<typeof provisionSchema>;
 

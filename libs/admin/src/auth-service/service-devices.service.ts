@@ -5,11 +5,14 @@ import { DeviceService } from '@rookery/users';
 import { localpart, ServiceAccounts } from './service-accounts.service.js';
 
 /** What names a device of a user. */
-export const deviceFields = { localpart, device_id: json.string({ minLength: 1 }) };
+export const deviceFields = {
+  localpart,
+  device_id: json.required('The id of the device.', json.string({ minLength: 1 })),
+};
 /** A device of a user. */
 export const deviceSchema = json.object({
   ...deviceFields,
-  display_name: json.optional(json.nullable(json.string())),
+  display_name: json.optional('What the device is called; the name stays when absent.', json.nullable(json.string())),
 });
 type DeviceBody = Infer<typeof deviceSchema>;
 

@@ -8,8 +8,10 @@ import { jobOf } from './jobs.js';
 /** There is one database; the API knows several. */
 const databaseName = 'master';
 
-const enabledSchema = json.object({ enabled: json.optional(json.boolean()) });
-const jobSchema = json.object({ job_name: json.string() });
+const enabledSchema = json.object({
+  enabled: json.optional('Whether background updates run; they do unless this is `false`.', json.boolean()),
+});
+const jobSchema = json.object({ job_name: json.required('The job that is to run, by name.', json.string()) });
 
 /** Work on the data that runs while the server does. */
 @Controller()

@@ -9,9 +9,19 @@ import { AdminTargets } from '../http/admin-targets.js';
 /** Most devices that one request may delete. */
 const maxDeleted = 10_000;
 
-const createBody = json.object({ device_id: json.string() });
-const renameBody = json.object({ display_name: json.optional(json.nullable(json.string())) });
-const deleteManyBody = json.object({ devices: json.array(json.string(), { maxItems: maxDeleted }) });
+const createBody = json.object({
+  device_id: json.required(
+    'The id of the new device; nothing happens where the user has one of this id.',
+    json.string(),
+  ),
+});
+const renameBody = json.object({ display_name: json.optional('The name from now on.', json.nullable(json.string())) });
+const deleteManyBody = json.object({
+  devices: json.required(
+    'Ids of the devices that are signed out.',
+    json.array(json.string(), { maxItems: maxDeleted }),
+  ),
+});
 
 /** The devices of a user. */
 @Controller()

@@ -5,7 +5,9 @@ import { ExperimentalFeatures, type UserFeature, userFeatures } from '@rookery/u
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
 import { AdminTargets } from '../http/admin-targets.js';
 
-const schema = json.object({ features: json.record(json.boolean()) });
+const schema = json.object({
+  features: json.required('Whether the user has each of these features, by name.', json.record(json.boolean())),
+});
 
 /** Features that are switched on and off for single users. */
 @Controller()

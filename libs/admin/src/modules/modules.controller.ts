@@ -5,7 +5,9 @@ import { adminPagesPath } from '@rookery/module-api';
 import { type CallbackReport, ModuleDispatcher, type ModuleReport } from '@rookery/module-host';
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
 
-const checkSchema = json.object({ config: json.unknown() });
+const checkSchema = json.object({
+  config: json.required('The configuration that the module would get.', json.unknown()),
+});
 
 /** How the modules of this process do, and what can be set. */
 @Controller()

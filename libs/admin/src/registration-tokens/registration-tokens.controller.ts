@@ -21,24 +21,21 @@ const alphabet = 'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789
 const attempts = 10;
 
 const usesAllowed = json.optional(
-  json.nullable(
-    json.integer({ minimum: 0, maximum: 2_147_483_647, description: 'How often it may be used; null for ever.' }),
-  ),
+  'How often it may be used; `null` for ever.',
+  json.nullable(json.integer({ minimum: 0, maximum: 2_147_483_647 })),
 );
 const expiryTime = json.optional(
-  json.nullable(
-    json.integer({
-      maximum: Number.MAX_SAFE_INTEGER,
-      description: 'When it ends, ms since the epoch; null for never.',
-    }),
-  ),
+  'When it ends, ms since the epoch; `null` for never.',
+  json.nullable(json.integer({ maximum: Number.MAX_SAFE_INTEGER })),
 );
 const newTokenBody = json.object({
   token: json.optional(
-    json.string({ pattern: `^[A-Za-z0-9._~-]{1,${longestToken}}$`, description: 'Drawn unless given.' }),
+    'The token; it is drawn unless given.',
+    json.string({ pattern: `^[A-Za-z0-9._~-]{1,${longestToken}}$` }),
   ),
   length: json.optional(
-    json.integer({ minimum: 1, maximum: longestToken, description: `Of a drawn one; ${defaultLength} unless given.` }),
+    `How long a drawn token is; ${defaultLength} characters unless given.`,
+    json.integer({ minimum: 1, maximum: longestToken }),
   ),
   uses_allowed: usesAllowed,
   expiry_time: expiryTime,

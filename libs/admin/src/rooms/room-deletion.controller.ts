@@ -13,12 +13,18 @@ type RoomTask = Awaited<ReturnType<RoomTasks['list']>>[number];
 const text = json.nullable(json.string({ maxLength: 65_536 }));
 const flag = json.boolean();
 const schema = json.object({
-  new_room_user_id: json.optional(text),
-  room_name: json.optional(text),
-  message: json.optional(text),
-  block: json.optional(flag),
-  purge: json.optional(flag),
-  force_purge: json.optional(flag),
+  new_room_user_id: json.optional(
+    'Who makes a room that the members of this server are brought to; there is none unless given.',
+    text,
+  ),
+  room_name: json.optional('What that room is called.', text),
+  message: json.optional('What is written into that room.', text),
+  block: json.optional('Whether nobody of this server may come in again.', flag),
+  purge: json.optional('Whether the room is deleted from the database; it is unless this is `false`.', flag),
+  force_purge: json.optional(
+    'Whether it is deleted even though members of this server could not be brought out.',
+    flag,
+  ),
 });
 
 type DeletionBody = Infer<typeof schema>;

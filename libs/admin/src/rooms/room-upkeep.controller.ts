@@ -8,13 +8,21 @@ import { AdminTargets } from '../http/admin-targets.js';
 import { RoomJoining } from './room-joining.js';
 import { RoomTargets } from './room-targets.js';
 
-const blockSchema = json.object({ block: json.boolean() });
-const joinSchema = json.object({ user_id: json.string() });
-const newAdminSchema = json.object({ user_id: json.optional(json.string()) });
+const blockSchema = json.object({ block: json.required('Whether nobody of this server may come in.', json.boolean()) });
+const joinSchema = json.object({ user_id: json.required('The user of this server who is brought in.', json.string()) });
+const newAdminSchema = json.object({
+  user_id: json.optional('Who becomes an administrator of the room; whoever asks, unless given.', json.string()),
+});
 const purgeSchema = json.object({
-  delete_local_events: json.optional(json.boolean()),
-  purge_up_to_event_id: json.optional(json.nullable(json.string({ maxLength: 255, pattern: '^[^\\u0000]*$' }))),
-  purge_up_to_ts: json.optional(json.nullable(json.integer())),
+  delete_local_events: json.optional('Whether events of users of this server are deleted as well.', json.boolean()),
+  purge_up_to_event_id: json.optional(
+    'What is before this event is deleted.',
+    json.nullable(json.string({ maxLength: 255, pattern: '^[^\\u0000]*$' })),
+  ),
+  purge_up_to_ts: json.optional(
+    'What is before this time is deleted, ms since the epoch.',
+    json.nullable(json.integer()),
+  ),
 });
 
 type PurgeBody = Infer<typeof purgeSchema>;

@@ -8,10 +8,13 @@ import { AdminTargets } from '../http/admin-targets.js';
 import { ServerNotices } from './server-notices.service.js';
 
 const schema = json.object({
-  user_id: json.string(),
-  content: json.anyObject(),
-  type: json.optional(json.string({ minLength: 1, maxLength: 255 })),
-  state_key: json.optional(json.string({ maxLength: 255 })),
+  user_id: json.required('Who gets the notice.', json.string()),
+  content: json.required('The content of the event.', json.anyObject()),
+  type: json.optional(
+    'The type of the event; `m.room.message` unless given.',
+    json.string({ minLength: 1, maxLength: 255 }),
+  ),
+  state_key: json.optional('Makes it a state event with this state key.', json.string({ maxLength: 255 })),
 });
 
 type NoticeBody = Infer<typeof schema>;

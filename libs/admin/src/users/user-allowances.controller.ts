@@ -7,7 +7,6 @@ import {
   json,
   JsonBody,
   type RateLimit,
-  type Schema,
   Who,
 } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
@@ -16,13 +15,13 @@ import { AccountRenewal, StoredRateLimitOverrides } from '@rookery/users';
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
 import { AdminTargets } from '../http/admin-targets.js';
 
-const count = (description: string): Schema<number> =>
-  json.integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, description });
+const count = json.integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
 const rateLimitBody = json.object({
   messages_per_second: json.optional(
-    count('Requests per second in the long run; 0 for no limit, which is the default.'),
+    'Requests per second in the long run; 0 for no limit, which is the default.',
+    count,
   ),
-  burst_count: json.optional(count('Requests that may come at once; 0 unless given.')),
+  burst_count: json.optional('Requests that may come at once; 0 unless given.', count),
 });
 
 /** How long a user may replace the cross-signing keys without confirmation. */

@@ -20,29 +20,42 @@ const id = json.string({ minLength: 1, maxLength: 255, pattern: '^[^\\u0000]*$' 
 
 /** What an administrator wants an account to be; what is absent stays, and so do a password, addresses and ids of `null`. */
 export const userChange = json.object({
-  password: json.optional(json.nullable(json.string({ maxLength: 512 }))),
-  logout_devices: json.optional(json.boolean({ description: 'with a new password; default true' })),
-  displayname: json.optional(text),
-  avatar_url: json.optional(text),
+  password: json.optional('The new password.', json.nullable(json.string({ maxLength: 512 }))),
+  logout_devices: json.optional(
+    'Whether a new password signs all devices out; it does unless this is `false`.',
+    json.boolean(),
+  ),
+  displayname: json.optional('The display name; `null` or an empty one takes it away.', text),
+  avatar_url: json.optional('The `mxc:` address of the avatar; `null` or an empty one takes it away.', text),
   threepids: json.optional(
-    json.described(
-      'the whole set',
-      json.nullable(
-        json.arrayOrNothing(json.object({ medium: json.string(), address: json.string() }), { maxItems: 100 }),
+    'All email addresses and telephone numbers of the account.',
+    json.nullable(
+      json.arrayOrNothing(
+        json.object({
+          medium: json.required('The kind: `email` or `msisdn`.', json.string()),
+          address: json.required('The address or number.', json.string()),
+        }),
+        { maxItems: 100 },
       ),
     ),
   ),
   external_ids: json.optional(
-    json.described(
-      'the whole set',
-      json.nullable(json.arrayOrNothing(json.object({ auth_provider: id, external_id: id }), { maxItems: 100 })),
+    'All identities at sign-in providers that are those of the account.',
+    json.nullable(
+      json.arrayOrNothing(
+        json.object({
+          auth_provider: json.required('The id of the provider.', id),
+          external_id: json.required('Who the user is there.', id),
+        }),
+        { maxItems: 100 },
+      ),
     ),
   ),
-  admin: json.optional(json.boolean()),
-  deactivated: json.optional(json.boolean()),
-  locked: json.optional(json.boolean()),
-  user_type: json.optional(text),
-  approved: json.optional(json.boolean()),
+  admin: json.optional('Whether the user may administer the server.', json.boolean()),
+  deactivated: json.optional('Whether the account is out of use.', json.boolean()),
+  locked: json.optional('Whether the account is locked: signed in, but refused.', json.boolean()),
+  user_type: json.optional('The type of the account, or `null` for an ordinary one.', text),
+  approved: json.optional('Whether an administrator has approved of the account.', json.boolean()),
 });
 type UserChange = Infer<typeof userChange>;
 

@@ -8,12 +8,24 @@ import { admin, AdminAccess } from '../http/admin-endpoint.js';
 import { AdminTargets } from '../http/admin-targets.js';
 
 const schema = json.object({
-  rooms: json.array(json.string(), { maxItems: 10_000 }),
-  reason: json.optional(json.nullable(json.string({ maxLength: 4096 }))),
-  limit: json.optional(json.nullable(json.integer({ minimum: 1, maximum: 1_000_000 }))),
-  use_admin: json.optional(json.nullable(json.boolean())),
-  before_ts: json.optional(json.nullable(json.integer({ minimum: 0 }))),
-  after_ts: json.optional(json.nullable(json.integer({ minimum: 0 }))),
+  rooms: json.required(
+    'The rooms in which it is done; all rooms of the user when empty.',
+    json.array(json.string(), { maxItems: 10_000 }),
+  ),
+  reason: json.optional('The reason of the redactions.', json.nullable(json.string({ maxLength: 4096 }))),
+  limit: json.optional(
+    'How many events of each room at most, the newest first.',
+    json.nullable(json.integer({ minimum: 1, maximum: 1_000_000 })),
+  ),
+  use_admin: json.optional('Whether the administrator redacts, rather than the user.', json.nullable(json.boolean())),
+  before_ts: json.optional(
+    'Only what was sent before this, ms since the epoch.',
+    json.nullable(json.integer({ minimum: 0 })),
+  ),
+  after_ts: json.optional(
+    'Only what was sent after this, ms since the epoch.',
+    json.nullable(json.integer({ minimum: 0 })),
+  ),
 });
 const defaultLimit = 1_000;
 

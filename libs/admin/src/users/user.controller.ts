@@ -9,13 +9,15 @@ import { userChange, UserChanges } from './user-changes.service.js';
 import { UserDetails } from './user-details.service.js';
 
 const flag = json.boolean();
-const deactivateBody = json.object({ erase: json.optional(flag) });
-const suspendBody = json.object({ suspend: flag });
-const resetPasswordBody = json.object({
-  new_password: json.string({ maxLength: 512 }),
-  logout_devices: json.optional(flag),
+const deactivateBody = json.object({
+  erase: json.optional('Whether what the user has written is hidden from those who join later.', flag),
 });
-const setAdminBody = json.object({ admin: flag });
+const suspendBody = json.object({ suspend: json.required('Whether the account is suspended.', flag) });
+const resetPasswordBody = json.object({
+  new_password: json.required('The password from now on.', json.string({ maxLength: 512 })),
+  logout_devices: json.optional('Whether all devices are signed out; they are unless this is `false`.', flag),
+});
+const setAdminBody = json.object({ admin: json.required('Whether the user may administer the server.', flag) });
 
 /** One account of this server. */
 @Controller()

@@ -7,7 +7,12 @@ import { AppserviceClient } from './appservice-client.js';
 
 const timeoutMs = 30_000;
 const longestShownBody = 5_000;
-const pingSchema = json.object({ transaction_id: json.optional(json.string({ maxLength: 1000 })) });
+const pingSchema = json.object({
+  transaction_id: json.optional(
+    'Handed on to the application service with the ping.',
+    json.string({ maxLength: 1000 }),
+  ),
+});
 
 /** An application service asks whether it can be reached. */
 @Controller()

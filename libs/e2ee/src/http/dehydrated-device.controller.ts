@@ -10,7 +10,9 @@ const maxEvents = 1_000;
 /** Largest device with its keys, bytes. */
 const bodyLimitBytes = 1_048_576;
 
-const eventsByBodyBody = json.object({ next_batch: json.optional(json.string()) });
+const eventsByBodyBody = json.object({
+  next_batch: json.optional('Where the page before ended; the first page unless given.', json.string()),
+});
 
 const eventsQuery = queryOf({
   limit: param.integer('How many entries at most.', { min: 1, max: maxEvents, clamp: true, otherwise: 100 }),

@@ -28,9 +28,12 @@ import {
 const path = (rest: string): string[] => client(['v3', 'unstable'], `/room_keys${rest}`);
 
 const versionSchema = json.object({
-  algorithm: json.string(),
-  auth_data: json.anyObject(),
-  version: json.optional(json.string()),
+  algorithm: json.required('How the keys are encrypted.', json.string()),
+  auth_data: json.required(
+    'What belongs to the algorithm: the public key of the backup and signatures of it.',
+    json.anyObject(),
+  ),
+  version: json.optional('The version that is changed, as in the path.', json.string()),
 });
 
 const versionQuery = queryOf({ version: param.string('The version of the backup.', { required: true }) });

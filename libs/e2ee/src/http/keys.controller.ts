@@ -8,8 +8,12 @@ import { SyncPositions } from '../device-lists/sync-positions.js';
 import { DeviceKeyService } from '../device-keys/device-key.service.js';
 import { OneTimeKeyService } from '../device-keys/one-time-key.service.js';
 
-const querySchema = json.object({ device_keys: json.anyObject() });
-const claimSchema = json.object({ one_time_keys: json.anyObject() });
+const querySchema = json.object({
+  device_keys: json.required('Ids of devices, by user; an empty list for all devices of a user.', json.anyObject()),
+});
+const claimSchema = json.object({
+  one_time_keys: json.required('The algorithm of the key, by user and device.', json.anyObject()),
+});
 
 /** Largest query for keys and claim of keys, bytes. */
 const bodyLimitBytes = 1_048_576;

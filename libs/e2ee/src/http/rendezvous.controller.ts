@@ -18,8 +18,11 @@ const path = '/io.element.msc4388/rendezvous';
 const lifetimeMs = 120_000;
 const data = json.string({ maxLength: 4_096 });
 
-const createBody = json.object({ data: data });
-const writeBody = json.object({ sequence_token: json.string(), data: data });
+const createBody = json.object({ data: json.required('What is kept for the other device.', data) });
+const writeBody = json.object({
+  sequence_token: json.required('Which data is replaced: the token that came with it.', json.string()),
+  data: json.required('What is kept in place of it.', data),
+});
 
 /** The channel over which one device signs in another (MSC4388). */
 @Controller()

@@ -4,7 +4,12 @@ import type { JsonObject } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { ToDeviceSending } from '../to-device/to-device-sending.service.js';
 
-const schema = json.object({ messages: json.anyObject() });
+const schema = json.object({
+  messages: json.required(
+    'The content of each message, by user and device; `*` for all devices of a user.',
+    json.anyObject(),
+  ),
+});
 
 /** Largest request, bytes. */
 const bodyLimitBytes = 8_388_608;

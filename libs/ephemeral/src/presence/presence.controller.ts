@@ -6,8 +6,8 @@ import { presenceContent, type PresenceName } from '../model/presence-state.js';
 import { PresenceService } from './presence.service.js';
 
 const schema = json.object({
-  presence: json.enum('online', 'offline', 'unavailable', 'busy'),
-  status_msg: json.optional(json.nullable(json.string())),
+  presence: json.required('How present the user is.', json.enum('online', 'offline', 'unavailable', 'busy')),
+  status_msg: json.optional('What the user says of it.', json.nullable(json.string())),
 });
 
 @Controller()

@@ -7,8 +7,12 @@ import { type MarkerRequest, type MarkerType, ReceiptService } from './receipt.s
 
 const types: readonly MarkerType[] = ['m.read', 'm.read.private', 'm.fully_read'];
 
-const eventId = json.optional(json.string());
-const markersSchema = json.object({ 'm.read': eventId, 'm.read.private': eventId, 'm.fully_read': eventId });
+const eventId = json.string();
+const markersSchema = json.object({
+  'm.read': json.optional('The event that was read up to, for everybody to see.', eventId),
+  'm.read.private': json.optional('The same for nobody else to see.', eventId),
+  'm.fully_read': json.optional('The event before which everything was read: where the marker stands.', eventId),
+});
 
 @Controller()
 export class ReceiptController {

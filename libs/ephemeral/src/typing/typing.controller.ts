@@ -5,7 +5,10 @@ import type { Requester } from '@rookery/platform';
 import { PresenceService } from '../presence/presence.service.js';
 import { TypingService } from './typing.service.js';
 
-const schema = json.object({ typing: json.boolean(), timeout: json.optional(json.number()) });
+const schema = json.object({
+  typing: json.required('Whether the user is typing.', json.boolean()),
+  timeout: json.optional('For how long, ms.', json.number()),
+});
 
 @Controller()
 export class TypingController {

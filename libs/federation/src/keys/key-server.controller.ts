@@ -20,9 +20,12 @@ const maxServers = 100;
 const maxKeysPerServer = 20;
 
 const querySchema = json.object({
-  server_keys: json.record(json.record(json.anyObject(), { maxProperties: maxKeysPerServer }), {
-    maxProperties: maxServers,
-  }),
+  server_keys: json.required(
+    'What is asked of each key, by server and id of the key: the `minimum_valid_until_ts`.',
+    json.record(json.record(json.anyObject(), { maxProperties: maxKeysPerServer }), {
+      maxProperties: maxServers,
+    }),
+  ),
 });
 
 const ofServerQuery = queryOf({

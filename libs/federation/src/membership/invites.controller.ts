@@ -6,28 +6,48 @@ import { InboundInvites } from './inbound-invites.js';
 import { type BoundInvite, ThreepidExchange } from './threepid-exchange.js';
 
 const checkInvite = compileSchema(
-  json.object({ room_version: json.string({ maxLength: 64 }), event: json.anyObject() }),
+  json.object({
+    room_version: json.required('The version of the room.', json.string({ maxLength: 64 })),
+    event: json.required('The invite.', json.anyObject()),
+  }),
 );
 
 const text = json.string({ maxLength: 512 });
 const boundSchema = json.object({
-  medium: text,
-  address: text,
-  mxid: text,
+  medium: json.required('The kind of the address: `email` or `msisdn`.', text),
+  address: json.required('The address.', text),
+  mxid: json.required('Whose it is now.', text),
   invites: json.optional(
-    json.array(json.object({ mxid: text, room_id: text, sender: text, signed: json.anyObject() }), { maxItems: 100 }),
+    'Invites that went to the address.',
+    json.array(
+      json.object({
+        mxid: json.required('Who is invited.', text),
+        room_id: json.required('The room of the invite.', text),
+        sender: json.required('Who has invited.', text),
+        signed: json.required('Proves whose the address is: signed by the identity server.', json.anyObject()),
+      }),
+      { maxItems: 100 },
+    ),
   ),
 });
 const checkExchange = compileSchema(
   json.object({
-    type: json.enum('m.room.member'),
-    room_id: text,
-    sender: text,
-    state_key: text,
-    content: json.object({
-      membership: json.optional(json.enum('invite')),
-      third_party_invite: json.object({ signed: json.anyObject() }),
-    }),
+    type: json.required('The type of the event.', json.enum('m.room.member')),
+    room_id: json.required('The room of the invite.', text),
+    sender: json.required('Who has invited.', text),
+    state_key: json.required('Who is invited.', text),
+    content: json.required(
+      'The content of the event.',
+      json.object({
+        membership: json.optional('What the event makes the user.', json.enum('invite')),
+        third_party_invite: json.required(
+          'The invite by address.',
+          json.object({
+            signed: json.required('Proves whose the address is: signed by the identity server.', json.anyObject()),
+          }),
+        ),
+      }),
+    ),
   }),
 );
 

@@ -15,10 +15,10 @@ const usualMissing = 10;
 const ids = json.array(json.string({ maxLength: 255 }), { maxItems: maxNamed });
 const checkRange = compileSchema(
   json.object({
-    earliest_events: ids,
-    latest_events: ids,
-    limit: json.optional(json.integer()),
-    min_depth: json.optional(json.integer()),
+    earliest_events: json.required('Events that the server has: none before these is wanted.', ids),
+    latest_events: json.required('Events that the server has seen: what is wanted comes before these.', ids),
+    limit: json.optional('How many events at most; 10 unless given.', json.integer()),
+    min_depth: json.optional('Events of a lower depth are not wanted.', json.integer()),
   }),
 );
 

@@ -5,8 +5,10 @@ import { isRuleKind, type PushAction, type PushRule, type RuleKind, type Ruleset
 import type { Requester } from '@rookery/platform';
 import { PushRulesService } from '../rules/push-rules.service.js';
 
-const enabledSchema = json.object({ enabled: json.boolean() });
-const actionsSchema = json.object({ actions: json.array(json.unknown()) });
+const enabledSchema = json.object({ enabled: json.required('Whether the rule is in force.', json.boolean()) });
+const actionsSchema = json.object({
+  actions: json.required('What happens when the rule applies.', json.array(json.unknown())),
+});
 
 /** @throws MatrixError 400 `M_UNRECOGNIZED` for a scope or kind that does not exist */
 function kindOf(scope: string, kind: string): RuleKind {

@@ -6,11 +6,14 @@ import { pusherContent } from '../pushers/pusher.js';
 import { PushersService } from '../pushers/pushers.service.js';
 
 const setSchema = json.object({
-  kind: json.nullable(json.string()),
-  app_id: json.string(),
-  pushkey: json.string(),
-  append: json.optional(json.boolean()),
-  'org.matrix.msc3881.enabled': json.optional(json.boolean()),
+  kind: json.required('The kind of pusher: `http` or `email`; `null` deletes it.', json.nullable(json.string())),
+  app_id: json.required('The application that it belongs to; the address does for `email`: `m.email`.', json.string()),
+  pushkey: json.required(
+    'What tells one device from another at the push gateway; the address of an `email` pusher.',
+    json.string(),
+  ),
+  append: json.optional('Whether other users may have a pusher with the same application and key.', json.boolean()),
+  'org.matrix.msc3881.enabled': json.optional('Whether it pushes (MSC3881).', json.boolean()),
 });
 
 @Controller()

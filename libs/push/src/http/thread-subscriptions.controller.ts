@@ -5,7 +5,9 @@ import type { Requester } from '@rookery/platform';
 import { ThreadSubscriptions } from '../threads/thread-subscriptions.service.js';
 
 const path = client(['unstable'], '/io.element.msc4306/rooms/:roomId/thread/:threadId/subscription');
-const body = json.object({ automatic: json.optional(json.string()) });
+const body = json.object({
+  automatic: json.optional('The event that made the client subscribe, where the user did not.', json.string()),
+});
 
 /** Subscribing to threads (MSC4306). */
 @Controller()

@@ -19,22 +19,29 @@ import {
 } from './directory.query.js';
 import { PublicationRules } from './publication-rules.js';
 
-const text = json.optional(json.nullable(json.string()));
+const text = json.nullable(json.string());
 
 /** What somebody looks for in the directory, where clients write `null` for what they do not have. */
 export const publicRoomsSchema = json.object({
-  limit: json.optional(json.integer({ minimum: 0 })),
-  since: text,
+  limit: json.optional('How many rooms at most.', json.integer({ minimum: 0 })),
+  since: json.optional('Where the page begins: a token of the page before or after.', text),
   filter: json.optional(
+    'Which rooms.',
     json.nullable(
       json.object({
-        generic_search_term: text,
-        room_types: json.optional(json.nullable(json.array(json.nullable(json.string()), { maxItems: 100 }))),
+        generic_search_term: json.optional('What the name, topic or alias of a room has in it.', text),
+        room_types: json.optional(
+          'The types of the rooms; `null` for ordinary ones.',
+          json.nullable(json.array(json.nullable(json.string()), { maxItems: 100 })),
+        ),
       }),
     ),
   ),
-  include_all_networks: json.optional(json.nullable(json.boolean())),
-  third_party_instance_id: text,
+  include_all_networks: json.optional(
+    'Whether rooms of all networks of application services are listed.',
+    json.nullable(json.boolean()),
+  ),
+  third_party_instance_id: json.optional('The network of an application service whose rooms are listed.', text),
 });
 export type PublicRoomsRequest = Infer<typeof publicRoomsSchema>;
 

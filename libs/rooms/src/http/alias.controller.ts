@@ -16,7 +16,7 @@ import type { Requester } from '@rookery/platform';
 import { RoomAccess } from '../history/room-access.js';
 import { AliasService } from '../directory/alias.service.js';
 
-const createBody = json.object({ room_id: json.string() });
+const createBody = json.object({ room_id: json.required('The room that the alias stands for.', json.string()) });
 
 @Controller()
 export class AliasController {

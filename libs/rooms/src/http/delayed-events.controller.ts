@@ -5,7 +5,12 @@ import { type DelayedAction, DelayedEvents } from '../delayed/delayed-events.ser
 
 const path = '/org.matrix.msc4140/delayed_events';
 
-const actBody = json.object({ action: json.enum('cancel', 'restart', 'send') });
+const actBody = json.object({
+  action: json.required(
+    'What becomes of the event: it is never sent, waits again from now, or is sent now.',
+    json.enum('cancel', 'restart', 'send'),
+  ),
+});
 
 /** Managing events that are to be sent later (MSC4140). */
 @Controller()

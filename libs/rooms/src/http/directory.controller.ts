@@ -5,8 +5,10 @@ import { Config, type Requester } from '@rookery/platform';
 import { publicRoomsSchema, RoomDirectory } from '../directory/directory.service.js';
 
 const visibility = json.enum('public', 'private');
-const visibilitySchema = json.object({ visibility: json.optional(visibility) });
-const networkListingSchema = json.object({ visibility });
+const visibilitySchema = json.object({
+  visibility: json.optional('Whether the room is listed; it is unless this says `private`.', visibility),
+});
+const networkListingSchema = json.object({ visibility: json.required('Whether the room is listed.', visibility) });
 
 const listQuery = queryOf({
   limit: param.integer('How many entries at most.'),

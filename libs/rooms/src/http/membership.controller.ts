@@ -9,21 +9,28 @@ import { MembershipService } from '../membership/membership.service.js';
 import { ThreepidInvites } from '../membership/threepid-invites.js';
 
 const text = json.string({ maxLength: 4096 });
-const reasonSchema = json.object({ reason: json.optional(text) });
+const reason = json.optional('The reason; part of the event.', text);
+const reasonSchema = json.object({ reason });
 const joinSchema = json.object({
-  reason: json.optional(text),
+  reason,
   third_party_signed: json.optional(
-    json.object({ sender: text, mxid: text, token: text, signatures: json.anyObject() }),
+    'Proves that the user was invited by an address: signed by its identity server.',
+    json.object({
+      sender: json.required('Who has invited.', text),
+      mxid: json.required('Who was invited.', text),
+      token: json.required('The state key of the invite by address.', text),
+      signatures: json.required('Signatures of this object, by server and key.', json.anyObject()),
+    }),
   ),
 });
-const targetSchema = json.object({ user_id: json.string(), reason: json.optional(text) });
+const targetSchema = json.object({ user_id: json.required('Whom it is about.', json.string()), reason });
 const inviteSchema = json.object({
-  user_id: json.optional(json.string()),
-  reason: json.optional(text),
-  id_server: json.optional(text),
-  id_access_token: json.optional(text),
-  medium: json.optional(text),
-  address: json.optional(text),
+  user_id: json.optional('Who is invited; an address may be given in place of it.', json.string()),
+  reason,
+  id_server: json.optional('The identity server that may know whose the address is.', text),
+  id_access_token: json.optional('A token of that server.', text),
+  medium: json.optional('The kind of the address: `email` or `msisdn`.', text),
+  address: json.optional('Who is invited, by address.', text),
 });
 
 type ReasonBody = Infer<typeof reasonSchema>;

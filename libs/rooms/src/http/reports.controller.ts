@@ -5,10 +5,10 @@ import { Reports } from '../reports/reports.service.js';
 
 const reason = json.string({ maxLength: 4096 });
 const eventSchema = json.object({
-  reason: json.optional(reason),
-  score: json.optional(json.integer({ minimum: -100, maximum: 0 })),
+  reason: json.optional('Why it is reported.', reason),
+  score: json.optional('How bad it is, from -100 (most offensive) to 0.', json.integer({ minimum: -100, maximum: 0 })),
 });
-const reasonSchema = json.object({ reason: reason });
+const reasonSchema = json.object({ reason: json.required('Why it is reported; may be empty.', reason) });
 
 @Controller()
 export class ReportsController {

@@ -9,7 +9,7 @@ import { type SendQuery, sendQuery } from './send-options.js';
 
 /** Largest request to redact, bytes. */
 const redactionBytes = 65_536;
-const redactSchema = json.object({ reason: json.optional(json.string()) });
+const redactSchema = json.object({ reason: json.optional('The reason; part of the event.', json.string()) });
 
 /** Sending events that are no state, and redactions. */
 @Controller()

@@ -3,9 +3,15 @@ import { Access, type Infer, json, JsonBody, stable, Who } from '@rookery/http';
 import type { Requester } from '@rookery/platform';
 import { RoomUpgrade } from '../upgrade/room-upgrade.service.js';
 
+/** Creators of the new room beside the user. */
+const maxCreators = 100;
+
 const schema = json.object({
-  new_version: json.string(),
-  additional_creators: json.optional(json.array(json.string(), { maxItems: 100 })),
+  new_version: json.required('The version of the new room.', json.string()),
+  additional_creators: json.optional(
+    'Who is a creator of the new room beside the user, in versions that have creators.',
+    json.array(json.string(), { maxItems: maxCreators }),
+  ),
 });
 
 @Controller()

@@ -3,7 +3,14 @@ import { Access, type Infer, type InferQuery, json, JsonBody, param, Query, quer
 import type { Requester } from '@rookery/platform';
 import { MessageSearch } from './message-search.service.js';
 
-const schema = json.object({ search_categories: json.object({ room_events: json.optional(json.anyObject()) }) });
+const schema = json.object({
+  search_categories: json.required(
+    'What is searched, by category.',
+    json.object({
+      room_events: json.optional('The search for events, and what is told of those found.', json.anyObject()),
+    }),
+  ),
+});
 
 const searchQuery = queryOf({
   next_batch: param.string('Where the page begins: `next_batch` of an earlier answer.'),

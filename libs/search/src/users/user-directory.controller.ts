@@ -7,8 +7,8 @@ const maxLimit = 50;
 const defaultLimit = 10;
 
 const schema = json.object({
-  search_term: json.string({ maxLength: 1_000 }),
-  limit: json.optional(json.integer({ minimum: 0 })),
+  search_term: json.required('What the id or display name of a user has in it.', json.string({ maxLength: 1_000 })),
+  limit: json.optional('How many users at most.', json.integer({ minimum: 0 })),
 });
 
 @Controller()

@@ -91,18 +91,32 @@ const types = json.nullable(
 );
 const roomConfig = {
   required_state: json.optional(
+    'Which state of the room is sent: pairs of type and state key; `*` for any, `$LAZY` and `$ME` as the state key of members.',
     json.array(json.array(name, { minItems: 2, maxItems: 2 }), { maxItems: limits.requiredState }),
   ),
-  timeline_limit: json.integer({ minimum: 0, maximum: limits.timelineLimit }),
+  timeline_limit: json.required(
+    'How many events of the timeline at most.',
+    json.integer({ minimum: 0, maximum: limits.timelineLimit }),
+  ),
 };
+const enabled = json.optional('Whether the extension is switched on.', flag);
 const roomExtension = json.object({
-  enabled: json.optional(flag),
-  lists: json.optional(json.nullable(json.array(name, { maxItems: limits.lists }))),
-  rooms: json.optional(json.nullable(json.array(name, { maxItems: limits.subscriptions }))),
+  enabled,
+  lists: json.optional(
+    'Rooms of these lists; all lists unless given.',
+    json.nullable(json.array(name, { maxItems: limits.lists })),
+  ),
+  rooms: json.optional(
+    'Of the rooms subscribed to these; all unless given.',
+    json.nullable(json.array(name, { maxItems: limits.subscriptions })),
+  ),
 });
 
-const pageSize = json.nullable(json.integer({ minimum: 0 }));
-const streamPosition = json.nullable(json.string({ pattern: '^\\d{1,16}$' }));
+const limit = json.optional('How many at most.', json.nullable(json.integer({ minimum: 0 })));
+const since = json.optional(
+  'Where those begin that the client does not have: the `next_batch` of the answer before.',
+  json.nullable(json.string({ pattern: '^\\d{1,16}$' })),
+);
 
 /** Names of extensions that are not stable yet. */
 export const threadsExtension = 'io.element.msc4308.thread_subscriptions';
@@ -111,13 +125,18 @@ export const profilesExtension = 'org.matrix.msc4262.profiles';
 
 /** The shape and the limits of the body. */
 export const slidingRequestSchema = json.object({
-  conn_id: json.optional(json.nullable(json.string({ maxLength: limits.nameBytes, pattern }))),
+  conn_id: json.optional(
+    'Tells several connections of a device apart.',
+    json.nullable(json.string({ maxLength: limits.nameBytes, pattern })),
+  ),
   lists: json.optional(
+    'Lists of rooms that the client looks at, by the name that it gives them.',
     json.nullable(
       json.record(
         json.object({
           ...roomConfig,
           ranges: json.optional(
+            'First and last place of each window; all rooms unless given.',
             json.nullable(
               json.array(
                 json.array(json.integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }), {
@@ -128,19 +147,23 @@ export const slidingRequestSchema = json.object({
               ),
             ),
           ),
-          slow_get_all_rooms: json.optional(flag),
+          slow_get_all_rooms: json.optional('Whether all rooms are sent, whatever the windows.', flag),
           filters: json.optional(
+            'Which rooms are in the list: those that fulfil all of this.',
             json.nullable(
               json.object({
-                is_dm: json.optional(flag),
-                is_encrypted: json.optional(flag),
-                is_invite: json.optional(flag),
-                spaces: json.optional(names),
-                room_types: json.optional(types),
-                not_room_types: json.optional(types),
-                room_name_like: json.optional(json.nullable(json.string({ maxLength: limits.searchBytes }))),
-                tags: json.optional(names),
-                not_tags: json.optional(names),
+                is_dm: json.optional('Whether it is a direct chat.', flag),
+                is_encrypted: json.optional('Whether it is encrypted.', flag),
+                is_invite: json.optional('Whether the user is invited.', flag),
+                spaces: json.optional('Spaces one of which has the room.', names),
+                room_types: json.optional('Types one of which the room has; `null` for ordinary rooms.', types),
+                not_room_types: json.optional('Types none of which the room has; `null` for ordinary rooms.', types),
+                room_name_like: json.optional(
+                  'What the name has in it, in any case.',
+                  json.nullable(json.string({ maxLength: limits.searchBytes })),
+                ),
+                tags: json.optional('Tags one of which the room has.', names),
+                not_tags: json.optional('Tags none of which the room has.', names),
               }),
             ),
           ),
@@ -150,33 +173,38 @@ export const slidingRequestSchema = json.object({
     ),
   ),
   room_subscriptions: json.optional(
+    'Rooms that are sent whatever the lists, by id.',
     json.nullable(json.record(json.object(roomConfig), { maxProperties: limits.subscriptions })),
   ),
   extensions: json.optional(
+    'What is sent beside rooms.',
     json.nullable(
       json.object({
         to_device: json.optional(
+          'Messages to the device.',
           json.object({
-            enabled: json.optional(flag),
-            limit: json.optional(pageSize),
-            since: json.optional(streamPosition),
+            enabled,
+            limit,
+            since,
           }),
         ),
-        e2ee: json.optional(json.object({ enabled: json.optional(flag) })),
-        account_data: json.optional(roomExtension),
-        receipts: json.optional(roomExtension),
-        typing: json.optional(roomExtension),
-        [threadsExtension]: json.optional(
-          json.object({ enabled: json.optional(flag), limit: json.optional(pageSize) }),
-        ),
+        e2ee: json.optional('Counts of one-time keys, and whose devices have changed.', json.object({ enabled })),
+        account_data: json.optional('Account data.', roomExtension),
+        receipts: json.optional('Receipts.', roomExtension),
+        typing: json.optional('Who is typing.', roomExtension),
+        [threadsExtension]: json.optional('Subscriptions to threads (MSC4308).', json.object({ enabled, limit })),
         [stickyExtension]: json.optional(
+          'Sticky events (MSC4354).',
           json.object({
-            enabled: json.optional(flag),
-            limit: json.optional(pageSize),
-            since: json.optional(streamPosition),
+            enabled,
+            limit,
+            since,
           }),
         ),
-        [profilesExtension]: json.optional(json.object({ enabled: json.optional(flag), fields: json.optional(names) })),
+        [profilesExtension]: json.optional(
+          'Profiles of users that have changed (MSC4262).',
+          json.object({ enabled, fields: json.optional('The fields of profiles; all unless given.', names) }),
+        ),
       }),
     ),
   ),

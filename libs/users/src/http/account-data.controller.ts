@@ -10,7 +10,9 @@ const bodyLimitBytes = 2_097_152;
 /** Most values and keys of account data. */
 const maxValues = 50_000;
 
-const putTagBody = json.object({ order: json.optional(json.number()) });
+const putTagBody = json.object({
+  order: json.optional('Where the room stands among those with the tag, from 0 to 1.', json.number()),
+});
 
 @Controller()
 export class AccountDataController {

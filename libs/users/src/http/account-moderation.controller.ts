@@ -9,8 +9,8 @@ import { addressesOf } from '../sessions/client-activity.query.js';
 import type { Account } from '../store/account.query.js';
 import { AccountService } from '../accounts/account.service.js';
 
-const lockedSchema = json.object({ locked: json.boolean() });
-const suspendedSchema = json.object({ suspended: json.boolean() });
+const lockedSchema = json.object({ locked: json.required('Whether the account is locked.', json.boolean()) });
+const suspendedSchema = json.object({ suspended: json.required('Whether the account is suspended.', json.boolean()) });
 
 /** What server administrators do to accounts through the client API (MSC4323), and what is known of a user's sessions. */
 @Controller()

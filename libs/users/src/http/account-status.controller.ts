@@ -4,7 +4,7 @@ import { MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { AccountStatusService } from '../accounts/account-status.service.js';
 
-const schema = json.object({ user_ids: json.array(json.string()) });
+const schema = json.object({ user_ids: json.required('Users whose status is asked for.', json.array(json.string())) });
 
 /** Whether accounts exist (MSC3720). */
 @Controller()

@@ -9,10 +9,19 @@ import { AccountService } from '../accounts/account.service.js';
 import { PasswordService } from '../accounts/password.service.js';
 
 const changePasswordBody = json.object({
-  new_password: json.optional(json.string()),
-  logout_devices: json.optional(json.boolean()),
+  new_password: json.optional('The password from now on.', json.string()),
+  logout_devices: json.optional(
+    'Whether all other devices are signed out; they are unless this is `false`.',
+    json.boolean(),
+  ),
 });
-const deactivateBody = json.object({ erase: json.optional(json.boolean()), id_server: json.optional(json.string()) });
+const deactivateBody = json.object({
+  erase: json.optional('Whether what the user has written is hidden from those who join later.', json.boolean()),
+  id_server: json.optional(
+    'The identity server that forgets the addresses of the user; each that knows them unless given.',
+    json.string(),
+  ),
+});
 
 @Controller()
 export class AccountController {

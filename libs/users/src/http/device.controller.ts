@@ -19,8 +19,13 @@ import { DeviceService } from '../sessions/device.service.js';
 /** Most devices that one request may delete. */
 const maxDeleted = 1000;
 
-const renameBody = json.object({ display_name: json.optional(json.string()) });
-const deleteManyBody = json.object({ devices: json.array(json.string(), { maxItems: maxDeleted }) });
+const renameBody = json.object({ display_name: json.optional('The name from now on.', json.string()) });
+const deleteManyBody = json.object({
+  devices: json.required(
+    'Ids of the devices that are signed out.',
+    json.array(json.string(), { maxItems: maxDeleted }),
+  ),
+});
 
 @Controller()
 export class DeviceController {

@@ -18,11 +18,11 @@ import { LoginService } from '../login/login.service.js';
 import { LoginTokens } from '../login/login-tokens.js';
 
 const loginSchema = json.object({
-  type: json.string({ maxLength: 255 }),
-  identifier: json.optional(json.anyObject()),
-  device_id: json.optional(json.string({ maxLength: 255 })),
-  initial_device_display_name: json.optional(json.nullable(json.string())),
-  refresh_token: json.optional(json.boolean()),
+  type: json.required('The way to sign in.', json.string({ maxLength: 255 })),
+  identifier: json.optional('Who signs in.', json.anyObject()),
+  device_id: json.optional('The id of the device; it is drawn unless given.', json.string({ maxLength: 255 })),
+  initial_device_display_name: json.optional('What the device is called when it is new.', json.nullable(json.string())),
+  refresh_token: json.optional('Whether the client can refresh access tokens that end.', json.boolean()),
 });
 
 /** What a login may ask for; also part of a registration. */

@@ -5,7 +5,9 @@ import { AccountModules } from '../common/account-modules.js';
 import { accessTokenOf } from '../sessions/access-token.js';
 import { SessionService } from '../sessions/session.service.js';
 
-const refreshBody = json.object({ refresh_token: json.string() });
+const refreshBody = json.object({
+  refresh_token: json.required('The refresh token that came with the access token.', json.string()),
+});
 
 @Controller()
 export class SessionController {

@@ -18,13 +18,28 @@ import { ThreepidService } from '../threepids/threepid.service.js';
 import { checkClientSecret } from '../threepids/verification-rules.js';
 
 const text = json.string({ maxLength: 2000 });
-const addressSchema = json.object({ medium: text, address: text, id_server: json.optional(text) });
+const addressSchema = json.object({
+  medium: json.required('The kind of the address: `email` or `msisdn`.', text),
+  address: json.required('The address.', text),
+  id_server: json.optional('The identity server that forgets whose it is; each that knows unless given.', text),
+});
+const clientSecret = json.required('The secret of the client that the session was begun with.', text);
+const sid = json.required('The id of the session in which the address was confirmed.', text);
 
 type AddressBody = Infer<typeof addressSchema>;
 
-const submitCodeBody = json.object({ client_secret: text, sid: text, token: text });
-const addBody = json.object({ client_secret: text, sid: text });
-const bindBody = json.object({ client_secret: text, id_access_token: json.string(), id_server: text, sid: text });
+const submitCodeBody = json.object({
+  client_secret: clientSecret,
+  sid: json.required('The id of the session.', text),
+  token: json.required('The code that was sent to the number.', text),
+});
+const addBody = json.object({ client_secret: clientSecret, sid });
+const bindBody = json.object({
+  client_secret: clientSecret,
+  id_access_token: json.required('A token of the identity server.', json.string()),
+  id_server: json.required('The identity server that is to know whose the address is.', text),
+  sid,
+});
 
 /** Email addresses and phone numbers of accounts. */
 @Controller()

@@ -16,17 +16,20 @@ const maxNonces = 10_000;
 const text = json.string();
 /** The body of a registration by somebody who knows the shared secret. */
 export const sharedSecretSchema = json.object({
-  nonce: json.optional(text),
-  username: json.optional(text),
-  password: json.optional(text),
-  mac: json.optional(text),
-  admin: json.optional(json.boolean()),
-  user_type: json.optional(json.nullable(json.string())),
-  displayname: json.optional(json.nullable(json.string({ maxLength: 256 }))),
-  refresh_token: json.optional(json.boolean()),
-  device_id: json.optional(json.string({ maxLength: 255 })),
-  initial_device_display_name: json.optional(text),
-  inhibit_login: json.optional(json.boolean()),
+  nonce: json.optional('The nonce that was asked for before.', text),
+  username: json.optional('The localpart of the new user id.', text),
+  password: json.optional('The password.', text),
+  mac: json.optional('Proves that the shared secret is known.', text),
+  admin: json.optional('Whether the user may administer the server.', json.boolean()),
+  user_type: json.optional('The type of the account; an ordinary one unless given.', json.nullable(json.string())),
+  displayname: json.optional(
+    'The display name; the localpart unless given.',
+    json.nullable(json.string({ maxLength: 256 })),
+  ),
+  refresh_token: json.optional('Whether the client can refresh access tokens that end.', json.boolean()),
+  device_id: json.optional('The id of the device; it is drawn unless given.', json.string({ maxLength: 255 })),
+  initial_device_display_name: json.optional('What the device is called.', text),
+  inhibit_login: json.optional('Whether no device is signed in.', json.boolean()),
 });
 /** The same with everything that it needs. */
 export type SharedSecretRegistration = Infer<typeof sharedSecretSchema> &

@@ -13,17 +13,24 @@ import { userOfThreepid } from './threepid.query.js';
 
 const text = json.string({ maxLength: 2000 });
 const common = {
-  client_secret: text,
-  send_attempt: json.integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
-  next_link: json.optional(json.nullable(text)),
+  client_secret: json.required('A secret that the client has drawn; it names the session together with its id.', text),
+  send_attempt: json.required(
+    'Counts attempts: the same number does not send again.',
+    json.integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+  ),
+  next_link: json.optional('Where the browser goes when the link of the message was followed.', json.nullable(text)),
 };
 
 /** The body of every `requestToken` endpoint for email. */
-export const emailTokenSchema = json.object({ ...common, email: text });
+export const emailTokenSchema = json.object({ ...common, email: json.required('The email address.', text) });
 export type EmailTokenBody = Infer<typeof emailTokenSchema>;
 
 /** The body of every `requestToken` endpoint for phone numbers. */
-export const msisdnTokenSchema = json.object({ ...common, country: text, phone_number: text });
+export const msisdnTokenSchema = json.object({
+  ...common,
+  country: json.required('The country that the number is dialled from, two letters.', text),
+  phone_number: json.required('The telephone number.', text),
+});
 export type MsisdnTokenBody = Infer<typeof msisdnTokenSchema>;
 
 /** Begins proofs of addresses: whether the address may be proved for that purpose, and how often. */
