@@ -63,7 +63,7 @@ function visit(node, look) {
 
 /** The body of a method: of the schema's type. */
 function lookAtParameter(source, node, aliases) {
-  const decorator = decoratorOf(node, 'JsonBody');
+  const decorator = decoratorOf(node, 'JsonBody') ?? decoratorOf(node, 'SignedContent');
   if (!decorator) return;
   const [schema] = decorator.arguments;
   const types = node.type ? partsOf(node.type, aliases) : [];
@@ -97,9 +97,13 @@ function lookForRawQuery(source, node) {
   fail(source, node, 'a query string is read by a schema: @Query(queryOf({ … }))');
 }
 
-/** What `json.required`, `json.optional` and `param` say first; a function that makes some may be given its `description`. */
+/** What `json.required`, `json.optional`, `json.described` and `param` say first; a function that makes some may be given its `description`. */
 function lookAtDescription(source, node) {
-  if (!ts.isCallExpression(node) || !/^(json\.(required|optional)|param\.\w+)$/.test(node.expression.getText())) return;
+  if (
+    !ts.isCallExpression(node) ||
+    !/^(json\.(required|optional|described)|param\.\w+)$/.test(node.expression.getText())
+  )
+    return;
   const [description] = node.arguments;
   const isText = description && (ts.isStringLiteralLike(description) || ts.isTemplateExpression(description));
   if (description?.getText() === 'description') return;

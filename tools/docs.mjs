@@ -172,6 +172,12 @@ function bodiesPage() {
     }),
   );
   const table = (head, rows) => [`| ${head} | type | required | |`, '| --- | --- | --- | --- |', ...rows].join('\n');
+  const bodyOf = (title, body) => {
+    const rows = rowsOf(body, '');
+    if (rows.length > 0) return table('in the body', rows);
+    if (!body.description) complain(`nothing says what the body of ${title} is: json.described`);
+    return `The body (${typeOf(body)}): ${body.description}`;
+  };
   const chapters = [...new Set(endpoints.map(({ lib }) => lib))].map((lib) => {
     const parts = endpoints
       .filter((each) => each.lib === lib)
@@ -180,7 +186,7 @@ function bodiesPage() {
           `### ${first}`,
           ...(more.length > 0 ? [`Also ${more.map((each) => `\`${each}\``).join(', ')}.`] : []),
           ...(query ? [table('in the query', paramsOf(query))] : []),
-          ...(body ? [table('in the body', rowsOf(body, ''))] : []),
+          ...(body ? [bodyOf(first, body)] : []),
         ].join('\n\n'),
       );
     return [`## ${lib}`, ...parts].join('\n\n');

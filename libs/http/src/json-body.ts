@@ -138,6 +138,14 @@ export interface JsonBodyOptions {
 
 const bodyMetadata = 'rookery:body';
 
+/** Says which schema the body of a method has; for decorators of parameters that check it. */
+export function takesBody(schema: Schema<object>, inject: ParameterDecorator): ParameterDecorator {
+  return (controller, method, index) => {
+    if (method !== undefined) Reflect.defineMetadata(bodyMetadata, schema, controller, method);
+    inject(controller, method, index);
+  };
+}
+
 /** The schema of the body of a controller's method; `undefined` where it has none. */
 export function bodySchemaOf(controller: object, method: string): object | undefined {
   return Reflect.getMetadata(bodyMetadata, controller, method) as object | undefined;
@@ -160,10 +168,7 @@ export function JsonBody(schema?: Schema<object>, options: JsonBodyOptions = {})
   const inject = createParamDecorator((_: unknown, context: ExecutionContext) => {
     return soon(context.switchToHttp().getRequest<GuardedRequest>().inbound.json(options.maxValues), take);
   })();
-  return (controller, method, index) => {
-    if (schema !== undefined && method !== undefined) Reflect.defineMetadata(bodyMetadata, schema, controller, method);
-    inject(controller, method, index);
-  };
+  return schema === undefined ? inject : takesBody(schema, inject);
 }
 
 /** Largest number of fields in a form. */

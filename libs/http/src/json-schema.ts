@@ -107,4 +107,6 @@ export const json = {
   /** What one of some schemas lets pass. */
   anyOf: <const S extends readonly Schema<unknown>[]>(...schemas: S): Schema<Infer<S[number]>> =>
     made({ anyOf: schemas }),
+  /** A whole body of which no key is known, and what it is: the content of an event, keys by user. */
+  described: <T>(description: string, schema: Schema<T>): Schema<T> => made({ ...schema, description }),
 } as const;

@@ -1,14 +1,6 @@
 import { Controller, Delete, Get, Inject, Param, Post } from '@nestjs/common';
 import { CrossSigningService } from '@rookery/e2ee';
-import {
-  Inbound,
-  type InboundRequest,
-  type Infer,
-  json,
-  JsonBody,
-  type RateLimit,
-  Who,
-} from '@rookery/http';
+import { Inbound, type InboundRequest, type Infer, json, JsonBody, type RateLimit, Who } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, type Requester } from '@rookery/platform';
 import { AccountRenewal, StoredRateLimitOverrides } from '@rookery/users';

@@ -1,11 +1,25 @@
 import { Controller, Get, Param, Post } from '@nestjs/common';
 import { DeviceKeyService, e2eeLimits, OneTimeKeyService } from '@rookery/e2ee';
-import { domainOf, isJsonObject, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { type Infer, json } from '@rookery/http';
+import { domainOf, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config, Metrics } from '@rookery/platform';
 import { FederationAccess, SignedContent } from '../inbound/federation-access.js';
 
 /** Largest query and claim, bytes. */
 const bodyLimitBytes = 1_048_576;
+
+const queryBody = json.object({
+  device_keys: json.required(
+    'Ids of devices, by user; an empty list for all devices of a user.',
+    json.record(json.array(json.string())),
+  ),
+});
+const claimBody = json.object({
+  one_time_keys: json.required(
+    'The algorithm of the key, by user and device.',
+    json.record(json.record(json.string())),
+  ),
+});
 
 /** What other servers ask about devices of users of this one. */
 @Controller()
@@ -33,14 +47,9 @@ export class DeviceKeysForServersController {
   /** POST /_matrix/federation/v1/user/keys/query */
   @Post('/_matrix/federation/v1/user/keys/query')
   @FederationAccess({ bodyLimitBytes })
-  async query(@SignedContent() content: JsonObject): Promise<object> {
+  async query(@SignedContent(queryBody) content: Infer<typeof queryBody>): Promise<object> {
     this.#count.inc({ type: 'client_device_keys' });
-    const wanted = new Map<string, readonly string[]>();
-    for (const [userId, devices] of this.#users(content['device_keys'], 'device_keys')) {
-      if (!Array.isArray(devices) || !devices.every((deviceId) => typeof deviceId === 'string'))
-        throw MatrixError.badJson("'device_keys' must hold lists of device ids");
-      wanted.set(userId, devices);
-    }
+    const wanted = new Map(this.#users(content.device_keys));
     const { device_keys, master_keys, self_signing_keys } = await this.deviceKeys.forServer(wanted);
     return { device_keys, master_keys, self_signing_keys };
   }
@@ -48,23 +57,17 @@ export class DeviceKeysForServersController {
   /** POST /_matrix/federation/v1/user/keys/claim */
   @Post('/_matrix/federation/v1/user/keys/claim')
   @FederationAccess({ bodyLimitBytes })
-  async claim(@SignedContent() content: JsonObject): Promise<object> {
+  async claim(@SignedContent(claimBody) content: Infer<typeof claimBody>): Promise<object> {
     this.#count.inc({ type: 'client_one_time_keys' });
-    let count = 0;
-    const wanted = this.#users(content['one_time_keys'], 'one_time_keys').map(([userId, devices]) => {
-      if (!isJsonObject(devices) || !Object.values(devices).every((algorithm) => typeof algorithm === 'string'))
-        throw MatrixError.badJson("'one_time_keys' must hold algorithms by device");
-      count += Object.keys(devices).length;
-      return [userId, devices as Record<string, string>] as const;
-    });
+    const wanted = this.#users(content.one_time_keys);
+    const count = wanted.reduce((sum, [, devices]) => sum + Object.keys(devices).length, 0);
     if (count > e2eeLimits.claimedDevices)
       throw MatrixError.invalidParam(`Not more than ${e2eeLimits.claimedDevices} keys can be claimed at once`);
     return { one_time_keys: await this.oneTimeKeys.claimLocal(wanted) };
   }
 
   /** The local users among what is asked for. */
-  #users(wanted: unknown, name: string): [string, unknown][] {
-    if (!isJsonObject(wanted)) throw MatrixError.badJson(`'${name}' must be an object`);
+  #users<T>(wanted: Readonly<Record<string, T>>): [string, T][] {
     const users = Object.entries(wanted);
     if (users.length > e2eeLimits.queriedUsers)
       throw MatrixError.invalidParam(`Not more than ${e2eeLimits.queriedUsers} users can be asked about at once`);

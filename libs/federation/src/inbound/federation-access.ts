@@ -1,6 +1,6 @@
 import { applyDecorators, createParamDecorator, type ExecutionContext, UseGuards } from '@nestjs/common';
-import { Access } from '@rookery/http';
-import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Access, compileSchema, type Schema, takesBody } from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
 import { BodyLimit, FederationGuard, type SignedRequest, Unlimited } from './federation-guard.js';
 
 /** How a route for other servers differs from the usual. */
@@ -30,11 +30,16 @@ export const FederationAccess = ({ unlimited, bodyLimitBytes }: FederationAccess
 export const Origin = createParamDecorator((_: unknown, context: ExecutionContext) => signed(context).origin);
 
 /**
- * Injects the signed body. Numbers that are not canonical come as `NumberText`.
- * @throws MatrixError 400 `M_NOT_JSON` when there is none
+ * Injects the signed body, checked with `schema`; numbers that are not canonical come as `NumberText`. The parameter's type is
+ * `Infer<typeof schema>`, and docs/bodies.md says what is in it. An event is checked by what reads it, and no key is taken from it.
+ * @throws MatrixError 400 `M_NOT_JSON` when there is none, and as `JsonBody` of libs/http
  */
-export const SignedContent = createParamDecorator((_: unknown, context: ExecutionContext): JsonObject => {
-  const { signedContent } = signed(context);
-  if (signedContent === undefined) throw MatrixError.missingBody();
-  return signedContent;
-});
+export function SignedContent(schema: Schema<object>): ParameterDecorator {
+  const check = compileSchema(schema);
+  const inject = createParamDecorator((_: unknown, context: ExecutionContext): object => {
+    const { signedContent } = signed(context);
+    if (signedContent === undefined) throw MatrixError.missingBody();
+    return check(signedContent);
+  });
+  return takesBody(schema, inject());
+}

@@ -11,7 +11,7 @@ import {
   Query,
   queryOf,
 } from '@rookery/http';
-import { isJsonObject, MatrixError } from '@rookery/matrix-types';
+import { MatrixError } from '@rookery/matrix-types';
 import { Clock } from '@rookery/platform';
 import { KeyPublisher } from './key-publisher.js';
 
@@ -19,10 +19,16 @@ import { KeyPublisher } from './key-publisher.js';
 const maxServers = 100;
 const maxKeysPerServer = 20;
 
+const criteria = json.object({
+  minimum_valid_until_ts: json.optional(
+    'Until when the key has to be valid, ms since the epoch; until now unless given.',
+    json.integer(),
+  ),
+});
 const querySchema = json.object({
   server_keys: json.required(
-    'What is asked of each key, by server and id of the key: the `minimum_valid_until_ts`.',
-    json.record(json.record(json.anyObject(), { maxProperties: maxKeysPerServer }), {
+    'What is asked of each key, by server and id of the key.',
+    json.record(json.record(criteria, { maxProperties: maxKeysPerServer }), {
       maxProperties: maxServers,
     }),
   ),
@@ -72,10 +78,9 @@ export class KeyServerController {
     const wanted = new Map<string, Map<string, number>>();
     for (const [serverName, ids] of Object.entries(body.server_keys)) {
       const ofServer = new Map<string, number>();
-      for (const [keyId, criteria] of Object.entries(isJsonObject(ids) ? ids : {})) {
-        const untilTs = isJsonObject(criteria) ? (criteria['minimum_valid_until_ts'] ?? nowTs) : nowTs;
+      for (const [keyId, { minimum_valid_until_ts: untilTs = nowTs }] of Object.entries(ids)) {
         if (!Number.isSafeInteger(untilTs)) throw MatrixError.badJson('minimum_valid_until_ts is not a time');
-        ofServer.set(keyId, untilTs as number);
+        ofServer.set(keyId, untilTs);
       }
       wanted.set(serverName, ofServer);
     }

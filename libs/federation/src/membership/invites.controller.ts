@@ -1,15 +1,21 @@
 import { Controller, Param, Post, Put } from '@nestjs/common';
-import { Access, compileSchema, Inbound, type InboundRequest, type Infer, json, JsonBody } from '@rookery/http';
-import { isJsonObject, type JsonObject } from '@rookery/matrix-types';
+import { Access, Inbound, type InboundRequest, type Infer, json, JsonBody } from '@rookery/http';
+import { isJsonObject } from '@rookery/matrix-types';
 import { FederationAccess, Origin, SignedContent } from '../inbound/federation-access.js';
 import { InboundInvites } from './inbound-invites.js';
 import { type BoundInvite, ThreepidExchange } from './threepid-exchange.js';
 
-const checkInvite = compileSchema(
-  json.object({
-    room_version: json.required('The version of the room.', json.string({ maxLength: 64 })),
-    event: json.required('The invite.', json.anyObject()),
-  }),
+const inviteBody = json.object({
+  room_version: json.required('The version of the room.', json.string({ maxLength: 64 })),
+  event: json.required('The invite, signed by its server.', json.anyObject()),
+  invite_room_state: json.optional(
+    'What the invited user is shown of the room: a list of state events.',
+    json.unknown(),
+  ),
+});
+const inviteBodyV1 = json.described(
+  'The invite, signed by its server; `unsigned.invite_room_state` is what the invited user is shown of the room.',
+  json.anyObject(),
 );
 
 const text = json.string({ maxLength: 512 });
@@ -30,26 +36,24 @@ const boundSchema = json.object({
     ),
   ),
 });
-const checkExchange = compileSchema(
-  json.object({
-    type: json.required('The type of the event.', json.enum('m.room.member')),
-    room_id: json.required('The room of the invite.', text),
-    sender: json.required('Who has invited.', text),
-    state_key: json.required('Who is invited.', text),
-    content: json.required(
-      'The content of the event.',
-      json.object({
-        membership: json.optional('What the event makes the user.', json.enum('invite')),
-        third_party_invite: json.required(
-          'The invite by address.',
-          json.object({
-            signed: json.required('Proves whose the address is: signed by the identity server.', json.anyObject()),
-          }),
-        ),
-      }),
-    ),
-  }),
-);
+const thirdPartyInviteBody = json.object({
+  type: json.required('The type of the event.', json.enum('m.room.member')),
+  room_id: json.required('The room of the invite.', text),
+  sender: json.required('Who has invited.', text),
+  state_key: json.required('Who is invited.', text),
+  content: json.required(
+    'The content of the event.',
+    json.object({
+      membership: json.optional('What the event makes the user.', json.enum('invite')),
+      third_party_invite: json.required(
+        'The invite by address.',
+        json.object({
+          signed: json.required('Proves whose the address is: signed by the identity server.', json.anyObject()),
+        }),
+      ),
+    }),
+  ),
+});
 
 /** Largest invite, with the state of its room; bytes. */
 const bodyLimitBytes = 1_048_576;
@@ -69,11 +73,10 @@ export class InvitesForServersController {
     @Origin() origin: string,
     @Param('roomId') roomId: string,
     @Param('eventId') eventId: string,
-    @SignedContent() content: JsonObject,
+    @SignedContent(inviteBody) content: Infer<typeof inviteBody>,
   ): Promise<object> {
-    checkInvite(content);
-    const { room_version: version, event, invite_room_state: roomState } = content;
-    const shown = { roomVersion: version as string, event, roomState };
+    const { room_version: roomVersion, event, invite_room_state: roomState } = content;
+    const shown = { roomVersion, event, roomState };
     return { event: await this.invites.take(origin, roomId, eventId, shown) };
   }
 
@@ -84,7 +87,7 @@ export class InvitesForServersController {
     @Origin() origin: string,
     @Param('roomId') roomId: string,
     @Param('eventId') eventId: string,
-    @SignedContent() content: JsonObject,
+    @SignedContent(inviteBodyV1) content: Infer<typeof inviteBodyV1>,
   ): Promise<object> {
     const { unsigned } = content;
     const roomState = isJsonObject(unsigned) ? unsigned['invite_room_state'] : undefined;
@@ -98,15 +101,13 @@ export class InvitesForServersController {
   async exchangeInvite(
     @Origin() origin: string,
     @Param('roomId') roomId: string,
-    @SignedContent() content: JsonObject,
+    @SignedContent(thirdPartyInviteBody) content: Infer<typeof thirdPartyInviteBody>,
   ): Promise<object> {
-    checkExchange(content);
-    const { third_party_invite: invite } = content['content'] as { third_party_invite: { signed: JsonObject } };
     await this.threepids.forServer(origin, roomId, {
-      roomId: content['room_id'] as string,
-      sender: content['sender'] as string,
-      userId: content['state_key'] as string,
-      signed: invite.signed,
+      roomId: content.room_id,
+      sender: content.sender,
+      userId: content.state_key,
+      signed: content.content.third_party_invite.signed,
     });
     return {};
   }

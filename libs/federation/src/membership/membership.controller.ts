@@ -1,6 +1,5 @@
 import { Controller, Get, Param, Put } from '@nestjs/common';
-import { type HttpReply, type InferQuery, param, Query, queryOf } from '@rookery/http';
-import type { JsonObject } from '@rookery/matrix-types';
+import { type HttpReply, type Infer, type InferQuery, json, param, Query, queryOf } from '@rookery/http';
 import { FederationAccess, Origin, SignedContent } from '../inbound/federation-access.js';
 import { JoinAnswers } from './join-answers.js';
 import { MembershipRequests, type Template } from './membership-requests.js';
@@ -8,6 +7,11 @@ import { MembershipRequests, type Template } from './membership-requests.js';
 const path = '/_matrix/federation';
 /** Versions that a server may say it knows. */
 const maxVersions = 100;
+
+const eventBody = json.described(
+  'The event that the template of `make_…` was made into, signed by its server; the version of the room says what is in it.',
+  json.anyObject(),
+);
 
 const makeQuery = queryOf({
   ver: param.strings('The room versions that the server knows; `1` where none is said.'),
@@ -45,7 +49,7 @@ export class MembershipForServersController {
     @Param('roomId') roomId: string,
     @Param('eventId') eventId: string,
     @Query(sendJoinQuery) query: InferQuery<typeof sendJoinQuery>,
-    @SignedContent() content: JsonObject,
+    @SignedContent(eventBody) content: Infer<typeof eventBody>,
   ): Promise<HttpReply> {
     return this.joins.take(origin, roomId, eventId, content, { omitMembers: query.omit_members });
   }
@@ -57,7 +61,7 @@ export class MembershipForServersController {
     @Origin() origin: string,
     @Param('roomId') roomId: string,
     @Param('eventId') eventId: string,
-    @SignedContent() content: JsonObject,
+    @SignedContent(eventBody) content: Infer<typeof eventBody>,
   ): Promise<HttpReply> {
     return this.joins.take(origin, roomId, eventId, content, { asPair: true });
   }
@@ -80,7 +84,7 @@ export class MembershipForServersController {
     @Origin() origin: string,
     @Param('roomId') roomId: string,
     @Param('eventId') eventId: string,
-    @SignedContent() content: JsonObject,
+    @SignedContent(eventBody) content: Infer<typeof eventBody>,
   ): Promise<object> {
     await this.requests.send('leave', origin, roomId, eventId, content);
     return {};
@@ -93,7 +97,7 @@ export class MembershipForServersController {
     @Origin() origin: string,
     @Param('roomId') roomId: string,
     @Param('eventId') eventId: string,
-    @SignedContent() content: JsonObject,
+    @SignedContent(eventBody) content: Infer<typeof eventBody>,
   ): Promise<object> {
     return [200, await this.sendLeave(origin, roomId, eventId, content)];
   }
@@ -117,7 +121,7 @@ export class MembershipForServersController {
     @Origin() origin: string,
     @Param('roomId') roomId: string,
     @Param('eventId') eventId: string,
-    @SignedContent() content: JsonObject,
+    @SignedContent(eventBody) content: Infer<typeof eventBody>,
   ): Promise<object> {
     await this.requests.send('knock', origin, roomId, eventId, content);
     return { knock_room_state: await this.joins.shownOutside(roomId) };

@@ -1,5 +1,6 @@
 import { Controller, Post } from '@nestjs/common';
-import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { type Infer, json } from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
 import { Config, Metrics } from '@rookery/platform';
 import { AccountStatusService } from '@rookery/users';
 import { FederationAccess, SignedContent } from '../inbound/federation-access.js';
@@ -7,6 +8,10 @@ import { accountStatusPath } from './account-status-fetcher.js';
 
 /** Where they ask. */
 const askedPath = '/_matrix/federation/unstable/org.matrix.msc3720/account_status';
+
+const statusBody = json.object({
+  user_ids: json.required('Users whose status is asked for.', json.array(json.unknown())),
+});
 
 /** Whether accounts exist, between servers (MSC3720). */
 @Controller()
@@ -28,11 +33,10 @@ export class AccountStatusesForServersController {
    */
   @Post([accountStatusPath, askedPath])
   @FederationAccess()
-  async status(@SignedContent() { user_ids: userIds }: JsonObject): Promise<object> {
+  async status(@SignedContent(statusBody) body: Infer<typeof statusBody>): Promise<object> {
     if (!this.config.get('experimental_features.msc3720_enabled')) throw MatrixError.unrecognized();
     this.#count.inc({ type: 'account_status' });
-    if (!Array.isArray(userIds)) throw MatrixError.badJson("'user_ids' must be a list of user ids");
-    const { statuses, failures } = await this.statuses.ofLocal(userIds);
+    const { statuses, failures } = await this.statuses.ofLocal(body.user_ids);
     return { account_statuses: statuses, failures };
   }
 }

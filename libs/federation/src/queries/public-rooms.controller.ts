@@ -1,11 +1,11 @@
 import { Controller, Get, Post } from '@nestjs/common';
-import { compileSchema, type InferQuery, param, Query, queryOf } from '@rookery/http';
+import { type Infer, type InferQuery, param, Query, queryOf } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { RoomDirectory } from '@rookery/rooms';
 import { FederationAccess, SignedContent } from '../inbound/federation-access.js';
 
-const checkSearch = compileSchema(RoomDirectory.request);
+const searchBody = RoomDirectory.request;
 
 const listQuery = queryOf({
   limit: param.integer('How many entries at most.'),
@@ -37,8 +37,8 @@ export class PublicRoomsForServersController {
   /** POST /_matrix/federation/v1/publicRooms */
   @Post('/_matrix/federation/v1/publicRooms')
   @FederationAccess()
-  search(@SignedContent() content: JsonObject): Promise<JsonObject> {
-    return this.#answer(checkSearch(content));
+  search(@SignedContent(searchBody) body: Infer<typeof searchBody>): Promise<JsonObject> {
+    return this.#answer(body);
   }
 
   #answer(wanted: Parameters<RoomDirectory['search']>[0]): Promise<JsonObject> {

@@ -1,6 +1,6 @@
 import { Controller, Get, Param, Post } from '@nestjs/common';
-import { compileSchema, type HttpReply, type InferQuery, json, param, Query, queryOf } from '@rookery/http';
-import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { type HttpReply, type Infer, type InferQuery, json, param, Query, queryOf } from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
 import { SpaceHierarchy } from '@rookery/rooms';
 import { FederationAccess, Origin, SignedContent } from '../inbound/federation-access.js';
 import { PduReplies } from './pdu-replies.js';
@@ -13,14 +13,12 @@ const maxNamed = 1_000;
 const usualMissing = 10;
 
 const ids = json.array(json.string({ maxLength: 255 }), { maxItems: maxNamed });
-const checkRange = compileSchema(
-  json.object({
-    earliest_events: json.required('Events that the server has: none before these is wanted.', ids),
-    latest_events: json.required('Events that the server has seen: what is wanted comes before these.', ids),
-    limit: json.optional('How many events at most; 10 unless given.', json.integer()),
-    min_depth: json.optional('Events of a lower depth are not wanted.', json.integer()),
-  }),
-);
+const rangeBody = json.object({
+  earliest_events: json.required('Events that the server has: none before these is wanted.', ids),
+  latest_events: json.required('Events that the server has seen: what is wanted comes before these.', ids),
+  limit: json.optional('How many events at most; 10 unless given.', json.integer()),
+  min_depth: json.optional('Events of a lower depth are not wanted.', json.integer()),
+});
 
 const stateQuery = queryOf({
   event_id: param.string('The event before which the state is asked for.', { required: true }),
@@ -112,15 +110,14 @@ export class RoomHistoryForServersController {
   async missing(
     @Origin() origin: string,
     @Param('roomId') roomId: string,
-    @SignedContent() content: JsonObject,
+    @SignedContent(rangeBody) content: Infer<typeof rangeBody>,
   ): Promise<object> {
-    checkRange(content);
     const { earliest_events: earliest, latest_events: latest, limit = usualMissing, min_depth: minDepth = 0 } = content;
     const events = await this.history.missing(origin, roomId, {
-      earliest: earliest as string[],
-      latest: (latest as string[]).slice(0, maxEvents),
-      limit: Math.max(0, Math.min(limit as number, maxEvents)),
-      minDepth: minDepth as number,
+      earliest,
+      latest: latest.slice(0, maxEvents),
+      limit: Math.max(0, Math.min(limit, maxEvents)),
+      minDepth,
     });
     return { events: this.replies.wire({ origin, method: '/get_missing_events' }, events) };
   }

@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { Tx } from '@rookery/database';
+import { type Infer, json } from '@rookery/http';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, KeyedMutex, Metrics, SingleFlight } from '@rookery/platform';
 import { type InboundEdu, InboundEdus } from '../edus/inbound-edus.js';
@@ -11,6 +12,15 @@ import { TransactionAnswers } from './transaction-answers.js';
 const maxPdus = 50;
 const maxEdus = 100;
 const maxIdLength = 255;
+
+/** Events and EDUs: each is judged alone, so that one cannot spoil the others. */
+export const transactionBody = json.object({
+  origin: json.optional('The server that sends; the one that signed the request.', json.string()),
+  pdus: json.optional(`Events of rooms, ${maxPdus} at most.`, json.array(json.unknown())),
+  edus: json.optional(`What is no event: receipts, typing, devices; ${maxEdus} at most.`, json.array(json.unknown())),
+});
+type Transaction = Infer<typeof transactionBody>;
+
 /** Transactions of one server that are here at once, the one in hand among them; servers send one at a time. */
 const maxWaiting = 5;
 /**
@@ -50,7 +60,7 @@ export class InboundTransactions {
    *   once more
    * @spec server-server-api#put_matrixfederationv1sendtxnid
    */
-  receive(origin: string, txnId: string, content: JsonObject): Promise<JsonObject> {
+  receive(origin: string, txnId: string, content: Transaction): Promise<JsonObject> {
     if (txnId === '' || txnId.length > maxIdLength || txnId.includes('\0'))
       throw MatrixError.invalidParam('This cannot be the id of a transaction');
     const key = `${origin}\n${txnId}`;
@@ -101,14 +111,12 @@ export class InboundTransactions {
 }
 
 /** @throws MatrixError 400 `M_BAD_JSON` */
-function partsOf(origin: string, content: JsonObject): { pdus: readonly unknown[]; edus: readonly InboundEdu[] } {
+function partsOf(origin: string, content: Transaction): { pdus: readonly unknown[]; edus: readonly InboundEdu[] } {
   const { pdus = [], edus = [] } = content;
-  if (content['origin'] !== undefined && content['origin'] !== origin)
+  if (content.origin !== undefined && content.origin !== origin)
     throw MatrixError.badJson('The transaction is of another server than the request');
-  if (!Array.isArray(pdus) || pdus.length > maxPdus)
-    throw MatrixError.badJson(`'pdus' must be a list of at most ${maxPdus} events`);
-  if (!Array.isArray(edus) || edus.length > maxEdus)
-    throw MatrixError.badJson(`'edus' must be a list of at most ${maxEdus} entries`);
+  if (pdus.length > maxPdus) throw MatrixError.badJson(`'pdus' must be a list of at most ${maxPdus} events`);
+  if (edus.length > maxEdus) throw MatrixError.badJson(`'edus' must be a list of at most ${maxEdus} entries`);
   return { pdus, edus: edus.flatMap((edu) => eduOf(edu)) };
 }
 

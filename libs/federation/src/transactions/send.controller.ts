@@ -1,7 +1,8 @@
 import { Controller, Param, Put } from '@nestjs/common';
+import type { Infer } from '@rookery/http';
 import type { JsonObject } from '@rookery/matrix-types';
 import { FederationAccess, Origin, SignedContent } from '../inbound/federation-access.js';
-import { InboundTransactions } from './inbound-transactions.js';
+import { InboundTransactions, transactionBody } from './inbound-transactions.js';
 
 /** Fifty events and a hundred EDUs of the largest size, with room for how they are written. */
 const bodyLimitBytes = 13_107_200;
@@ -17,7 +18,7 @@ export class SendTransactionController {
   send(
     @Origin() origin: string,
     @Param('txnId') txnId: string,
-    @SignedContent() content: JsonObject,
+    @SignedContent(transactionBody) content: Infer<typeof transactionBody>,
   ): Promise<JsonObject> {
     return this.transactions.receive(origin, txnId, content);
   }
