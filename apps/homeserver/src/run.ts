@@ -121,7 +121,8 @@ async function startAmongOthers(config: Config, isOneOfSeveral: boolean): Promis
     config,
     {},
     {
-      ...{ name, logger, canWrite: !isWorker, host: config.get('processes.address'), sharesPorts: isOneOfSeveral },
+      ...{ name, logger, canWrite: !isWorker, sharesPorts: isOneOfSeveral },
+      ...{ host: config.get('processes.address'), encrypted: config.get('processes.tls') },
       onServer: (server) => server.guardProcess(),
     },
   );

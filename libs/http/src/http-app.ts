@@ -1,7 +1,15 @@
 import type { INestApplication, LoggerService } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import type { MatrixError } from '@rookery/matrix-types';
-import type { Clock, Ids, Logger, Metrics, Timer, Tracer } from '@rookery/platform';
+import {
+  type Clock,
+  type Ids,
+  type Logger,
+  type Metrics,
+  processTls,
+  type Timer,
+  type Tracer,
+} from '@rookery/platform';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { RequestContexts } from './request-context.js';
 import { Forwarder, type ForwardingOptions, type ProcessAddress } from './forwarding/forwarder.js';
@@ -178,13 +186,15 @@ export class HttpApp {
     await this.#listeners.open(
       { port: listen.port, bindAddresses: [listen.host], type: 'http', tag: fellows },
       handler,
+      listen.tls ? processTls(secret).server : undefined,
     );
   }
 
   /** Where other processes of the server reach this one. */
   get fellowsAddress(): ProcessAddress | undefined {
     const bound = this.#listeners.addresses.find(({ tag }) => tag === fellows);
-    return bound?.host === undefined || bound.port === undefined ? undefined : { host: bound.host, port: bound.port };
+    if (bound?.host === undefined || bound.port === undefined) return undefined;
+    return { host: bound.host, port: bound.port, ...(bound.tls && { tls: true }) };
   }
 
   /** Gives up what was passed on to a process that writes no more: what only read is asked again of the next one. */

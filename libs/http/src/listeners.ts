@@ -3,7 +3,7 @@ import { chmodSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
 import { type AddressInfo, connect, type ListenOptions, type Socket } from 'node:net';
-import { createSecureContext } from 'node:tls';
+import { createSecureContext, type TlsOptions } from 'node:tls';
 
 /** One entry of the setting `listeners`. */
 export interface ListenerSettings {
@@ -156,6 +156,8 @@ async function removeStaleSocket(path: string): Promise<void> {
 /** The servers of one process. */
 export class Listeners {
   readonly #servers: Server[] = [];
+  /** Those that have keys of their own. */
+  readonly #keyed = new Set<Server>();
   readonly #addresses: BoundAddress[] = [];
 
   constructor(
@@ -169,11 +171,15 @@ export class Listeners {
     return this.#addresses;
   }
 
-  /** Binds every address of a listener. @throws ListenError */
-  async open(settings: ListenerSettings, handler: RequestListener): Promise<void> {
+  /**
+   * Binds every address of a listener.
+   * @param keys what it speaks TLS with, other than the certificate of the settings
+   * @throws ListenError
+   */
+  async open(settings: ListenerSettings, handler: RequestListener, keys?: TlsOptions): Promise<void> {
     if (settings.path !== undefined) {
       await removeStaleSocket(settings.path);
-      await this.#bind(settings, handler, { path: settings.path }, settings.path);
+      await this.#bind(settings, handler, { path: settings.path }, settings.path, keys);
       chmodSync(settings.path, settings.mode ?? 0o666);
       return;
     }
@@ -188,6 +194,7 @@ export class Listeners {
           handler,
           { host, port, ipv6Only: host === '::' && hosts.includes('0.0.0.0') },
           `${host}:${port}`,
+          keys,
         );
         bound++;
       } catch (error) {
@@ -206,8 +213,9 @@ export class Listeners {
     handler: RequestListener,
     where: ListenOptions,
     what: string,
+    keys: TlsOptions | undefined,
   ): Promise<number> {
-    const server = settings.tls ? this.#tlsServer(handler) : createServer({ ...times, ...limits }, handler);
+    const server = this.#server(settings.tls ?? false, handler, keys);
     server.maxHeadersCount = maxHeadersCount;
     server.on('clientError', answerClientError);
     const shares = this.sharesPorts && where.path === undefined && where.port !== 0;
@@ -219,12 +227,19 @@ export class Listeners {
     this.#addresses.push({
       tag: settings.tag,
       type: settings.type,
-      tls: settings.tls ?? false,
+      tls: keys !== undefined || settings.tls === true,
       host: tcp?.address,
       port: tcp?.port,
       path: settings.path,
     });
     return tcp?.port ?? 0;
+  }
+
+  #server(tls: boolean, handler: RequestListener, keys: TlsOptions | undefined): Server {
+    if (keys === undefined) return tls ? this.#tlsServer(handler) : createServer({ ...times, ...limits }, handler);
+    const server = createTlsServer({ ...times, ...limits, ...keys }, handler);
+    this.#keyed.add(server);
+    return server;
   }
 
   #tlsServer(handler: RequestListener): TlsServer {
@@ -238,7 +253,9 @@ export class Listeners {
 
   /** Reads the certificate again, for new connections. @throws Error when it cannot be used; the old one stays then */
   reloadTls(): void {
-    const servers = this.#servers.filter((server): server is TlsServer => 'setSecureContext' in server);
+    const servers = this.#servers.filter(
+      (server): server is TlsServer => 'setSecureContext' in server && !this.#keyed.has(server),
+    );
     if (servers.length === 0) return;
     const context = { ...readTls(this.tlsFiles), minVersion: 'TLSv1.2' as const };
     for (const server of servers) server.setSecureContext(context);

@@ -50,3 +50,4 @@ export { ErrorReports, ReportingLogger } from './observing/error-reports.js';
 export { type Requester, serverRequester } from './requester.js';
 export type { RequestOrigin } from './request-origin.js';
 export { assemble, Port } from './wiring/port.js';
+export { processTls } from './process-tls.js';

@@ -248,6 +248,36 @@ describeWithRedis('A server of several processes', () => {
     expect((await processes()).length).toBe(0);
   });
 
+  it('says nothing in clear between its processes where that is set', async () => {
+    await writeFile(file, JSON.stringify(settings({ processes: { tls: true } })));
+    const parent = start('--config', file, '--processes', '2');
+    const token = await register(port, 'alice');
+    await eventually(() => log.includes('answers beside the one that writes'));
+    // Each on a connection of its own: some are passed on, with bodies and without.
+    for (let n = 0; n < 12; n++) {
+      const path = '/user/@alice:rookery.test/account_data/org.example.n';
+      expect((await ask(port, 'PUT', path, { n }, token)).status).toBe(200);
+      expect(await ask(port, 'GET', path, undefined, token)).toEqual({ status: 200, body: { n } });
+      expect((await ask(port, 'GET', '/account/3pid', undefined, token)).status).toBe(200);
+    }
+    const { default: pg } = await import('pg');
+    const url = new URL(testPostgresUrl());
+    url.pathname = `/${databaseName()}`;
+    const client = new pg.Client({ connectionString: url.href });
+    await client.connect();
+    const { rows } = await client.query<{ address: string }>('SELECT address FROM processes WHERE NOT fenced');
+    await client.end();
+    type Place = { readonly port: number; readonly tls?: boolean };
+    const places = rows.flatMap(({ address }) => {
+      const { rpc, fellows } = JSON.parse(address) as { readonly rpc?: Place; readonly fellows?: Place };
+      return [rpc ?? [], fellows ?? []].flat();
+    });
+    // Two that are called, and one of them takes requests.
+    expect(places.map(({ tls }) => tls)).toEqual([true, true, true]);
+    for (const place of places) await expect(fetch(`http://127.0.0.1:${place.port}/`)).rejects.toThrow('fetch failed');
+    await end(parent);
+  });
+
   it('is a main process and workers with files of their own, as operators know it', async () => {
     const workerPort = await freePort();
     const shared = { instance_map: { main: { host: '127.0.0.1', port: 9093 } }, worker_replication_secret: 'shared' };

@@ -32,6 +32,8 @@ export interface AmongOptions {
   readonly canWrite: boolean;
   /** The address at which the others reach it. */
   readonly host: string;
+  /** Whether what they say to it is encrypted. */
+  readonly encrypted: boolean;
   /** Other processes of this machine listen on the same ports. */
   readonly sharesPorts?: boolean | undefined;
   readonly logger: Logger;
@@ -230,7 +232,7 @@ export class AmongProcesses {
       logger,
       place: {
         ...{ name, writer, bus, rpc, secret, processNumber: registry.number, sharesPorts: options.sharesPorts },
-        listen: { host, port: 0 },
+        listen: { host, port: 0, tls: options.encrypted },
         writerAddress: () => this.#writerAddress(),
       },
     });
@@ -249,6 +251,7 @@ export class AmongProcesses {
   #newRpc(name: string): HttpRpc {
     return new HttpRpc({
       ...{ instance: name, secret: this.secret, logger: this.options.logger, processNumber: this.registry.number },
+      encrypted: this.options.encrypted,
       addressOf: (instance) => this.#addressesOf(instance)?.rpc,
       others: () =>
         this.registry.view.processes.filter(({ number }) => number !== this.registry.number).map((one) => one.name),

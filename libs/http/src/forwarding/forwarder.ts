@@ -1,6 +1,7 @@
 import { MatrixError } from '@rookery/matrix-types';
-import { type Clock, type Logger } from '@rookery/platform';
+import { type Clock, type Logger, processTls } from '@rookery/platform';
 import { Agent, type IncomingMessage, request, type RequestOptions } from 'node:http';
+import { Agent as TlsAgent, request as tlsRequest } from 'node:https';
 import type { RequestContext } from '../request-context.js';
 import { respondError } from '../respond.js';
 
@@ -8,13 +9,15 @@ import { respondError } from '../respond.js';
 export interface ProcessAddress {
   readonly host: string;
   readonly port: number;
+  /** Whether it wants them encrypted. */
+  readonly tls?: boolean | undefined;
 }
 
 /** How the processes of a server give requests to each other. */
 export interface ForwardingOptions {
   /** Known to these processes alone; goes with each request, in {@link secretHeader}. */
   readonly secret: string;
-  /** Where this process listens for requests of its fellows; absent where none comes. */
+  /** Where this process listens for requests of its fellows, and whether they are encrypted; absent where none comes. */
   readonly listen?: ProcessAddress | undefined;
   /**
    * Where the process is to which everything goes that this one may not do. Resolves with nothing while there is none.
@@ -47,9 +50,12 @@ const notPassedBack: ReadonlySet<string> = new Set(['connection', 'keep-alive', 
 const away = (): MatrixError =>
   MatrixError.unavailable('The server is changing over; try again', { retry_after_ms: 2_000 });
 
+const agentOptions = { keepAlive: true, maxSockets: Infinity, maxFreeSockets: 256 };
+
 /** Gives requests to the process that may do what they ask for, and passes its answers on as they come. */
 export class Forwarder {
-  readonly #agent = new Agent({ keepAlive: true, maxSockets: Infinity, maxFreeSockets: 256 });
+  readonly #agent = new Agent(agentOptions);
+  readonly #tlsAgent: TlsAgent;
   readonly #writer: () => Promise<ProcessAddress | undefined>;
 
   constructor(
@@ -59,6 +65,7 @@ export class Forwarder {
     private readonly logger: Logger,
   ) {
     this.#writer = writer;
+    this.#tlsAgent = new TlsAgent({ ...agentOptions, ...processTls(secret).client, maxCachedSessions: 0 });
   }
 
   /** Answers a request by way of the writer. What this process has read of its body is sent again. */
@@ -73,6 +80,7 @@ export class Forwarder {
   /** Ends connections that wait for the next request. */
   close(): void {
     this.#agent.destroy();
+    this.#tlsAgent.destroy();
   }
 
   async #attempt(context: RequestContext, untilMs: number): Promise<void> {
@@ -92,21 +100,21 @@ export class Forwarder {
   /** Resolves with nothing once the answer is under way, else with what went wrong before anything came back. */
   #send(
     context: RequestContext,
-    { host, port }: ProcessAddress,
+    { host, port, tls = false }: ProcessAddress,
   ): Promise<{ readonly error: Error; readonly mayRepeat: boolean } | undefined> {
     const { raw, response, rawBody, method } = context;
     const isRead = method === 'GET' || method === 'HEAD';
     // Read by this process: there is nothing left to pass on.
     const isBuffered = rawBody !== undefined || raw.readableEnded || isRead || !context.hasBody;
     const options: RequestOptions = {
-      ...{ host, port, method, path: context.url, agent: this.#agent },
+      ...{ host, port, method, path: context.url, agent: tls ? this.#tlsAgent : this.#agent },
       headers: this.#headersOf(context, isBuffered),
       setHost: false,
     };
     return new Promise((resolve) => {
       let isAnswered = false;
       let isPassedOn = false;
-      const upstream = request(options, (answer) => {
+      const upstream = (tls ? tlsRequest : request)(options, (answer) => {
         isAnswered = true;
         resolve(undefined);
         this.#passBack(context, answer);
@@ -131,7 +139,7 @@ export class Forwarder {
         raw.once('error', giveUp);
       };
       upstream.once('socket', (socket) => {
-        if (socket.connecting) socket.once('connect', pass);
+        if (socket.connecting) socket.once(tls ? 'secureConnect' : 'connect', pass);
         else pass();
       });
     });

@@ -8,9 +8,12 @@ const double = defineRpc<{ n: number }, { n: number } | undefined>('double');
 describe('Calls between processes', () => {
   const addresses = new Map<string, RpcAddress>();
   const open: HttpRpc[] = [];
-  const start = async (instance: string, secret = 'shared', timeoutMs = 20_000): Promise<HttpRpc> => {
+  const start = async (
+    instance: string,
+    { secret = 'shared', timeoutMs = 20_000, encrypted = false } = {},
+  ): Promise<HttpRpc> => {
     const rpc = new HttpRpc({
-      ...{ instance, secret, timeoutMs, addressOf: (name) => addresses.get(name) },
+      ...{ instance, secret, timeoutMs, encrypted, addressOf: (name) => addresses.get(name) },
       others: () => [...addresses.keys()].filter((name) => name !== instance),
     });
     addresses.set(instance, await rpc.listen('127.0.0.1'));
@@ -40,6 +43,27 @@ describe('Calls between processes', () => {
     );
   });
 
+  it('are encrypted where a process wants that, and then go to and come from those alone who share its secret', async () => {
+    const [a, b, stranger] = [
+      await start('a'),
+      await start('b', { encrypted: true }),
+      await start('c', { secret: '?' }),
+    ];
+    a.handle(double, async ({ n }) => ({ n: n * 2 }));
+    b.handle(double, async ({ n }) => ({ n: n * 20 }));
+    expect(addresses.get('a')?.tls).toBeUndefined();
+    const address = addresses.get('b')!;
+    expect(address.tls).toBe(true);
+    expect(await Promise.all([1, 2, 3].map((n) => a.call(double, { n }, 'b')))).toEqual(
+      [20, 40, 60].map((n) => ({ n })),
+    );
+    expect(await b.call(double, { n: 1 }, 'a')).toEqual({ n: 2 });
+    await expect(stranger.call(double, { n: 1 }, 'b')).rejects.toMatchObject({ status: 503 });
+    // In clear nobody is heard.
+    addresses.set('b', { ...address, tls: false });
+    await expect(a.call(double, { n: 1 }, 'b')).rejects.toMatchObject({ status: 503 });
+  });
+
   it('reject as the handler did', async () => {
     const [a, b] = [await start('a'), await start('b')];
     b.handle(double, () => Promise.reject(new MatrixError(429, 'M_LIMIT_EXCEEDED', 'Slower', { retry_after_ms: 7 })));
@@ -60,7 +84,7 @@ describe('Calls between processes', () => {
   });
 
   it('end when nobody answers in time', async () => {
-    const [a, b] = [await start('a', 'shared', 50), await start('b')];
+    const [a, b] = [await start('a', { secret: 'shared', timeoutMs: 50 }), await start('b')];
     b.handle(double, () => new Promise(() => {}));
     await expect(a.call(double, { n: 1 }, 'b')).rejects.toMatchObject({ status: 503 });
   });
@@ -83,7 +107,7 @@ describe('Calls between processes', () => {
   });
 
   it('are refused without the secret, from a version too far away, and when they are too large', async () => {
-    const [a, b, stranger] = [await start('a'), await start('b'), await start('s', 'guessed')];
+    const [a, b, stranger] = [await start('a'), await start('b'), await start('s', { secret: 'guessed' })];
     b.handle(double, async (given) => given);
     await expect(stranger.call(double, { n: 1 }, 'b')).rejects.toThrow('set the same worker_replication_secret in all');
     const { host, port } = addresses.get('b')!;

@@ -1,8 +1,9 @@
 import { timingSafeEqual } from 'node:crypto';
 import { Agent, createServer, type IncomingMessage, request, type Server, type ServerResponse } from 'node:http';
+import { Agent as TlsAgent, createServer as createTlsServer, request as tlsRequest } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { type AnyErrcode, MatrixError } from '@rookery/matrix-types';
-import { type Logger, Semaphore, SilentLogger } from '@rookery/platform';
+import { type Logger, processTls, Semaphore, SilentLogger } from '@rookery/platform';
 import { Rpc, type RpcMethod } from './rpc.js';
 
 /** Where a process answers the others. */
@@ -11,6 +12,8 @@ export interface RpcAddress {
   readonly port: number;
   /** The version that it speaks between processes; the first unless told. */
   readonly protocol?: number | undefined;
+  /** Whether it wants them encrypted. */
+  readonly tls?: boolean | undefined;
 }
 
 export interface HttpRpcOptions {
@@ -20,6 +23,8 @@ export interface HttpRpcOptions {
   readonly processNumber?: number | undefined;
   /** Known to the processes of the server alone; goes with each call. */
   readonly secret: string;
+  /** Whether calls to this process are encrypted ({@link processTls}); false unless told. */
+  readonly encrypted?: boolean | undefined;
   /** Where a process answers, by its name or its number ({@link instanceOf}); `undefined` for one that is not there. */
   readonly addressOf: (instance: string) => RpcAddress | undefined;
   /** Names of all other processes that live. */
@@ -46,6 +51,7 @@ const defaultTimeoutMs = 20_000;
 /** {@link HttpRpc.callOthers} waits so long for each. */
 const othersTimeoutMs = 3_000;
 
+const agentOptions = { keepAlive: true, maxSockets: 64, maxFreeSockets: 8, maxTotalSockets: 1_024 };
 const headers = { secret: 'x-rookery-process', protocol: 'x-rookery-protocol' } as const;
 
 /** A call that came to nothing, or of which nobody knows. */
@@ -62,7 +68,8 @@ export class HttpRpc extends Rpc {
   readonly #options: HttpRpcOptions;
   readonly #logger: Logger;
   readonly #handlers = new Map<string, (request: never) => Promise<unknown>>();
-  readonly #agent = new Agent({ keepAlive: true, maxSockets: 64, maxFreeSockets: 8, maxTotalSockets: 1_024 });
+  readonly #agent = new Agent(agentOptions);
+  readonly #tlsAgent: TlsAgent;
   readonly #calls = new Semaphore(maxCalls, {
     maxWaiting: 10_000,
     refuse: () => new RpcError('any', 'too many calls'),
@@ -75,6 +82,7 @@ export class HttpRpc extends Rpc {
     super();
     this.#options = options;
     this.#secret = Buffer.from(options.secret);
+    this.#tlsAgent = new TlsAgent({ ...agentOptions, ...processTls(options.secret).client, maxCachedSessions: 0 });
     this.#logger = options.logger ?? new SilentLogger();
   }
 
@@ -97,12 +105,17 @@ export class HttpRpc extends Rpc {
 
   /** Answers from now on. @param port 0 lets the system choose @returns where */
   async listen(host: string, port = 0): Promise<RpcAddress> {
-    const server = createServer({ requestTimeout: 60_000, keepAliveTimeout: 75_000 }, (req, res) => {
+    const { encrypted = false, secret } = this.#options;
+    const take = (req: IncomingMessage, res: ServerResponse): void => {
       this.#answer(req, res).catch((err: unknown) => {
         this.#logger.debug('A call of another process broke off', { err });
         res.destroy();
       });
-    });
+    };
+    const times = { requestTimeout: 60_000, keepAliveTimeout: 75_000 };
+    const server = encrypted
+      ? createTlsServer({ ...times, ...processTls(secret).server }, take)
+      : createServer(times, take);
     await new Promise<void>((resolve, reject) => {
       server.once('error', reject).listen({ host, port }, () => {
         server.off('error', reject);
@@ -111,7 +124,8 @@ export class HttpRpc extends Rpc {
     });
     server.unref();
     this.#server = server;
-    return { host, port: (server.address() as AddressInfo).port, protocol: rpcProtocol };
+    const { port: bound } = server.address() as AddressInfo;
+    return { host, port: bound, protocol: rpcProtocol, ...(encrypted && { tls: true }) };
   }
 
   async call<Request, Response>(
@@ -143,6 +157,7 @@ export class HttpRpc extends Rpc {
 
   close(): Promise<void> {
     this.#agent.destroy();
+    this.#tlsAgent.destroy();
     const server = this.#server;
     if (!server) return Promise.resolve();
     return new Promise((resolve) => {
@@ -178,16 +193,17 @@ export class HttpRpc extends Rpc {
 
   #post(
     instance: string,
-    { host, port, protocol = firstProtocol }: RpcAddress,
+    { host, port, protocol = firstProtocol, tls = false }: RpcAddress,
     name: string,
     text: Buffer,
     timeoutMs: number,
   ): Promise<{ readonly status: number; readonly answer: Readonly<Record<string, unknown>> }> {
     return new Promise((resolve, reject) => {
       const fail = (error: Error): void => reject(new RpcError(instance, error.message));
-      const sent = request(
+      const sent = (tls ? tlsRequest : request)(
         {
-          ...{ host, port, method: 'POST', path: path + encodeURIComponent(name), agent: this.#agent },
+          ...{ host, port, method: 'POST', path: path + encodeURIComponent(name) },
+          agent: tls ? this.#tlsAgent : this.#agent,
           headers: {
             'content-type': 'application/json',
             'content-length': text.length,

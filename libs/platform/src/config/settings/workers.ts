@@ -110,6 +110,11 @@ export const workerSettings = {
     '127.0.0.1',
     'Address at which the other processes of the server reach this one; the default is right where all are on one machine.',
   ),
+  'processes.tls': setting(
+    k.flag,
+    false,
+    'What this process is told by the others is encrypted, with a key that follows from the secret that they share. No certificate is needed.',
+  ),
   'redis.enabled': setting(
     k.flag,
     false,
