@@ -61,12 +61,14 @@ export class Cluster {
   }
 
   /** Processes that the database believes to live. */
-  async registered(): Promise<readonly { readonly pid: number; readonly writes: boolean }[]> {
-    const rows = await this.query<{ name: string; writes: boolean }>(
-      `SELECT name, number IS NOT DISTINCT FROM (SELECT holder FROM leases WHERE name = 'writer') AS writes
+  async registered(): Promise<readonly { readonly pid: number; readonly writes: boolean; readonly untilMs: number }[]> {
+    const rows = await this.query<{ name: string; writes: boolean; until: string }>(
+      `SELECT name, expires_ts AS until, number IS NOT DISTINCT FROM (SELECT holder FROM leases WHERE name = 'writer') AS writes
          FROM processes WHERE NOT fenced AND expires_ts > extract(epoch FROM clock_timestamp()) * 1000`,
     );
-    return rows.map(({ name, writes }) => ({ pid: Number(/\d+$/.exec(name)?.[0]), writes }));
+    return rows.map(({ name, writes, until }) => ({
+      ...{ pid: Number(/\d+$/.exec(name)?.[0]), writes, untilMs: Number(until) },
+    }));
   }
 
   /** Asks the database, past the server. */
@@ -94,6 +96,8 @@ export class Cluster {
   /** Resolves once all processes are there, known to each other, and one of them writes. */
   async isWhole(): Promise<void> {
     const starts = new Map<Member, Promise<void>>();
+    /** Whoever was just let go is there for the database until it is replaced: a sign of life from now on counts. */
+    const before = new Map<number, number>();
     await eventually(async () => {
       for (const member of this.members) {
         if (member.process.isRunning || starts.has(member)) continue;
@@ -110,8 +114,10 @@ export class Cluster {
       }
       const registered = await this.registered().catch(() => []);
       const running = new Set(this.members.flatMap(({ process }) => (process.isRunning ? process.pid : [])));
+      for (const { pid, untilMs } of registered) if (!before.has(pid)) before.set(pid, untilMs);
+      const isAlive = registered.every(({ pid, untilMs }) => untilMs > (before.get(pid) ?? Infinity));
       const isKnown = registered.length === running.size && registered.every(({ pid }) => running.has(pid));
-      return running.size === this.members.length && isKnown && registered.some(({ writes }) => writes);
+      return running.size === this.members.length && isKnown && isAlive && registered.some(({ writes }) => writes);
     }, 300_000);
     await Promise.all(
       this.members.map(({ process }) =>
