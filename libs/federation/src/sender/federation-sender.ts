@@ -142,7 +142,9 @@ export class FederationSender implements OnModuleInit {
   async #catchUp(): Promise<void> {
     for (let after: string | undefined = ''; after !== undefined && !this.#stopping.signal.aborted;) {
       const page: Awaited<ReturnType<typeof serversBehind>> = await serversBehind(this.database, after, startPage);
-      for (const server of page.servers) if (this.audience.mayReach(server)) this.to(server).catchUp();
+      const servers = page.servers.filter((server) => this.audience.mayReach(server));
+      await this.known.prepare(servers);
+      for (const server of servers) this.to(server).catchUp();
       after = page.last;
     }
     for (const store of this.#stores) this.wake(store, await store.destinations());
