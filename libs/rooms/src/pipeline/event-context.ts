@@ -31,6 +31,8 @@ const maxBetween = 500;
 export class EventContexts {
   /** Groups of events stored lately: forks start from these. */
   readonly #recentGroups: Cache<string, { readonly roomId: string; readonly group: number }>;
+  /** The groups that together make the current state of a room, by its chain: while they stay the same, so does what they make. */
+  readonly #madeOf = new WeakMap<readonly ChainLink[], ReadonlySet<number>>();
 
   constructor(
     private readonly database: Database,
@@ -67,6 +69,7 @@ export class EventContexts {
     const distinct = new Set(groups.values());
     const { chain } = room;
     if (distinct.size === 1 && chain?.[0] && distinct.has(chain[0].group)) return this.#live(room, chain);
+    if (chain !== undefined && this.#isMadeOf(chain, distinct)) return this.#live(room, chain);
     return this.#merged(room, [...distinct]);
   }
 
@@ -182,6 +185,7 @@ export class EventContexts {
   async #resolveCurrent(room: WorkingRoom): Promise<void> {
     const groups = new Set([...room.extremities.values()].map((extremity) => extremity.group));
     if (groups.size === 1 && room.chain?.[0]?.group === [...groups][0]) return;
+    if (room.chain !== undefined && this.#isMadeOf(room.chain, groups)) return;
     const now = await this.#merged(room, [...groups]);
     const changes = stateDiff(room.wholeState(), await now.whole());
     const wanted = [...changes.values()].filter((id) => id !== undefined);
@@ -196,7 +200,12 @@ export class EventContexts {
       if (eventId === undefined && room.isPartial && isMemberKey(changed)) continue;
       room.change(changed, eventId === undefined ? undefined : events.get(eventId));
     }
-    room.chain = now.chain;
+    room.chain = this.#noted(room, groups, now.chain);
+  }
+
+  #isMadeOf(chain: readonly ChainLink[], groups: ReadonlySet<number>): boolean {
+    const made = this.#madeOf.get(chain);
+    return made !== undefined && made.size === groups.size && [...groups].every((group) => made.has(group));
   }
 
   /** Told when a batch has failed. */
@@ -272,9 +281,16 @@ export class EventContexts {
   }
 
   async #chainForCurrent(room: WorkingRoom): Promise<readonly ChainLink[]> {
-    const groups = [...new Set([...room.extremities.values()].map((extremity) => extremity.group))];
-    if (groups.length === 0) return [];
-    return (await this.#merged(room, groups)).chain;
+    const groups = new Set([...room.extremities.values()].map((extremity) => extremity.group));
+    if (groups.size === 0) return [];
+    return this.#noted(room, groups, (await this.#merged(room, [...groups])).chain);
+  }
+
+  /** A list of its own for a chain: what is noted of it is about this resolution only. */
+  #noted(room: WorkingRoom, groups: ReadonlySet<number>, chain: readonly ChainLink[]): readonly ChainLink[] {
+    const own = [...chain];
+    if (!room.isPartial) this.#madeOf.set(own, groups);
+    return own;
   }
 
   /** One state for several groups, by state resolution. */

@@ -168,17 +168,65 @@ export async function deleteGroups(tx: Tx, groups: readonly number[]): Promise<v
   await tx.run(`DELETE FROM state_groups WHERE ${tx.dialect.anyOf('id')}`, [groups]);
 }
 
-/** State groups of a room on which neither an event nor another group rests, and that nobody is writing. */
-export async function selectUnusedGroups(db: Db, roomId: string, limit: number): Promise<number[]> {
-  const rows = await db.query<{ id: number }>(
-    `SELECT g.id FROM state_groups g WHERE g.room_id = ?
-       AND NOT EXISTS (SELECT 1 FROM event_to_state_groups e WHERE e.state_group = g.id)
-       AND NOT EXISTS (SELECT 1 FROM state_group_edges d WHERE d.prev_state_group = g.id)
-       AND NOT EXISTS (SELECT 1 FROM partial_state_rooms p WHERE p.room_id = g.room_id AND p.state_group = g.id)
-     LIMIT ${Math.trunc(limit)}`,
+/** On a group `g` neither an event nor another group rests, and nobody is writing it. */
+const isUnused = `NOT EXISTS (SELECT 1 FROM event_to_state_groups e WHERE e.state_group = g.id)
+  AND NOT EXISTS (SELECT 1 FROM state_group_edges d WHERE d.prev_state_group = g.id)
+  AND NOT EXISTS (SELECT 1 FROM partial_state_rooms p WHERE p.room_id = g.room_id AND p.state_group = g.id)`;
+/**
+ * A group `g` is older than the forward extremities of its room. What was made for these together is younger than each of them, and may
+ * be in use though nothing rests on it yet.
+ */
+const isSuperseded = `g.id < (SELECT MAX(h.state_group) FROM event_forward_extremities f
+    JOIN event_to_state_groups h ON h.event_id = f.event_id WHERE f.room_id = g.room_id)
+  AND NOT EXISTS (SELECT 1 FROM partial_state_rooms p WHERE p.room_id = g.room_id)`;
+
+/** A state group that may be deleted. */
+export interface UnusedGroup {
+  readonly group: number;
+  /** How many rows it has of its own. */
+  readonly rows: number;
+}
+
+/**
+ * State groups of a room on which neither an event nor another group rests, and that nobody is writing.
+ * @param superseded only those that nobody can be about to build upon
+ */
+export async function selectUnusedGroups(
+  db: Db,
+  roomId: string,
+  limit: number,
+  superseded: boolean,
+): Promise<UnusedGroup[]> {
+  const rows = await db.query<{ id: number; size: number }>(
+    `SELECT g.id, (SELECT COUNT(*) FROM state_groups_state s WHERE s.state_group = g.id) AS size FROM state_groups g
+     WHERE g.room_id = ? AND ${isUnused} ${superseded ? `AND ${isSuperseded}` : ''} LIMIT ${Math.trunc(limit)}`,
     [roomId],
   );
-  return rows.map((row) => row.id);
+  return rows.map((row) => ({ group: row.id, rows: Number(row.size) }));
+}
+
+/** The last of the next `limit` state groups behind `after`; `undefined` where there are fewer. */
+export async function selectNextGroup(db: Db, after: number, limit: number): Promise<number | undefined> {
+  const row = await db.get<{ id: number }>(
+    `SELECT id FROM state_groups WHERE id > ? ORDER BY id LIMIT 1 OFFSET ${Math.trunc(limit) - 1}`,
+    [after],
+  );
+  return row?.id;
+}
+
+/** The rooms in which superseded groups behind `after`, up to `last`, have so many rows or more. */
+export async function selectRoomsWithLeftovers(
+  db: Db,
+  after: number,
+  last: number | undefined,
+  minRows: number,
+): Promise<string[]> {
+  const rows = await db.query<{ room_id: string }>(
+    `SELECT g.room_id FROM state_groups g JOIN state_groups_state s ON s.state_group = g.id
+     WHERE g.id > ? AND g.id <= ? AND ${isUnused} AND ${isSuperseded} GROUP BY g.room_id HAVING COUNT(*) >= ?`,
+    [after, last ?? Number.MAX_SAFE_INTEGER, minRows],
+  );
+  return rows.map((row) => row.room_id);
 }
 
 /** Users of this server who ever had to do with a room. */

@@ -30,6 +30,8 @@ export interface PurgeLimit {
 }
 
 const batchSize = 200;
+/** Rows of state groups that are deleted at once. */
+const batchRows = 5_000;
 
 /** Deletes history, and whole rooms, from the database. */
 @Injectable()
@@ -120,20 +122,28 @@ export class PurgeService implements OnModuleInit {
     });
   }
 
-  /** Deletes state groups of a room that nothing rests on; how many. */
-  async collectGroups(roomId: string): Promise<number> {
+  /**
+   * Deletes state groups of a room that nothing rests on, a few at a time.
+   * @param options `superseded`: only those that nobody can be about to build upon, so that a room in use makes none of them anew
+   * @returns how many
+   */
+  async collectGroups(roomId: string, options: { superseded?: boolean; signal?: AbortSignal } = {}): Promise<number> {
     let collected = 0;
-    for (;;) {
+    while (options.signal?.aborted !== true) {
       const count = await this.persister.exclusively(roomId, async () => {
-        const unused = await selectUnusedGroups(this.database, roomId, batchSize);
+        const found = await selectUnusedGroups(this.database, roomId, batchSize, options.superseded === true);
+        let rows = 0;
+        // One of them may hold the whole state of a large room.
+        const unused = found.filter((one, i) => (rows += one.rows) <= batchRows || i === 0).map(({ group }) => group);
         if (unused.length === 0) return 0;
         await this.database.write((tx) => deleteGroups(tx, unused), { name: 'collect_groups' });
         this.groups.forget(unused);
         return unused.length;
       });
-      if (count === 0) return collected;
+      if (count === 0) break;
       collected += count;
     }
+    return collected;
   }
 
   /** A large room must not keep the server from its end: what is left is deleted after the next start. */

@@ -9,11 +9,21 @@ import { MessageExpiry } from './message-expiry.service.js';
 import { RedactionCensor } from './redaction-censor.js';
 import { Retention } from './retention.service.js';
 import { SpaceReclaimer } from './space-reclaimer.js';
+import { StateGroupCollector } from './state-group-collector.js';
 import { UpkeepModule } from './upkeep.module.js';
 
 /** What is done about rooms in the background, by the process that writes their events. */
 @Module({
   imports: [PipelineModule, ReadingModule, RoomStoreModule, UpkeepModule],
-  providers: [ChainCovers, DummyEvents, ForgottenRooms, MessageExpiry, RedactionCensor, Retention, SpaceReclaimer],
+  providers: [
+    ChainCovers,
+    DummyEvents,
+    ForgottenRooms,
+    MessageExpiry,
+    RedactionCensor,
+    Retention,
+    SpaceReclaimer,
+    StateGroupCollector,
+  ],
 })
 export class UpkeepJobsModule {}
