@@ -1,7 +1,6 @@
 import { Injectable } from '@nestjs/common';
-import type { JsonObject, SyncFilter } from '@rookery/matrix-types';
+import type { JsonObject } from '@rookery/matrix-types';
 import { RoomActivity } from './caches/room-activity.js';
-import { type DeviceMembers, LazyMemberMemories } from './request/device-members.js';
 import type { SyncToken } from './request/sync-token.js';
 import { WrittenRooms } from './request/written-rooms.js';
 import { AccountDataSection } from './sections/account-data.js';
@@ -9,6 +8,7 @@ import { DevicesSection } from './sections/devices.js';
 import { ProfilesSection } from './sections/profiles.js';
 import { PresenceSection } from './sections/presence.js';
 import { RoomsSection } from './sections/rooms.js';
+import { RoomsWithNews } from './sections/rooms-with-news.js';
 import type { SyncContext } from './sync-context.js';
 
 /** An answer without its token. */
@@ -25,18 +25,13 @@ export interface SyncResponse {
 export class SyncResponses {
   constructor(
     private readonly activity: RoomActivity,
+    private readonly withNews: RoomsWithNews,
     private readonly rooms: RoomsSection,
     private readonly accountData: AccountDataSection,
     private readonly presence: PresenceSection,
     private readonly devices: DevicesSection,
-    private readonly memories: LazyMemberMemories,
     private readonly profiles: ProfilesSection,
   ) {}
-
-  /** What a device has been sent of lazy members, for the context of an answer. */
-  membersOf(deviceKey: string, since: SyncToken | undefined, filter: SyncFilter): DeviceMembers {
-    return this.memories.of(deviceKey, since && { answer: since.events, home: since.home }, filter.room.state);
-  }
 
   /**
    * Everything between `since` and `now`.
@@ -46,7 +41,7 @@ export class SyncResponses {
   async build(context: SyncContext, asText: boolean): Promise<SyncResponse> {
     const { joined } = await this.activity.roomsOf(context.userId);
     const accountData = await this.accountData.changes(context);
-    const entries = await this.rooms.entries(joined, accountData, context);
+    const entries = await this.withNews.entries(joined, accountData, context);
     const fresh = entries.filter((entry) => entry.fresh && entry.section === 'join').map((entry) => entry.roomId);
     const [rooms, presence, devices] = await Promise.all([
       asText && !this.profiles.isWanted(context)

@@ -5,11 +5,7 @@ import { PushModule } from '@rookery/push';
 import { RoomsModule } from '@rookery/rooms';
 import { UsersModule } from '@rookery/users';
 import { RoomFactsCache } from './caches/room-facts.js';
-import { LazyMemberMemories } from './request/device-members.js';
-import { KeptAnswers } from './request/kept-answers.js';
-import { TokenPlaces } from './request/token-places.js';
-import { LegacySyncController } from './legacy/legacy-sync.controller.js';
-import { LegacySyncService } from './legacy/legacy-sync.service.js';
+import { LegacySyncModule } from './legacy/legacy-sync.module.js';
 import { SlidingConnections } from './sliding/connections.js';
 import { Extensions } from './sliding/extensions.js';
 import { RoomAnswerWriter } from './sliding/room-answers.js';
@@ -21,14 +17,15 @@ import { SlidingSyncService } from './sliding/sliding-sync.service.js';
 import { ThreadUpdatesController } from './sliding/thread-updates.controller.js';
 import { SectionsModule } from './sections/sections.module.js';
 import { UnstableExtensionsModule } from './sliding/unstable-extensions.module.js';
+import { SyncAnswersModule } from './sync-answers.module.js';
 import { SyncController } from './sync.controller.js';
-import { SyncResponses } from './sync-responses.js';
-import { SyncService } from './sync.service.js';
 
 /** `/sync`. */
 @Module({
   imports: [
+    LegacySyncModule,
     SectionsModule,
+    SyncAnswersModule,
     UnstableExtensionsModule,
     UsersModule,
     RoomsModule,
@@ -36,14 +33,8 @@ import { SyncService } from './sync.service.js';
     EphemeralModule,
     E2eeModule,
   ],
-  controllers: [SyncController, SlidingSyncController, ThreadUpdatesController, LegacySyncController],
+  controllers: [SyncController, SlidingSyncController, ThreadUpdatesController],
   providers: [
-    KeptAnswers,
-    LazyMemberMemories,
-    SyncResponses,
-    TokenPlaces,
-    SyncService,
-    LegacySyncService,
     RoomFactsCache,
     RoomsOfUser,
     SlidingConnections,

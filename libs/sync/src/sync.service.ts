@@ -1,14 +1,13 @@
 import { Injectable } from '@nestjs/common';
 import type { JsonObject } from '@rookery/matrix-types';
-import { E2eePorts } from '@rookery/e2ee';
 import { type PresenceName, PresenceService } from '@rookery/ephemeral';
 import { Clock } from '@rookery/platform';
 import { Notifier } from '@rookery/replication';
 import type { SyncFilter } from '@rookery/matrix-types';
-import type { DeviceMembers } from './request/device-members.js';
+import { type DeviceMembers, LazyMemberMemories } from './request/device-members.js';
 import { FullAnswers } from './request/full-answers.js';
 import { KeptAnswers } from './request/kept-answers.js';
-import { formatSyncToken, parseSyncToken, type SyncToken } from './request/sync-token.js';
+import { formatSyncToken, type SyncToken } from './request/sync-token.js';
 import { type PlacedToken, TokenPlaces } from './request/token-places.js';
 import type { StateAfter, SyncContext } from './sync-context.js';
 import { type SyncResponse, SyncResponses } from './sync-responses.js';
@@ -41,10 +40,9 @@ export class SyncService {
     private readonly presence: PresenceService,
     private readonly clock: Clock,
     private readonly places: TokenPlaces,
-    ports: E2eePorts,
     private readonly kept: KeptAnswers,
+    private readonly memories: LazyMemberMemories,
   ) {
-    ports.syncPositions.give((text) => this.places.upToHead(parseSyncToken(text)));
     this.#full = new FullAnswers(clock);
   }
 
@@ -131,7 +129,11 @@ export class SyncService {
 
   /** What the device has been sent, once it is known that it comes back from where it stands. */
   async #membersOf({ userId, deviceId, since, filter }: SyncRequest): Promise<DeviceMembers> {
-    const members = this.responses.membersOf(`${userId}\n${deviceId ?? ''}`, since, filter);
+    const members = this.memories.of(
+      `${userId}\n${deviceId ?? ''}`,
+      since && { answer: since.events, home: since.home },
+      filter.room.state,
+    );
     await members.begin();
     return members;
   }

@@ -2,6 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Cache, Config } from '@rookery/platform';
 import { EventStore, RoomStateReader } from '@rookery/rooms';
 import { MonthlyActiveUsers, ParticipationGate } from '@rookery/users';
+import { NoticeRooms } from './notice-rooms.js';
 import { ServerNotices } from './server-notices.service.js';
 
 const noticeMsgtype = 'm.server_notice';
@@ -22,6 +23,7 @@ export class LimitNotices {
     private readonly users: MonthlyActiveUsers,
     private readonly gate: ParticipationGate,
     private readonly notices: ServerNotices,
+    private readonly rooms: NoticeRooms,
     private readonly state: RoomStateReader,
     private readonly events: EventStore,
   ) {
@@ -44,7 +46,7 @@ export class LimitNotices {
     if (reached && !(await this.users.isCounted(userId))) return;
     const roomId = await this.notices.roomOf(userId);
     const pins = roomId === undefined ? { ours: [], others: [] } : await this.#pinsOf(roomId);
-    if (roomId !== undefined) await this.notices.tag(userId, roomId);
+    if (roomId !== undefined) await this.rooms.tag(userId, roomId);
     if (reached && pins.ours.length === 0) await this.#pin(userId, pins.others);
     else if (!reached && pins.ours.length > 0) await this.#setPins(userId, pins.others);
     this.#told.set(userId, reached);

@@ -17,6 +17,8 @@ import { eventFilter, EventStore, RoomReadingService } from '@rookery/rooms';
 import { SessionWatch } from '@rookery/users';
 import { timeout } from '../request/sync-params.js';
 import { LegacySyncService } from './legacy-sync.service.js';
+import { RoomInitialSync } from './room-initial-sync.js';
+import { RoomNews } from './room-news.js';
 
 const old = (path: string): string[] => client(['api/v1', 'v3'], path);
 const maxLimit = 100;
@@ -43,6 +45,8 @@ const eventsQuery = queryOf({
 export class LegacySyncController {
   constructor(
     private readonly service: LegacySyncService,
+    private readonly initial: RoomInitialSync,
+    private readonly news: RoomNews,
     private readonly reading: RoomReadingService,
     private readonly store: EventStore,
     private readonly sessions: SessionWatch,
@@ -67,7 +71,7 @@ export class LegacySyncController {
     @Query(initialSyncOfRoomQuery) query: InferQuery<typeof initialSyncOfRoomQuery>,
     @Param('roomId') roomId: string,
   ): Promise<JsonObject> {
-    return this.service.initialSyncOfRoom(requester, roomId, query);
+    return this.initial.of(requester, roomId, query);
   }
 
   /** GET /_matrix/client/v3/events */
@@ -84,7 +88,7 @@ export class LegacySyncController {
     return this.sessions.during(request, requester.userId, (signal) =>
       roomId === undefined
         ? this.service.news(requester, from, timeoutMs, signal)
-        : this.service.newsOfRoom(requester, roomId, from, timeoutMs, signal),
+        : this.news.since(requester, roomId, from, timeoutMs, signal),
     );
   }
 

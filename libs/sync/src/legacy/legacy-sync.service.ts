@@ -1,50 +1,21 @@
 import { Injectable } from '@nestjs/common';
-import { presenceContent, PresenceService, receiptContent, ReceiptService } from '@rookery/ephemeral';
-import { type EventFilter, isJsonObject, type JsonObject, parseSyncFilter } from '@rookery/matrix-types';
-import { Clock, type Requester } from '@rookery/platform';
-import { Notifier } from '@rookery/replication';
-import {
-  EventSerializer,
-  EventStore,
-  MembershipReader,
-  RoomAccess,
-  RoomDirectory,
-  RoomReadingService,
-  TimelineReader,
-  VisibilityFilter,
-} from '@rookery/rooms';
-import { AccountDataService } from '@rookery/users';
-import { RoomActivity } from '../caches/room-activity.js';
+import { isJsonObject, type JsonObject, parseSyncFilter } from '@rookery/matrix-types';
+import type { Requester } from '@rookery/platform';
+import { EventSerializer, EventStore, MembershipReader } from '@rookery/rooms';
 import { formatSyncToken, parseSyncToken } from '../request/sync-token.js';
-import { isKept } from '../sections/account-data.js';
 import { type SyncRequest, SyncService } from '../sync.service.js';
 
 /** Events of an answer of `/events`, of each room. */
 const eventsPerRoom = 100;
 
-/**
- * What clients used before `/sync`: the same answers in an older shape, and watching a room that anybody may read without
- * joining it.
- */
+/** What clients used before `/sync`: the same answers in an older shape. */
 @Injectable()
 export class LegacySyncService {
-  // Fifteen parameters: four old answers, two of an account and two of one room, each put together of what others read.
   constructor(
     private readonly sync: SyncService,
-    private readonly activity: RoomActivity,
-    private readonly access: RoomAccess,
-    private readonly timelines: TimelineReader,
-    private readonly visibility: VisibilityFilter,
     private readonly serializer: EventSerializer,
     private readonly memberships: MembershipReader,
     private readonly events: EventStore,
-    private readonly notifier: Notifier,
-    private readonly clock: Clock,
-    private readonly reading: RoomReadingService,
-    private readonly directory: RoomDirectory,
-    private readonly accountData: AccountDataService,
-    private readonly presence: PresenceService,
-    private readonly receipts: ReceiptService,
   ) {}
 
   /**
@@ -90,68 +61,6 @@ export class LegacySyncService {
   }
 
   /**
-   * One room as its reader may read it: state, the last events, and for members who is there and has read what.
-   * @param options.limit events
-   * @throws MatrixError 403 `M_FORBIDDEN`
-   * @spec client-server-api#get_matrixclientv3roomsroomidinitialsync
-   */
-  async initialSyncOfRoom(
-    requester: Requester,
-    roomId: string,
-    { limit, filter }: { readonly limit: number; readonly filter: EventFilter },
-  ): Promise<JsonObject> {
-    const { userId } = requester;
-    const reading = await this.access.read(requester, roomId);
-    const from = await this.reading.endToken(roomId);
-    const [page, state, isPublished, own, accountData, beside] = await Promise.all([
-      limit > 0 ? this.reading.messages(requester, roomId, { from, direction: 'b', limit, filter }) : { end: from },
-      this.reading.allState(requester, roomId),
-      this.directory.isPublished(roomId),
-      this.memberships.inRoom(userId, roomId),
-      this.accountData.forRooms(userId, [roomId]),
-      reading.kind === 'joined' ? this.#beside(requester, roomId) : { presence: [], receipts: [] },
-    ]);
-    const { end: earlier, chunk = [] } = page as { readonly end?: string; readonly chunk?: JsonObject[] };
-    return {
-      room_id: roomId,
-      ...(reading.kind !== 'peeking' && own && { membership: own.membership }),
-      messages: { ...(earlier !== undefined && { start: earlier }), end: from, chunk: chunk.toReversed() },
-      state: state as unknown as JsonObject[],
-      visibility: isPublished ? 'public' : 'private',
-      account_data: accountData
-        .filter(isKept)
-        .map(({ type, content }) => ({ type, content: JSON.parse(content) as JsonObject })),
-      ...beside,
-    };
-  }
-
-  /** Who is there, and has read what, in a room that the user is in. */
-  async #beside(
-    { userId, isGuest }: Requester,
-    roomId: string,
-  ): Promise<Record<'presence' | 'receipts', JsonObject[]>> {
-    const now = this.sync.currentToken();
-    const [states, receipts] = await Promise.all([
-      isGuest
-        ? []
-        : this.presence.changes({
-            ...{ userId, joinedRooms: new Set([roomId]), freshRooms: [] },
-            ...{ since: undefined, upTo: now.presence },
-          }),
-      this.receipts.forRooms(userId, [roomId], now.receipts),
-    ]);
-    const nowMs = this.clock.nowMs();
-    return {
-      presence: states.map((each) => ({
-        ...{ type: 'm.presence', sender: each.userId, content: presenceContent(each, nowMs) },
-      })),
-      receipts: [...receipts.values()].map((list) => ({
-        ...{ type: 'm.receipt', room_id: roomId, content: receiptContent(list) as JsonObject },
-      })),
-    };
-  }
-
-  /**
    * Events of a user's rooms since a token, and beside them who is there, types and has read what, and account data; waits until there are some, or the time is over.
    * @throws MatrixError 400 `M_INVALID_PARAM` for a token that is not ours
    * @spec client-server-api#get_matrixclientv3events
@@ -176,50 +85,6 @@ export class LegacySyncService {
       end: answer['next_batch'] ?? '',
       chunk,
     };
-  }
-
-  /**
-   * The same of one room that the user may read, joined or not.
-   * @throws MatrixError 400 `M_INVALID_PARAM`, 403 `M_FORBIDDEN`
-   * @spec client-server-api#room-previews
-   */
-  async newsOfRoom(
-    requester: Requester,
-    roomId: string,
-    from: string | undefined,
-    timeoutMs: number,
-    signal: AbortSignal,
-  ): Promise<JsonObject> {
-    await this.access.read(requester, roomId);
-    const since =
-      from === undefined ? this.sync.currentToken() : (await this.sync.placed(parseSyncToken(from), signal)).token;
-    const deadlineMs = this.clock.monotonicMs() + timeoutMs;
-    for (;;) {
-      const leftMs = deadlineMs - this.clock.monotonicMs();
-      // The wait begins before the reading, so that nothing falls between the two.
-      const wait = this.notifier.begin(requester.userId, {
-        timeoutMs: leftMs,
-        signal,
-        inRoom: (changed) => changed === roomId,
-      });
-      try {
-        const now = { ...since, events: this.sync.currentToken().events };
-        const chunk = await this.#eventsOf(requester, roomId, since.events, now.events);
-        if (chunk.length > 0 || (await wait.outcome) !== 'news')
-          return { start: formatSyncToken(since), end: formatSyncToken(now), chunk };
-      } finally {
-        wait.end();
-      }
-    }
-  }
-
-  async #eventsOf(requester: Requester, roomId: string, after: number, upTo: number): Promise<JsonObject[]> {
-    if (this.activity.changedRooms(new Set([roomId]), after).length === 0) return [];
-    const slices = await this.timelines.latest([roomId], { after, upTo, limit: eventsPerRoom });
-    const visible = await this.visibility.visible(requester.userId, slices.get(roomId)?.events ?? []);
-    // Whoever may not read on is told so, rather than left waiting.
-    if (visible.length === 0) await this.access.read(requester, roomId);
-    return (await this.serializer.serialize(requester, visible)) as unknown as JsonObject[];
   }
 
   async #invites(requester: Requester, roomIds: readonly string[]): Promise<JsonObject[]> {

@@ -1,8 +1,9 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database, SkippedPositions } from '@rookery/database';
+import { E2eePorts } from '@rookery/e2ee';
 import { Logger } from '@rookery/platform';
 import { Notifier } from '@rookery/replication';
-import { type SyncToken, tokenStreams, type TokenStream } from './sync-token.js';
+import { parseSyncToken, type SyncToken, tokenStreams, type TokenStream } from './sync-token.js';
 
 /** Names of the streams on the bus, by their place in the token. */
 const streamNames: Readonly<Record<TokenStream, string>> = {
@@ -45,7 +46,10 @@ export class TokenPlaces implements OnModuleInit {
     private readonly notifier: Notifier,
     private readonly database: Database,
     private readonly logger: Logger,
-  ) {}
+    ports: E2eePorts,
+  ) {
+    ports.syncPositions.give((text) => this.upToHead(parseSyncToken(text)));
+  }
 
   async onModuleInit(): Promise<void> {
     this.#skipped = await SkippedPositions.load(this.database);

@@ -9,7 +9,7 @@ import type { SyncContext } from '../sync-context.js';
 import { AccountDataSection, type AccountDataNews } from './account-data.js';
 import { EphemeralSection } from './ephemeral.js';
 import { PrejoinSection } from './prejoin.js';
-import { type RoomEntry, RoomList } from './room-list.js';
+import type { RoomEntry } from './room-list.js';
 import { RoomStates } from './state.js';
 import { StickySection } from './sticky.js';
 import { heroesIn, SummarySection } from './summary.js';
@@ -36,16 +36,14 @@ interface RoomParts {
   readonly sticky: WrittenEvents;
 }
 
-/** The rooms of a sync. */
+/** What a sync tells of its rooms. */
 @Injectable()
 export class RoomsSection {
   readonly #timelineLimit: number | undefined;
-  readonly #excluded: ReadonlySet<string>;
   readonly #withUnread: boolean;
 
-  // Eleven parameters: one for each section of a room in the answer, which are read side by side.
+  // Ten parameters: one for each section of a room in the answer, which are read side by side.
   constructor(
-    private readonly list: RoomList,
     private readonly timelines: Timelines,
     private readonly states: RoomStates,
     private readonly summaries: SummarySection,
@@ -59,32 +57,11 @@ export class RoomsSection {
   ) {
     const limit = config.get('filter_timeline_limit');
     this.#timelineLimit = limit < 0 ? undefined : limit;
-    this.#excluded = new Set(config.get('exclude_rooms_from_sync'));
     this.#withUnread = config.get('experimental_features.msc2654_enabled');
   }
 
   /**
-   * Rooms with news, of all sections.
-   * @param joined rooms that the user is in now
-   * @param accountData what changed of account data, in rooms as well
-   */
-  async entries(
-    joined: ReadonlySet<string>,
-    accountData: AccountDataNews,
-    context: SyncContext,
-  ): Promise<readonly RoomEntry[]> {
-    const ephemeral = await this.ephemeral.changedRooms(joined, context);
-    const listed = await this.list.entries(context, [
-      ...accountData.byRoom.keys(),
-      ...ephemeral,
-      ...this.sticky.changedRooms(joined, context),
-    ]);
-    const entries = listed.filter((entry) => !this.#excluded.has(entry.roomId));
-    return this.prejoin.withoutUnwanted(entries, context.userId);
-  }
-
-  /**
-   * Writes the rooms of {@link entries} as text, a few at a time, so that what this holds does not grow with the user's rooms
+   * Writes the rooms of {@link RoomsWithNews} as text, a few at a time, so that what this holds does not grow with the user's rooms
    * as fast as the answer does. `undefined` when there are none.
    */
   async text(
@@ -100,7 +77,7 @@ export class RoomsSection {
     return written.isEmpty ? undefined : written;
   }
 
-  /** Writes the rooms of {@link entries}. */
+  /** Writes the rooms of {@link RoomsWithNews}. */
   async build(entries: readonly RoomEntry[], accountData: AccountDataNews, context: SyncContext): Promise<RoomsAnswer> {
     if (entries.length === 0) return {};
     const joined = entries.filter((entry) => entry.section === 'join').map((entry) => entry.roomId);

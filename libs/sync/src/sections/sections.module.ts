@@ -5,15 +5,16 @@ import { PushModule } from '@rookery/push';
 import { RoomsModule } from '@rookery/rooms';
 import { UsersModule } from '@rookery/users';
 import { RoomActivity } from '../caches/room-activity.js';
+import { ProfileUpdatesModule } from '../profiles/profile-updates.module.js';
 import { AccountDataSection } from './account-data.js';
 import { RoomList } from './room-list.js';
 import { DevicesSection } from './devices.js';
 import { EphemeralSection } from './ephemeral.js';
 import { PrejoinSection } from './prejoin.js';
 import { ProfilesSection } from './profiles.js';
-import { ProfileUpdates } from '../profiles/profile-updates.js';
 import { PresenceSection } from './presence.js';
 import { RoomsSection } from './rooms.js';
+import { RoomsWithNews } from './rooms-with-news.js';
 import { EventWriter } from './written-events.js';
 import { RoomStates } from './state.js';
 import { StickySection } from './sticky.js';
@@ -22,7 +23,7 @@ import { Timelines } from './timeline.js';
 
 /** The parts of an answer of `/sync`. */
 @Module({
-  imports: [UsersModule, RoomsModule, PushModule, EphemeralModule, E2eeModule],
+  imports: [ProfileUpdatesModule, UsersModule, RoomsModule, PushModule, EphemeralModule, E2eeModule],
   providers: [
     RoomActivity,
     AccountDataSection,
@@ -31,9 +32,9 @@ import { Timelines } from './timeline.js';
     EphemeralSection,
     PrejoinSection,
     PresenceSection,
-    ProfileUpdates,
     ProfilesSection,
     RoomsSection,
+    RoomsWithNews,
     EventWriter,
     RoomStates,
     StickySection,
@@ -43,10 +44,10 @@ import { Timelines } from './timeline.js';
   exports: [
     RoomActivity,
     RoomsSection,
+    RoomsWithNews,
     AccountDataSection,
     PresenceSection,
     DevicesSection,
-    ProfileUpdates,
     ProfilesSection,
   ],
 })
