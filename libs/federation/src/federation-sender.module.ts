@@ -7,7 +7,9 @@ import { DeviceListNews } from './devices/device-list-news.js';
 import { OutgoingToDevice } from './devices/outgoing-to-device.js';
 import { FederationKeySource } from './devices/remote-key-source.js';
 import { RemoteDeviceLists } from './devices/remote-device-lists.js';
-import { OutgoingEphemeral } from './edus/outgoing-ephemeral.js';
+import { OutgoingPresence } from './edus/outgoing-presence.js';
+import { OutgoingReceipts } from './edus/outgoing-receipts.js';
+import { PresenceArrivals } from './edus/presence-arrivals.js';
 import { FederationModule } from './federation.module.js';
 import { FederationEventFeed } from './sender/event-feed.js';
 import { EventTexts } from './sender/event-texts.js';
@@ -25,7 +27,9 @@ import { RemoteAudience } from './sender/remote-audience.js';
     DeviceListNews,
     OutgoingToDevice,
     FederationSender,
-    OutgoingEphemeral,
+    OutgoingReceipts,
+    OutgoingPresence,
+    PresenceArrivals,
     RemoteDeviceLists,
     FederationKeySource,
     KnownServers,

@@ -9,23 +9,13 @@ import {
   type RoomVersionRules,
   signEvent,
   SigningKey,
-  stripped,
-  strippedStateFrom,
 } from '@rookery/events';
 import { KeyRing } from '@rookery/federation-client';
-import { domainOf, isValidUserId, type JsonObject, MatrixError, type StrippedState } from '@rookery/matrix-types';
+import { domainOf, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
-import {
-  EventPersister,
-  InboundEvents,
-  InvitePolicy,
-  MembershipReader,
-  PrejoinState,
-  RoomBlocking,
-  RoomServers,
-  RoomStateReader,
-} from '@rookery/rooms';
+import { InvitePolicy, RoomBlocking, RoomServers } from '@rookery/rooms';
 import { eventOf } from '../rooms/resident-rooms.js';
+import { TakenInvites } from './taken-invites.js';
 
 /** An invite as another server shows it. */
 export interface ShownInvite {
@@ -38,21 +28,16 @@ export interface ShownInvite {
 /** Events that an invite may show. */
 const maxShown = 100;
 
-/** Takes invites of local users to rooms of other servers. */
+/** Takes invites of local users to rooms of other servers: proves, judges and signs them. */
 @Injectable()
 export class InboundInvites {
-  // Eleven parameters: an invite is proved, judged and signed, and then stored in one of two ways.
   constructor(
     private readonly keys: KeyRing,
     private readonly key: SigningKey,
     private readonly policy: InvitePolicy,
     private readonly blocking: RoomBlocking,
     private readonly servers: RoomServers,
-    private readonly memberships: MembershipReader,
-    private readonly persister: EventPersister,
-    private readonly inbound: InboundEvents,
-    private readonly state: RoomStateReader,
-    private readonly prejoin: PrejoinState,
+    private readonly taken: TakenInvites,
     private readonly config: Config,
   ) {}
 
@@ -81,7 +66,7 @@ export class InboundInvites {
     const roomState = rules.createEventImplied ? await this.#proven(event, shown.roomState ?? []) : shown.roomState;
     const isWanted = await this.policy.checkRemote(origin, event);
     const signed = signEvent(event, this.config.serverName, this.key);
-    if (isWanted) await this.#store(origin, signed, target, roomState);
+    if (isWanted) await this.taken.store(origin, signed, target, roomState);
     return signed.pdu;
   }
 
@@ -118,37 +103,7 @@ export class InboundInvites {
       return [hasValidContentHash(event) ? event.pdu : redactEvent(event).pdu];
     });
   }
-
-  async #store(origin: string, event: RoomEvent, target: string, roomState: unknown): Promise<void> {
-    const { roomId, rules } = event;
-    if (await this.servers.isHere(roomId)) {
-      if ((await this.state.versions([roomId])).get(roomId) !== rules.version)
-        throw MatrixError.invalidParam('The room has another version');
-      const current = await this.memberships.currentOf(roomId, target);
-      if (current === 'join' || current === 'ban')
-        throw MatrixError.forbidden(`The user cannot be invited: their membership is ${current}`);
-      const shown = await this.#ownView(roomId, event.sender);
-      // What leads to it may still be on its way: nobody is told of an invite that the room was not asked about.
-      const verdict = await this.inbound.receive(origin, roomId, { event: withRoomState(event, shown) });
-      if (verdict.kind === 'rejected') throw MatrixError.forbidden(verdict.reason);
-      if (verdict.kind === 'softFailed') throw MatrixError.forbidden('The room does not allow this now');
-      if (verdict.kind === 'missingAncestors')
-        throw MatrixError.forbidden('The invite builds upon events that are not known here');
-      return;
-    }
-    await this.persister.receiveOutOfBand(rules.version, withRoomState(event, strippedStateFrom(roomState)));
-  }
-
-  /** What somebody who is invited may see of a room that this server knows better than to believe others. */
-  async #ownView(roomId: string, inviter: string): Promise<StrippedState[]> {
-    const types = [...this.prejoin.types(), ['m.room.member', inviter] as const];
-    return (await this.state.current(roomId, { types })).map(({ event }) => stripped(event));
-  }
 }
-
-/** An invite with what its target may see of the room. */
-const withRoomState = (event: RoomEvent, roomState: readonly StrippedState[]): RoomEvent =>
-  Object.freeze({ ...event, pdu: { ...event.pdu, unsigned: { invite_room_state: roomState } } });
 
 function shownEvent(pdu: unknown, rules: RoomVersionRules, roomId: string): RoomEvent {
   try {

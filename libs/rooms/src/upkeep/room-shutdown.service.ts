@@ -5,24 +5,18 @@ import { assertAllowed, callbackContext, ModuleDispatcher } from '@rookery/modul
 import { Clock, eachLimit, Logger, type Requester, serverRequester } from '@rookery/platform';
 import { deleteAliasesOf, moveAliases, selectAliasesOf } from '../directory/alias.query.js';
 import { setPublished } from '../directory/directory.query.js';
-import { RoomCreation } from '../creation/room-creation.service.js';
-import { JoinService } from '../membership/join.service.js';
 import { forget, hasLocalMember } from '../membership/membership.query.js';
 import { MembershipService } from '../membership/membership.service.js';
-import { EventPersister } from '../pipeline/event-persister.js';
 import { PurgeService } from './purge.service.js';
+import { type Replacement, ReplacementRooms } from './replacement-rooms.js';
 import { RoomBlocking } from './room-blocking.service.js';
 import { type RoomTask, RoomTasks, TaskInterrupted } from './room-tasks.js';
 import { selectLocalUsers } from '../reading/local-members.query.js';
 
 /** How a room is taken off the server. */
-export interface ShutdownRequest {
+export interface ShutdownRequest extends Replacement {
   /** The administrator. */
   readonly requesterId: string;
-  /** A local user who makes a room for those who were in the old one. */
-  readonly newRoomUserId?: string | undefined;
-  readonly newRoomName?: string | undefined;
-  readonly message?: string | undefined;
   /** Nobody of this server may join again. */
   readonly block: boolean;
   /** Delete it from the database. */
@@ -54,15 +48,13 @@ export class RoomShutdown implements OnModuleInit {
     return { ...nothing, ...(task?.result as Partial<ShutdownResult> | undefined) };
   }
 
-  // Eleven parameters: everybody leaves, a new room is made, people are brought there, and the old one is purged: each
-  // is another service.
+  // Nine parameters: whether it may be, who leaves, where they go and what is purged each is another service, and a task
+  // goes on after a restart.
   constructor(
     private readonly database: Database,
     private readonly blocking: RoomBlocking,
-    private readonly creation: RoomCreation,
-    private readonly joins: JoinService,
     private readonly memberships: MembershipService,
-    private readonly persister: EventPersister,
+    private readonly replacements: ReplacementRooms,
     private readonly modules: ModuleDispatcher,
     private readonly purge: PurgeService,
     private readonly tasks: RoomTasks,
@@ -123,7 +115,7 @@ export class RoomShutdown implements OnModuleInit {
     before: ShutdownResult | undefined,
     report: (result: ShutdownResult) => Promise<void>,
   ): Promise<ShutdownResult> {
-    const newRoomId = before?.new_room_id ?? (await this.#makeNewRoom(request));
+    const newRoomId = before?.new_room_id ?? (await this.replacements.make(request));
     const kicked = new Set(before?.kicked_users);
     const failed = new Set<string>();
     const localAliases = before?.local_aliases ?? (await selectAliasesOf(this.database, roomId));
@@ -162,44 +154,10 @@ export class RoomShutdown implements OnModuleInit {
     return soFar();
   }
 
-  async #makeNewRoom(request: ShutdownRequest): Promise<string | undefined> {
-    if (request.newRoomUserId === undefined) return undefined;
-    const { roomId } = await this.creation.create(
-      serverRequester(request.newRoomUserId),
-      {
-        preset: 'public_chat',
-        name: request.newRoomName ?? 'Content Violation Notification',
-        power_level_content_override: { users_default: -10 },
-      },
-      { unchecked: true },
-    );
-    await this.persister.send({
-      roomId,
-      type: 'm.room.message',
-      sender: request.newRoomUserId,
-      content: {
-        msgtype: 'm.text',
-        body: request.message ?? 'This room was closed by the administrators of the server because of its content.',
-      },
-      unchecked: true,
-    });
-    return roomId;
-  }
-
-  /** Brings a user to the new room. Whoever may not go there leaves the old one all the same. */
-  async #bring(userId: string, newRoomId: string): Promise<void> {
-    try {
-      await this.joins.join(serverRequester(userId), newRoomId, { unchecked: true });
-    } catch (error) {
-      if (isTransient(error)) throw error;
-      this.logger.info('A user of a closed room could not join the new one', { roomId: newRoomId, userId, err: error });
-    }
-  }
-
   /** Makes a user join the new room and leave the old one: after a crash in between, the user is found and goes again. */
   async #remove(roomId: string, userId: string, newRoomId: string | undefined): Promise<boolean> {
     try {
-      if (newRoomId !== undefined) await this.#bring(userId, newRoomId);
+      if (newRoomId !== undefined) await this.replacements.bring(userId, newRoomId);
       await this.memberships.leave(serverRequester(userId), roomId, { unchecked: true });
       await this.database.write((tx) => forget(tx, userId, roomId, this.clock.nowMs()), { name: 'forget_room' });
       return true;

@@ -8,6 +8,7 @@ import { RoomStateModule } from '../state/state.module.js';
 import { RoomStoreModule } from '../store/store.module.js';
 import { HistoryRemoval } from './history-removal.js';
 import { PurgeService } from './purge.service.js';
+import { ReplacementRooms } from './replacement-rooms.js';
 import { RoomAccountData } from './room-account-data.js';
 import { RoomBlocking } from './room-blocking.service.js';
 import { RoomRepair } from './room-repair.service.js';
@@ -25,7 +26,16 @@ import { RoomTasks } from './room-tasks.js';
     RoomStoreModule,
     UsersModule,
   ],
-  providers: [HistoryRemoval, PurgeService, RoomAccountData, RoomBlocking, RoomRepair, RoomShutdown, RoomTasks],
+  providers: [
+    HistoryRemoval,
+    PurgeService,
+    ReplacementRooms,
+    RoomAccountData,
+    RoomBlocking,
+    RoomRepair,
+    RoomShutdown,
+    RoomTasks,
+  ],
   exports: [PurgeService, RoomBlocking, RoomRepair, RoomShutdown, RoomTasks],
 })
 export class UpkeepModule {}

@@ -1,0 +1,92 @@
+import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { EphemeralHooks, PresenceService, type PresenceState } from '@rookery/ephemeral';
+import { domainOf } from '@rookery/matrix-types';
+import { BackgroundTasks, Clock, Config, Lifecycle, Logger, Metrics } from '@rookery/platform';
+import { FederationSender } from '../sender/federation-sender.js';
+import { RemoteAudience } from '../sender/remote-audience.js';
+import { BestEffort } from './best-effort.js';
+
+/** Servers take users for offline of whom they hear nothing for half an hour. */
+const remindEveryMs = 25 * 60_000;
+const remindCheckMs = 5 * 60_000;
+
+/** Tells other servers who is there. Best effort: what cannot be told now is no news later. */
+@Injectable()
+export class OutgoingPresence implements OnModuleInit {
+  /** When the presence of a user was told last, milliseconds of the monotonic clock. */
+  readonly #told = new Map<string, number>();
+  readonly #presenceOut;
+  readonly #effort: BestEffort;
+
+  // Ten parameters: who is there comes from the hooks and from the board, and goes to the audience, again and again.
+  constructor(
+    private readonly clock: Clock,
+    private readonly config: Config,
+    private readonly hooks: EphemeralHooks,
+    private readonly presence: PresenceService,
+    private readonly audience: RemoteAudience,
+    private readonly sender: FederationSender,
+    private readonly tasks: BackgroundTasks,
+    metrics: Metrics,
+    lifecycle: Lifecycle,
+    logger: Logger,
+  ) {
+    this.#presenceOut = metrics.counter('synapse_handler_presence_federation_presence_out');
+    this.#effort = new BestEffort(lifecycle, logger);
+  }
+
+  onModuleInit(): void {
+    this.hooks.subscribe({
+      presenceChanged: (states) => this.#effort.try('presence', () => this.#tell(states)),
+      presenceFor: (userIds, states) => {
+        for (const server of new Set(userIds.map(domainOf))) this.#send(server, states);
+      },
+    });
+    const run = (): Promise<void> => this.#remind();
+    this.tasks.add({ name: 'remind_of_presence', role: 'federation_sender', everyMs: remindCheckMs, run }).start();
+  }
+
+  /** Tells servers that had no reason to know of users of this server before. */
+  introduce(servers: Iterable<string>, states: readonly PresenceState[]): void {
+    for (const { userId } of states) this.#told.set(userId, this.clock.monotonicMs());
+    for (const server of servers) this.#send(server, states);
+  }
+
+  #send(server: string, states: readonly PresenceState[]): void {
+    if (this.audience.mayReach(server)) this.sender.to(server).addPresence(states);
+  }
+
+  async #tell(states: readonly PresenceState[]): Promise<void> {
+    if (!this.audience.hasAny) return;
+    const userIds = states.map(({ userId }) => userId);
+    const audiences = await this.audience.ofUsers(userIds, new Set(this.config.get('exclude_rooms_from_presence')));
+    const byServer = new Map<string, PresenceState[]>();
+    for (const state of states) {
+      const servers = audiences.get(state.userId) ?? new Set();
+      for (const server of servers) {
+        const list = byServer.get(server);
+        if (list) list.push(state);
+        else byServer.set(server, [state]);
+      }
+      if (servers.size > 0 && state.state !== 'offline') this.#told.set(state.userId, this.clock.monotonicMs());
+      else this.#told.delete(state.userId);
+    }
+    for (const [server, list] of byServer) {
+      this.sender.to(server).addPresence(list);
+      this.#presenceOut.inc({}, list.length);
+    }
+  }
+
+  #presenceFor(userIds: readonly string[], states: readonly PresenceState[]): void {
+    for (const server of new Set(userIds.map(domainOf)))
+      if (this.audience.mayReach(server)) this.sender.to(server).addPresence(states);
+  }
+
+  /** Tells again of those who are still there, but of whom nothing was told for long. */
+  async #remind(): Promise<void> {
+    if (this.#told.size === 0) return;
+    const before = this.clock.monotonicMs() - remindEveryMs + remindCheckMs;
+    const due = this.presence.localPresent().filter(({ userId }) => (this.#told.get(userId) ?? Infinity) < before);
+    if (due.length > 0) await this.#tell(due);
+  }
+}

@@ -1,0 +1,90 @@
+import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
+import { EphemeralHooks, type Receipt } from '@rookery/ephemeral';
+import { Clock, Config, Lifecycle, Logger, type Timer } from '@rookery/platform';
+import { FederationSender } from '../sender/federation-sender.js';
+import { RemoteAudience } from '../sender/remote-audience.js';
+import { BestEffort } from './best-effort.js';
+
+/** Rooms whose receipts wait. */
+const maxReceiptRooms = 20_000;
+
+interface ReceiptRoom {
+  readonly waiting: Map<string, Receipt>;
+  timer: Timer | undefined;
+}
+
+/** Tells other servers who types and reads. Best effort: what cannot be told now is no news later. */
+@Injectable()
+export class OutgoingReceipts implements OnModuleInit, OnModuleDestroy {
+  readonly #receiptRooms = new Map<string, ReceiptRoom>();
+  readonly #effort: BestEffort;
+
+  constructor(
+    private readonly clock: Clock,
+    private readonly config: Config,
+    private readonly hooks: EphemeralHooks,
+    private readonly audience: RemoteAudience,
+    private readonly sender: FederationSender,
+    lifecycle: Lifecycle,
+    logger: Logger,
+  ) {
+    this.#effort = new BestEffort(lifecycle, logger);
+  }
+
+  onModuleInit(): void {
+    this.hooks.subscribe({
+      typingChanged: (roomId, userId, typing) => this.#effort.try('typing', () => this.#typing(roomId, userId, typing)),
+      receiptsSent: (receipts) => this.#effort.try('receipts', () => this.#receipts(receipts)),
+    });
+  }
+
+  onModuleDestroy(): void {
+    for (const { timer } of this.#receiptRooms.values()) timer?.cancel();
+  }
+
+  async #typing(roomId: string, userId: string, typing: boolean): Promise<void> {
+    for (const server of await this.audience.of(roomId)) this.sender.to(server).addTyping({ roomId, userId, typing });
+  }
+
+  async #receipts(receipts: readonly Receipt[]): Promise<void> {
+    const shown = receipts.filter(({ type }) => type === 'm.read');
+    if (shown.length === 0) return;
+    const audiences = await this.audience.ofRooms(shown.map(({ roomId }) => roomId));
+    for (const [roomId, inRoom] of Map.groupBy(shown, (receipt) => receipt.roomId)) {
+      const servers = audiences.get(roomId) ?? [];
+      if (servers.length > 0) this.#addReceipts(roomId, inRoom, servers);
+    }
+  }
+
+  /** The first receipt goes at once; those of the time after it together, so that a room causes no flood of transactions. */
+  #addReceipts(roomId: string, receipts: readonly Receipt[], servers: readonly string[]): void {
+    let room = this.#receiptRooms.get(roomId);
+    if (room === undefined) {
+      for (const server of servers) this.sender.to(server).addReceipts(receipts);
+      if (this.#receiptRooms.size >= maxReceiptRooms) return;
+      room = { waiting: new Map(), timer: undefined };
+      this.#receiptRooms.set(roomId, room);
+      this.#rest(roomId, room, servers.length);
+      return;
+    }
+    for (const receipt of receipts) room.waiting.set(`${receipt.userId}\n${receipt.threadId ?? ''}`, receipt);
+  }
+
+  #rest(roomId: string, room: ReceiptRoom, servers: number): void {
+    const pauseMs = (1000 * servers) / this.config.get('federation_rr_transactions_per_room_per_second');
+    room.timer = this.clock.after(pauseMs, () => this.#effort.try('receipts', () => this.#flush(roomId, room)));
+  }
+
+  async #flush(roomId: string, room: ReceiptRoom): Promise<void> {
+    const waiting = [...room.waiting.values()];
+    if (waiting.length === 0) return void this.#receiptRooms.delete(roomId);
+    room.waiting.clear();
+    let servers: readonly string[] = [];
+    try {
+      servers = await this.audience.of(roomId);
+      for (const server of servers) this.sender.to(server).addReceipts(waiting);
+    } finally {
+      this.#rest(roomId, room, Math.max(servers.length, 1));
+    }
+  }
+}

@@ -1,0 +1,80 @@
+import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
+import { PresenceService, RoomAudience } from '@rookery/ephemeral';
+import { domainOf } from '@rookery/matrix-types';
+import { Clock, Config, Lifecycle, Logger, type Timer } from '@rookery/platform';
+import { type EventBatch, EventStore, RoomHooks } from '@rookery/rooms';
+import { BestEffort } from './best-effort.js';
+import { OutgoingPresence } from './outgoing-presence.js';
+
+/** Arrivals are answered together. */
+const arrivalDelayMs = 500;
+const maxArrivals = 1_000;
+/** Presences that an arriving server is told of one room. */
+const maxPresences = 500;
+
+/** Tells servers that come into a room who is there. Best effort. */
+@Injectable()
+export class PresenceArrivals implements OnModuleInit, OnModuleDestroy {
+  #arrivals = new Map<string, Set<string>>();
+  #arrivalTimer: Timer | undefined;
+  readonly #effort: BestEffort;
+
+  // Nine parameters: arrivals are found among a room's events, and answered with those of its members who are there.
+  constructor(
+    private readonly clock: Clock,
+    private readonly config: Config,
+    private readonly roomHooks: RoomHooks,
+    private readonly presence: PresenceService,
+    private readonly members: RoomAudience,
+    private readonly events: EventStore,
+    private readonly out: OutgoingPresence,
+    lifecycle: Lifecycle,
+    logger: Logger,
+  ) {
+    this.#effort = new BestEffort(lifecycle, logger);
+  }
+
+  onModuleInit(): void {
+    this.roomHooks.subscribe({ afterCommit: (batch) => this.#noteArrivals(batch) });
+  }
+
+  onModuleDestroy(): void {
+    this.#arrivalTimer?.cancel();
+  }
+
+  /** A server that comes into a room is told who is there. */
+  #noteArrivals({ roomId, events, room, backfilled }: EventBatch): void {
+    if (backfilled || room.remoteServers.length === 0 || room.localMembers.size === 0) return;
+    for (const { event, outlier, replacesState } of events) {
+      if (outlier || event.type !== 'm.room.member' || event.content['membership'] !== 'join') continue;
+      const server = event.stateKey === undefined ? undefined : domainOf(event.stateKey);
+      if (server === undefined || server === this.config.serverName) continue;
+      // A new name is the commonest of these events, and no arrival.
+      const before = replacesState === undefined ? undefined : this.events.peek(replacesState)?.event.content;
+      if (before?.['membership'] === 'join') continue;
+      if (!this.presence.enabled || this.#arrivals.size >= maxArrivals) return;
+      const servers = this.#arrivals.get(roomId);
+      if (servers) servers.add(server);
+      else this.#arrivals.set(roomId, new Set([server]));
+      this.#arrivalTimer ??= this.clock.after(arrivalDelayMs, () =>
+        this.#effort.try('presence', () => this.#welcome()),
+      );
+    }
+  }
+
+  async #welcome(): Promise<void> {
+    this.#arrivalTimer = undefined;
+    const arrivals = this.#arrivals;
+    this.#arrivals = new Map();
+    const present = this.presence.localPresent();
+    if (present.length === 0) return;
+    const hidden = new Set(this.config.get('exclude_rooms_from_presence'));
+    const rooms = [...arrivals.keys()].filter((roomId) => !hidden.has(roomId));
+    const members = await this.members.ofRooms(rooms);
+    for (const roomId of rooms) {
+      const there = present.filter(({ userId }) => members.get(roomId)?.has(userId)).slice(0, maxPresences);
+      if (there.length === 0) continue;
+      this.out.introduce(arrivals.get(roomId) ?? [], there);
+    }
+  }
+}
