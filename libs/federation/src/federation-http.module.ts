@@ -20,6 +20,7 @@ import { InvitesForServersController } from './membership/invites.controller.js'
 import { JoinAnswers } from './membership/join-answers.js';
 import { MembershipForServersController } from './membership/membership.controller.js';
 import { MembershipRequests } from './membership/membership-requests.js';
+import { RestrictedAdmissions } from './membership/restricted-admissions.js';
 import { TakenInvites } from './membership/taken-invites.js';
 import { ThreepidExchange } from './membership/threepid-exchange.js';
 import { FederationWhitelistController } from './queries/federation-whitelist.controller.js';
@@ -61,6 +62,7 @@ import { SendTransactionController } from './transactions/send.controller.js';
     RoomHistory,
     EventDeliveries,
     PduReplies,
+    RestrictedAdmissions,
     MembershipRequests,
     JoinAnswers,
     InboundInvites,

@@ -1,19 +1,12 @@
 import { Injectable } from '@nestjs/common';
-import { hasValidContentHash, type RoomEvent, type RoomVersionRules, SigningKey, signEvent } from '@rookery/events';
+import { hasValidContentHash, type RoomEvent } from '@rookery/events';
 import { KeyRing } from '@rookery/federation-client';
 import { RateLimiter } from '@rookery/http';
 import { domainOf, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
-import {
-  EventPersister,
-  EventStore,
-  isServable,
-  MembershipReader,
-  MembershipTemplates,
-  RestrictedJoins,
-  type StoredEvent,
-} from '@rookery/rooms';
+import { EventPersister, EventStore, isServable, MembershipTemplates, type StoredEvent } from '@rookery/rooms';
 import { eventOf, ResidentRooms } from '../rooms/resident-rooms.js';
+import { RestrictedAdmissions } from './restricted-admissions.js';
 import { FederationSender } from '../sender/federation-sender.js';
 
 /** What users of other servers do with their memberships by way of this one. */
@@ -31,16 +24,14 @@ export interface Template {
  */
 @Injectable()
 export class MembershipRequests {
-  // Eleven parameters: templates, authorisation, proof, storing and sending on are the steps of one handshake.
+  // Nine parameters: templates, authorisation, proof, storing and sending on are the steps of one handshake.
   constructor(
     private readonly rooms: ResidentRooms,
     private readonly templates: MembershipTemplates,
-    private readonly restricted: RestrictedJoins,
-    private readonly memberships: MembershipReader,
+    private readonly admissions: RestrictedAdmissions,
     private readonly persister: EventPersister,
     private readonly events: EventStore,
     private readonly keys: KeyRing,
-    private readonly key: SigningKey,
     private readonly limiter: RateLimiter,
     private readonly sender: FederationSender,
     private readonly config: Config,
@@ -67,7 +58,7 @@ export class MembershipRequests {
     }
     const content: JsonObject = { membership: kind };
     if (kind === 'join') {
-      const authorizer = await this.#authorizer(rules, roomId, userId);
+      const authorizer = await this.admissions.authorizer(rules, roomId, userId);
       if (authorizer !== undefined) content['join_authorised_via_users_server'] = authorizer;
     }
     const event = await this.templates.make({ roomId, userId, content });
@@ -90,7 +81,7 @@ export class MembershipRequests {
     const rules = await (kind === 'leave' ? this.rooms.open(origin, roomId) : this.rooms.whole(origin, roomId));
     const given = eventOf(content, rules, roomId, eventId);
     checkKind(kind, origin, given);
-    const event = kind === 'join' ? await this.#authorised(rules, given) : given;
+    const event = kind === 'join' ? await this.admissions.authorised(rules, given) : given;
     const verdict = await this.keys.verifyEvent(event);
     if (!verdict.valid || !hasValidContentHash(event))
       throw MatrixError.invalidParam('The event does not carry the right signatures and hash');
@@ -107,24 +98,6 @@ export class MembershipRequests {
     const stored = received?.kind === 'known' ? await this.events.one(eventId) : undefined;
     if (stored && isServable(stored)) return stored;
     throw MatrixError.forbidden(received?.kind === 'rejected' ? received.reason : 'The room does not allow this now');
-  }
-
-  /** The join with this server's signature, where one of its users lets somebody in. */
-  async #authorised(rules: RoomVersionRules, event: RoomEvent): Promise<RoomEvent> {
-    const via = event.content['join_authorised_via_users_server'];
-    const { serverName } = this.config;
-    if (!rules.joinRules.restricted || typeof via !== 'string' || domainOf(via) !== serverName) return event;
-    await this.#authorizer(rules, event.roomId, event.sender);
-    return signEvent(event, serverName, this.key);
-  }
-
-  /** Who lets somebody in by a restricted join rule; nobody where the user needs nobody. */
-  async #authorizer(rules: RoomVersionRules, roomId: string, userId: string): Promise<string | undefined> {
-    if (!rules.joinRules.restricted) return undefined;
-    const membership = await this.memberships.currentOf(roomId, userId);
-    // The banned are refused by the auth rules.
-    if (membership === 'join' || membership === 'invite' || membership === 'ban') return undefined;
-    return this.restricted.authorizerForOthers(roomId, userId);
   }
 }
 
