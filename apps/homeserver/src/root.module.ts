@@ -1,11 +1,17 @@
 import { type DynamicModule, Module } from '@nestjs/common';
 import type { BackgroundUpdate } from '@rookery/database';
-import { AppservicesHttpModule, AppservicesSenderModule } from '@rookery/appservices';
+import {
+  AppservicesHttpModule,
+  AppservicesSenderModule,
+  proxiedPathsOf,
+  ProxiedRequestsModule,
+} from '@rookery/appservices';
 import { AdminHttpModule, ServerNoticesModule } from '@rookery/admin';
 import { E2eeHttpModule } from '@rookery/e2ee';
 import { EphemeralHttpModule } from '@rookery/ephemeral';
-import { FederationHttpModule, FederationSenderModule } from '@rookery/federation';
+import { FederationHttpModule, FederationSenderModule, ProxiedFederationModule } from '@rookery/federation';
 import { MediaHttpModule, MediaUpkeepModule } from '@rookery/media';
+import type { Config } from '@rookery/platform';
 import { ModuleServicesModule, RateLimitsModule } from '@rookery/module-services';
 import { PushHttpModule } from '@rookery/push';
 import { RoomsHttpModule, RoomsWriterModule } from '@rookery/rooms';
@@ -25,6 +31,12 @@ import type { ProcessPlace } from './process-place.js';
 import { ReceiptsToPushModule } from './receipts-to-push.js';
 import { SsoAvatarsModule } from './sso-avatars.js';
 import { ServerInfoModule } from './server-info/server-info.module.js';
+
+/** Application services answer in place of the server, under paths of theirs. */
+function proxyModules(config: Config): readonly DynamicModule[] {
+  const proxied = proxiedPathsOf(config);
+  return [ProxiedRequestsModule.with(proxied), ProxiedFederationModule.with(proxied)];
+}
 
 /** What makes one server differ from another, beside its settings. */
 export interface RootOptions extends OutsideOptions {
@@ -70,6 +82,7 @@ export class RootModule {
         AdminHttpModule.with(config),
         AppservicesHttpModule,
         AppservicesSenderModule,
+        ...(config.get('experimental_features.msc4512_enabled') ? proxyModules(config) : []),
         ModuleServicesModule,
         ActivityMetricsModule,
         EventMetricsModule,

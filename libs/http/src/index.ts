@@ -38,6 +38,7 @@ export {
   querySchemaOf,
 } from './query-schema.js';
 export { HttpReply, type PageOptions } from './reply.js';
+export { leadsElsewhere, proxiedBodyBytes, type ProxiedPaths, proxiedRoutes, RequestProxy } from './request-proxy.js';
 export { type LimiterName, type RateLimit, RateLimiter, RateLimitOverrides } from './rate-limiter.js';
 export { undici } from './undici.js';
 export { WebMounts } from './web-mounts.js';

@@ -8,6 +8,7 @@ import type { Forwarder } from './forwarding/forwarder.js';
 import { RequestContext } from './request-context.js';
 import { isForPeople, wantsPage } from './for-people.js';
 import { HttpReply, type PageContent } from './reply.js';
+import { isProxiedRoute } from './request-proxy.js';
 import { respond, respondError } from './respond.js';
 
 /** No identifier is longer than 255 bytes; percent-encoding triples that, and some paths carry keys. */
@@ -51,6 +52,8 @@ export class MatrixFastifyAdapter extends FastifyAdapter {
     instance.decorateRequest('inbound', undefined);
     instance.decorateRequest('requester', undefined);
     instance.addHook('onRoute', (route) => {
+      // What others answer is no endpoint of the server's: errors and former prefixes are as they would be without it.
+      if (isProxiedRoute(route.url)) return;
       // Routes that differ in the names of their parameters only are one path.
       let parameter = 0;
       const path = route.url.replace(/:\w+/g, () => `:p${parameter++}`);

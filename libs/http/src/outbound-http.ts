@@ -34,7 +34,7 @@ export class OutboundError extends Error {
 
 /** One outgoing request. */
 export interface OutboundRequest {
-  readonly method?: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'DELETE';
+  readonly method?: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   readonly url: string | URL;
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string | Uint8Array;
@@ -81,6 +81,8 @@ export interface OutboundOptions {
   readonly ca?: readonly string[] | undefined;
   /** Speak HTTP/2 with whoever is reached directly, also without TLS, where it has to be known before that they understand it. */
   readonly forceHttp2?: boolean | undefined;
+  /** Most connections to one place. Default 16. */
+  readonly connections?: number | undefined;
   readonly metrics?: Metrics | undefined;
 }
 
@@ -136,12 +138,18 @@ class AnswerSizeLimit extends Transform {
   }
 }
 
-const decoders: Readonly<Record<string, () => Transform>> = {
-  gzip: createGunzip,
-  'x-gzip': createGunzip,
-  deflate: createInflate,
-  br: createBrotliDecompress,
-};
+const decoders: ReadonlyMap<string, () => Transform> = new Map<string, () => Transform>([
+  ['gzip', createGunzip],
+  ['x-gzip', createGunzip],
+  ['deflate', createInflate],
+  ['br', createBrotliDecompress],
+]);
+
+const codingOf = (headers: OutboundStream['headers']): string =>
+  String(headers['content-encoding'] ?? '').toLowerCase();
+
+/** Whether the body of an answer is no longer as its headers say, for it was unpacked. */
+export const isDecoded = (headers: OutboundStream['headers']): boolean => decoders.has(codingOf(headers));
 
 /**
  * Requests to the outside: push gateways, previews, identity providers. Never reaches a blocked address, whatever the name
@@ -320,7 +328,7 @@ function openDispatchers(options: OutboundOptions): Dispatchers {
   const allowH2 = options.forceHttp2 === true;
   const connect = buildConnector({ timeout: 10_000, allowH2, lookup: guardedLookup(options.guard), ...tls });
   const direct = new Agent({
-    connections: 16,
+    connections: options.connections ?? 16,
     pipelining: 1,
     allowH2,
     keepAliveTimeout: 15_000,
@@ -360,8 +368,7 @@ function bounded(
 ): Readable {
   const limit = new AnswerSizeLimit(maxBytes);
   const fail = (error: unknown): void => void limit.destroy(explain(error));
-  const encoding = String(answer.headers['content-encoding'] ?? '').toLowerCase();
-  const decoder = decoders[encoding]?.();
+  const decoder = decoders.get(codingOf(answer.headers))?.();
   answer.body.on('error', fail);
   // Readers see the failure all the same; nobody may be reading yet.
   limit.on('error', () => undefined);

@@ -541,6 +541,23 @@ export const errorTable = {
     errcode: 'M_UNKNOWN',
     when: 'another server that is needed for it did not answer as it should',
   },
+  fedProxyDestinationDenied: {
+    status: 403,
+    errcode: 'IO.ELEMENT.MSC4512.M_FEDPROXY_DESTINATION_DENIED',
+    when: 'an application service wants to ask a server that this one does not speak with, or this one itself (MSC4512)',
+    text: 'Requests to that server are not made here',
+  },
+  fedProxyPathNotAllowed: {
+    status: 403,
+    errcode: 'IO.ELEMENT.MSC4512.M_FEDPROXY_PATH_NOT_ALLOWED',
+    when: 'an application service wants to ask another server something that is not under its own prefix (MSC4512)',
+    text: 'The path is not below the prefix of the application service',
+  },
+  fedProxyConnectionFailed: {
+    status: 502,
+    errcode: 'IO.ELEMENT.MSC4512.M_FEDPROXY_CONNECTION_FAILED',
+    when: 'another server, asked by an application service, did not answer (MSC4512)',
+  },
   identityServerSilent: {
     status: 502,
     errcode: 'M_UNKNOWN',
@@ -557,7 +574,7 @@ export const errorTable = {
   requestGivenUp: {
     status: 503,
     errcode: 'M_UNKNOWN',
-    when: 'the server that asked went away while it waited for its turn',
+    when: 'who asked went away while it waited for its turn or for a service, or the server stops',
     text: 'The request was given up',
   },
   gatewayTimeout: { status: 504, errcode: 'M_UNKNOWN', when: 'it took longer than it may' },

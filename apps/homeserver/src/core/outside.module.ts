@@ -2,7 +2,7 @@ import { type DynamicModule, Global, Module } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { SigningKey } from '@rookery/events';
 import { NameResolver, OwnKeys, ServerSoftware } from '@rookery/federation-client';
-import { OutboundHttp, outboundOptionsOf } from '@rookery/http';
+import { OutboundHttp, outboundOptionsOf, RequestProxy } from '@rookery/http';
 import { Config, Ids, Metrics } from '@rookery/platform';
 import { loadOwnKeys } from '../signing-keys.js';
 import { version } from '../version.js';
@@ -37,6 +37,7 @@ export class OutsideModule {
           useFactory: (config: Config, metrics: Metrics) =>
             new OutboundHttp(outboundOptionsOf(config, version, metrics)),
         },
+        RequestProxy,
         {
           provide: ServerSoftware,
           inject: [Config, Metrics],
@@ -44,7 +45,7 @@ export class OutsideModule {
             new ServerSoftware('Rookery', version, outboundOptionsOf(config, version, metrics).userAgent),
         },
       ],
-      exports: [NameResolver, OwnKeys, SigningKey, OutboundHttp, ServerSoftware],
+      exports: [NameResolver, OwnKeys, SigningKey, OutboundHttp, RequestProxy, ServerSoftware],
     };
   }
 }

@@ -58,6 +58,7 @@ function bySettings(config: Config): Record<string, boolean> {
     'org.matrix.msc4306': config.get('experimental_features.msc4306_enabled'),
     'org.matrix.msc4354': config.get('experimental_features.msc4354_enabled'),
     'org.matrix.msc4155': config.get('experimental_features.msc4155_enabled'),
+    'io.element.msc4512': config.get('experimental_features.msc4512_enabled'),
     'uk.timedout.msc4491.create_room_invite_reasons': config.get('experimental_features.msc4491_enabled'),
     'uk.tcpip.msc4133': config.get('experimental_features.msc4133_enabled'),
     'com.beeper.msc4169': config.get('experimental_features.msc4169_enabled'),

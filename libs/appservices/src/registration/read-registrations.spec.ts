@@ -17,6 +17,12 @@ describe('registration files', () => {
   const problemsOf = (text: string): string[] =>
     read(file('one.yaml', text)).problems.map((problem) => describeProblem(problem).replace(`${folder}/`, ''));
 
+  const proxy = (prefix: string | undefined, url: string | undefined): string =>
+    [
+      ...(prefix === undefined ? [] : [`io.element.msc4512.proxy_prefix: ${prefix}\n`]),
+      ...(url === undefined ? [] : [`io.element.msc4512.proxy_url: ${url}\n`]),
+    ].join('');
+
   const irc = `id: irc
 url: http://localhost:9000/
 as_token: as-secret
@@ -187,6 +193,31 @@ ip_range_whitelist: [127.0.0.1, "10.0.0.0/8", "fd00::/8"]`,
       (text) => `${text}ip_range_whitelist: [10.0.0.0/8, here]\n`,
       'one.yaml:17: ip_range_whitelist[1]: expected an address or a range such as 10.0.0.0/8',
     ],
+    [
+      'a prefix without an address',
+      (text) => `${text}${proxy('foo', undefined)}`,
+      'one.yaml:17: io.element.msc4512.proxy_prefix: needs io.element.msc4512.proxy_url: where these paths go',
+    ],
+    [
+      'an address without a prefix',
+      (text) => `${text}${proxy(undefined, 'http://localhost:1')}`,
+      'one.yaml:17: io.element.msc4512.proxy_url: needs io.element.msc4512.proxy_prefix: the paths that go there',
+    ],
+    ...['/foo', 'foo/', 'foo//bar', '""', '..', 'foo/./bar', ':foo', 'foo*', 'f%6fo', '"foo bar"', '[foo]', '7'].map(
+      (prefix): [string, (text: string) => string, string] => [
+        `the prefix ${prefix}`,
+        (text) => `${text}${proxy(prefix, 'http://localhost:1')}`,
+        'one.yaml:17: io.element.msc4512.proxy_prefix: expected segments of a path such as foo/bar, without slashes at its ends, ' +
+          'of letters, digits and . _ ~ - alone',
+      ],
+    ),
+    ...['localhost:1', 'http://localhost/?a=b', 'http://localhost/#a', '7'].map(
+      (url): [string, (text: string) => string, string] => [
+        `proxied requests to ${url}`,
+        (text) => `${text}${proxy('foo', url)}`,
+        'one.yaml:18: io.element.msc4512.proxy_url: expected an address such as http://localhost:9000',
+      ],
+    ),
     ['no YAML', () => 'id: "irc', 'one.yaml:1: not valid YAML: Missing closing "quote'],
     ['a list', () => '- id: irc', 'one.yaml:1: expected settings, one `name: value` per line'],
   ])('with %s are refused, with what to write instead', (_what, change, problem) => {
@@ -210,5 +241,28 @@ ip_range_whitelist: [127.0.0.1, "10.0.0.0/8", "fd00::/8"]`,
     ]);
     const third = file('third.yaml', irc.replace('id: irc', 'id: other').replace('as-secret', 'as-other'));
     expect(read(first, third).problems).toEqual([]);
+  });
+
+  it.each([
+    ['foo', 'foo', true],
+    ['foo', 'foo/bar', true],
+    ['foo/bar/baz', 'foo/bar', true],
+    ['foo', 'foobar', false],
+    ['foo/bar', 'foo/baz', false],
+    ['bar', 'foo/bar', false],
+    ['foo', 'Foo', false],
+  ])('that have %s and %s to themselves: overlap %s', (one, other, isOverlap) => {
+    const first = file('first.yaml', irc + proxy(one, 'http://localhost:1/x/'));
+    const changed = irc.replace('id: irc', 'id: other').replace('as-secret', 'as-other');
+    const second = file('second.yaml', changed + proxy(other, 'http://localhost:2'));
+    const { registrations, problems } = read(first, second);
+    expect(problems.map((problem) => describeProblem(problem))).toEqual(
+      isOverlap
+        ? [
+            `${second}:17: io.element.msc4512.proxy_prefix: overlaps with ${one} in ${first}: a path goes to one service alone`,
+          ]
+        : [],
+    );
+    expect(registrations[0]?.fields.proxied).toEqual({ prefix: one, url: 'http://localhost:1/x' });
   });
 });

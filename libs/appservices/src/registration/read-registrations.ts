@@ -1,3 +1,4 @@
+import type { ProxiedPaths } from '@rookery/http';
 import { type ConfigProblem, isIpRange, readSources, toBlockList } from '@rookery/platform';
 import { type Namespace, namespaceKinds, NamespacePattern, type Namespaces } from './namespaces.js';
 import { Registration } from './registration.js';
@@ -8,6 +9,9 @@ type Section = Readonly<Record<string, unknown>>;
 /** Most namespaces of one kind in one file. */
 const maxNamespaces = 10_000;
 const longestTokenLength = 1_000;
+const longestPrefix = 255;
+
+const [proxyPrefixKey, proxyUrlKey] = ['io.element.msc4512.proxy_prefix', 'io.element.msc4512.proxy_url'] as const;
 
 /** The registrations of files that are right, and what is wrong with the others. */
 export interface ReadRegistrations {
@@ -46,7 +50,25 @@ export function readRegistrations(files: readonly string[], serverName: string):
         );
     }
   }
+  for (const [at, { reader, registration }] of usable.entries()) {
+    const prefix = registration.fields.proxied?.prefix;
+    if (prefix === undefined) continue;
+    const other = usable.slice(0, at).find(({ registration: { fields } }) => overlap(prefix, fields.proxied?.prefix));
+    if (other === undefined) continue;
+    const theirs = other.registration.fields.proxied!.prefix;
+    problems.push(
+      reader.problem(
+        [proxyPrefixKey],
+        `overlaps with ${theirs} in ${other.reader.file}: a path goes to one service alone`,
+      ),
+    );
+  }
   return { registrations: usable.map(({ registration }) => registration), problems };
+}
+
+/** Whether some path lies below both of two prefixes. */
+function overlap(one: string, other: string | undefined): boolean {
+  return other !== undefined && (`${one}/`.startsWith(`${other}/`) || `${other}/`.startsWith(`${one}/`));
 }
 
 const article = (field: string): string => (field === 'id' ? 'an id' : 'a token');
@@ -80,6 +102,7 @@ class RegistrationReader {
       },
       extensions: this.#flag(raw, 'org.matrix.msc3202') ?? false,
       scopes: this.#texts(raw, 'io.element.msc4502.scopes'),
+      proxied: this.#proxied(raw),
       sources: this.#sources(raw),
     };
     // Device management (MSC4190) is open to every service by now; the flag is only checked.
@@ -134,12 +157,26 @@ class RegistrationReader {
     }
     const value = raw['url'];
     if (value === null || value === '') return undefined;
-    const isUrl = typeof value === 'string' && /^https?:\/\//i.test(value) && URL.canParse(value);
-    if (!isUrl) {
+    if (!isHttpUrl(value)) {
       this.#wrong(['url'], 'expected an address such as http://localhost:9000, or null');
       return undefined;
     }
     return value.replace(/\/+$/, '');
+  }
+
+  #proxied(raw: Section): ProxiedPaths | undefined {
+    const [prefix, url] = [raw[proxyPrefixKey] ?? undefined, raw[proxyUrlKey] ?? undefined];
+    if (prefix === undefined && url === undefined) return undefined;
+    if (prefix === undefined) this.#wrong([proxyUrlKey], `needs ${proxyPrefixKey}: the paths that go there`);
+    else if (typeof prefix !== 'string' || !isPathPrefix(prefix))
+      this.#wrong(
+        [proxyPrefixKey],
+        'expected segments of a path such as foo/bar, without slashes at its ends, of letters, digits and . _ ~ - alone',
+      );
+    if (url === undefined) this.#wrong([proxyPrefixKey], `needs ${proxyUrlKey}: where these paths go`);
+    else if (!isHttpUrl(url) || /[?#]/.test(url))
+      this.#wrong([proxyUrlKey], 'expected an address such as http://localhost:9000');
+    return typeof prefix === 'string' && typeof url === 'string' ? { prefix, url: url.replace(/\/+$/, '') } : undefined;
   }
 
   #sender(raw: Section): string {
@@ -234,6 +271,13 @@ class RegistrationReader {
     });
   }
 }
+
+const isHttpUrl = (value: unknown): value is string =>
+  typeof value === 'string' && /^https?:\/\//i.test(value) && URL.canParse(value);
+
+const isPathPrefix = (value: string): boolean =>
+  value.length <= longestPrefix &&
+  value.split('/').every((segment) => /^[\w.~-]+$/.test(segment) && segment !== '.' && segment !== '..');
 
 const isSection = (value: unknown): value is Section =>
   typeof value === 'object' && value !== null && !Array.isArray(value);

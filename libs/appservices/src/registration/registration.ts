@@ -1,3 +1,4 @@
+import type { ProxiedPaths } from '@rookery/http';
 import { type BlockList, isIP } from 'node:net';
 import { liesIn, liesInExclusive, type Namespaces } from './namespaces.js';
 
@@ -21,6 +22,8 @@ export interface RegistrationFields {
   readonly extensions: boolean;
   /** What it may do beyond the usual (MSC4502). */
   readonly scopes: readonly string[];
+  /** Paths of this server that it answers, and where (MSC4512); absent for most. */
+  readonly proxied: ProxiedPaths | undefined;
   /** Addresses from which its token is taken; absent for all. */
   readonly sources: BlockList | undefined;
 }

@@ -504,7 +504,6 @@ const refused: readonly (readonly [setting: string, value: unknown, said: RegExp
   ['experimental_features.msc3861', { enabled: true }, /^error.*removed in 1\.157/],
   ['experimental_features.msc1767_enabled', true, /^error.*msc1767_enabled/],
   ['experimental_features.msc4242_enabled', true, /^error.*msc4242_enabled/],
-  ['experimental_features.msc4512_enabled', true, /^error.*requests are not passed on/],
   ['redis.username', 'x', /^error.*redis.username: needs redis\.password/],
   ['worker_replication_host', 'x', /^error.*removed in 1\.88/],
   ['worker_replication_http_port', 1, /^error.*removed in 1\.88/],

@@ -225,11 +225,6 @@ const generalRules: readonly Rule[] = [
       get(name) ? 'the room version of this experiment does not exist here: leave it out' : undefined,
     ),
   ),
-  rule(['experimental_features.msc4512_enabled'], ({ get }) =>
-    get('experimental_features.msc4512_enabled')
-      ? 'requests are not passed on to application services here: leave it out, and let the reverse proxy do that'
-      : undefined,
-  ),
   rule(['redis.username', 'redis.password'], ({ get }) =>
     get('redis.username') !== undefined && get('redis.password') === undefined
       ? 'needs redis.password or redis.password_path'

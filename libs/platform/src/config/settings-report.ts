@@ -18,7 +18,6 @@ const honoredHere: readonly SettingName[] = [
   'databases',
   'experimental_features.msc1767_enabled',
   'experimental_features.msc4242_enabled',
-  'experimental_features.msc4512_enabled',
   'caches.cache_entry_ttl',
   'caches.cache_autotuning.max_cache_memory_usage',
   'caches.cache_autotuning.min_cache_ttl',

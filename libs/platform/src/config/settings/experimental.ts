@@ -48,7 +48,8 @@ const features = {
   msc4452_enabled: 'Capability that tells about link previews.',
   msc4491_enabled: 'Reasons in invites.',
   msc4502_enabled: 'Application services with leave to ask may ask who is in a room.',
-  msc4512_enabled: 'Requests passed on to application services; that is not done here, so that true is refused.',
+  msc4512_enabled:
+    'Application services answer requests of clients and of other servers under paths that their files name.',
 } as const;
 
 type Flags = { readonly [K in keyof typeof features as `experimental_features.${K}`]: ReturnType<typeof off> };
