@@ -27,6 +27,7 @@ function service(id: string, kind: 'users' | 'aliases' | 'rooms', regex: string,
       ephemeral: { stable: false, unstable: false },
       extensions: false,
       scopes: [],
+      proxied: undefined,
       sources: undefined,
     },
   };

@@ -14,6 +14,7 @@ const service = new Registration(
       protocols: [],
       extensions: false,
       scopes: [],
+      proxied: undefined,
       sources: undefined,
     },
     ephemeral: { stable: true, unstable: false },
