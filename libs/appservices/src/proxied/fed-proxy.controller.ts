@@ -21,22 +21,23 @@ const maxBytes = 10_485_760;
 const longest = 2_048;
 
 const requestBody = json.object({
-  destination: json.string({ description: 'The server that is asked.' }),
-  method: json.described(
+  destination: json.required('The server that is asked.', json.string()),
+  method: json.required(
     'How it is asked; `body` goes with `POST` and `PUT` alone.',
     json.enum('GET', 'POST', 'PUT', 'DELETE'),
   ),
-  path: json.string({
-    maxLength: longest,
-    description: 'Percent-encoded, below `proxy_prefix` of the service: `/_matrix/federation/v1/{proxy_prefix}/…`',
-  }),
-  query: json.optional(
-    json.record(json.string({ maxLength: longest }), { maxProperties: 100, description: 'What stands in the query.' }),
+  path: json.required(
+    'Percent-encoded, below `proxy_prefix` of the service: `/_matrix/federation/v1/{proxy_prefix}/…`.',
+    json.string({ maxLength: longest }),
   ),
-  body: json.optional(json.anyObject({ description: 'What is sent.' })),
+  query: json.optional(
+    'What stands in the query.',
+    json.record(json.string({ maxLength: longest }), { maxProperties: 100 }),
+  ),
+  body: json.optional('What is sent.', json.anyObject()),
 });
 
-/** What a service wants of another server. */
+/** What another server answered a service. */
 interface RelayedAnswer {
   readonly status: number;
   /** Absent where the answer is no JSON object. */
