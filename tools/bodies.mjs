@@ -1,8 +1,8 @@
 // Part of `npm run check`: the type of a request's body is said once, by its schema. A parameter with `@JsonBody(schema)` is of
-// type `Infer<typeof schema>`, or of an alias of that; one without a schema is a `JsonObject`. No interface of the lib has the
-// keys of one of its schemas. A query string is read by the schema of its endpoint alone: `@Query(schema)`, of type
-// `InferQuery<typeof schema>`; the few that read one as it came say why here. What a key or parameter is for is said in a sentence.
-// `--project=PATH` looks at another project.
+// type `Infer<typeof schema>`, or of an alias of that; so is one with `@SignedContent(schema)`, and one with `@FormBody(schema)` is
+// of type `InferForm<typeof schema>`. No interface of the lib has the keys of one of its schemas. A query string is read by the
+// schema of its endpoint alone: `@Query(schema)`, of type `InferQuery<typeof schema>`; the few that read one as it came say why
+// here. What a key, a field or a parameter is for is said in a sentence. `--project=PATH` looks at another project.
 import { readFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import ts from 'typescript';
@@ -63,16 +63,15 @@ function visit(node, look) {
 
 /** The body of a method: of the schema's type. */
 function lookAtParameter(source, node, aliases) {
-  const decorator = decoratorOf(node, 'JsonBody') ?? decoratorOf(node, 'SignedContent');
+  const form = decoratorOf(node, 'FormBody');
+  const decorator = form ?? decoratorOf(node, 'JsonBody') ?? decoratorOf(node, 'SignedContent');
   if (!decorator) return;
+  const infer = form ? 'InferForm' : 'Infer';
   const [schema] = decorator.arguments;
   const types = node.type ? partsOf(node.type, aliases) : [];
-  if (!schema || schema.getText() === 'undefined') {
-    if (types.join() !== 'JsonObject' && types.join() !== 'unknown')
-      fail(source, node, 'a body without a schema is a JsonObject');
-  } else if (!ts.isIdentifier(schema)) fail(source, node, 'give the schema of the body a name');
-  else if (types.filter((type) => type !== 'JsonObject').join() !== `Infer<typeof ${schema.text}>`)
-    fail(source, node, `the body is of type Infer<typeof ${schema.text}>`);
+  if (!schema || !ts.isIdentifier(schema)) fail(source, node, 'give the schema of the body a name');
+  else if (types.filter((type) => type !== 'JsonObject').join() !== `${infer}<typeof ${schema.text}>`)
+    fail(source, node, `the body is of type ${infer}<typeof ${schema.text}>`);
 }
 
 /** The query string of a method: of the schema's type. */
@@ -97,16 +96,19 @@ function lookForRawQuery(source, node) {
   fail(source, node, 'a query string is read by a schema: @Query(queryOf({ … }))');
 }
 
-/** What `json.required`, `json.optional`, `json.described` and `param` say first; a function that makes some may be given its `description`. */
+/** What `json.required`, `json.optional`, `json.described` and `param` say first, and `formOf` of each field. */
 function lookAtDescription(source, node) {
-  if (
-    !ts.isCallExpression(node) ||
-    !/^(json\.(required|optional|described)|param\.\w+)$/.test(node.expression.getText())
-  )
-    return;
-  const [description] = node.arguments;
-  const isText = description && (ts.isStringLiteralLike(description) || ts.isTemplateExpression(description));
+  if (!ts.isCallExpression(node)) return;
+  const maker = node.expression.getText();
+  const [first] = node.arguments;
+  if (/^(json\.(required|optional|described)|param\.\w+)$/.test(maker)) mustBeSentence(source, node, first);
+  if (maker === 'formOf') for (const field of first?.properties ?? []) mustBeSentence(source, field, field.initializer);
+}
+
+/** A function that makes some may be given its `description`. */
+function mustBeSentence(source, node, description) {
   if (description?.getText() === 'description') return;
+  const isText = description && (ts.isStringLiteralLike(description) || ts.isTemplateExpression(description));
   if (!isText || !/^.[A-Z`][^]*\..$/.test(description.getText()))
     fail(source, node, 'say in a sentence what it is for: `The name of the room.`');
 }

@@ -28,7 +28,7 @@ const { configurationReference, configurationSchema, settingsReport, withoutEffe
   join(root, 'libs', 'platform', 'src', 'index.ts')
 );
 const { errorTable } = await import(join(root, 'libs', 'matrix-types', 'src', 'index.ts'));
-const { bodySchemaOf, querySchemaOf } = await import(join(root, 'libs', 'http', 'src', 'index.ts'));
+const { bodySchemaOf, formSchemaOf, querySchemaOf } = await import(join(root, 'libs', 'http', 'src', 'index.ts'));
 const controllers = await controllersOf(['libs', 'apps']);
 const { createProgram, createSynctl, upgradePage } = await import(join(root, 'apps', 'ctl', 'src', 'index.ts'));
 const { format, resolveConfig } = await import('prettier');
@@ -164,14 +164,21 @@ function bodiesPage() {
     Object.getOwnPropertyNames(controller.prototype).flatMap((method) => {
       const body = bodySchemaOf(controller.prototype, method);
       const query = querySchemaOf(controller.prototype, method);
-      if (!body && !query) return [];
+      const form = formSchemaOf(controller.prototype, method);
+      if (!body && !query && !form) return [];
       const handler = controller.prototype[method];
       const verb = verbs[Reflect.getMetadata('method', handler)];
       const paths = [Reflect.getMetadata('path', handler)].flat().map((path) => path.replace(/:(\w+)/g, '{$1}'));
-      return [{ lib, title: paths.map((path) => `${verb} ${path}`), body, query }];
+      return [{ lib, title: paths.map((path) => `${verb} ${path}`), body, query, form }];
     }),
   );
   const table = (head, rows) => [`| ${head} | type | required | |`, '| --- | --- | --- | --- |', ...rows].join('\n');
+  const formTable = ({ fields }) =>
+    [
+      '| in the form | |',
+      '| --- | --- |',
+      ...Object.entries(fields).map(([name, said]) => `| \`${name}\` | ${said} |`),
+    ].join('\n');
   const bodyOf = (title, body) => {
     const rows = rowsOf(body, '');
     if (rows.length > 0) return table('in the body', rows);
@@ -181,12 +188,13 @@ function bodiesPage() {
   const chapters = [...new Set(endpoints.map(({ lib }) => lib))].map((lib) => {
     const parts = endpoints
       .filter((each) => each.lib === lib)
-      .map(({ title: [first, ...more], body, query }) =>
+      .map(({ title: [first, ...more], body, query, form }) =>
         [
           `### ${first}`,
           ...(more.length > 0 ? [`Also ${more.map((each) => `\`${each}\``).join(', ')}.`] : []),
           ...(query ? [table('in the query', paramsOf(query))] : []),
           ...(body ? [bodyOf(first, body)] : []),
+          ...(form ? [formTable(form)] : []),
         ].join('\n\n'),
       );
     return [`## ${lib}`, ...parts].join('\n\n');
@@ -195,8 +203,8 @@ function bodiesPage() {
     '# Bodies and query strings of requests',
     '<!-- Written by `npm run docs` from the schemas of the controllers. -->',
     `What is checked before a request is answered, by lib. Other keys may be there. Where a key is not required, \`null\` counts as
-absent unless its type says otherwise; in a query, an empty value does, and what is no list may be there once only. Bodies whose shape is not known
-beforehand (events, account data, keys) are not listed. [Errors](errors.md) says what does not fit is answered with: \`M_MISSING_PARAM\`,
+absent unless its type says otherwise; in a query, an empty value does, and what is no list may be there once only. Of a body whose shape is not known
+beforehand it says what it is. The fields of a form are texts; none of them is asked for here. [Errors](errors.md) says what does not fit is answered with: \`M_MISSING_PARAM\`,
 \`M_INVALID_PARAM\`, \`M_BAD_JSON\`.`,
     ...chapters,
   ].join('\n\n');

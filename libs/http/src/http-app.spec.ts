@@ -276,7 +276,7 @@ describe('HTTP front', () => {
     const form = await send('POST', '/_synapse/client/form', 'a=1&b=x%20y&a=2&__proto__=3', {
       'content-type': 'application/x-www-form-urlencoded',
     });
-    expect(await form.text()).toBe('{"a":["1","2"],"b":["x y"],"__proto__":["3"]}');
+    expect(await form.text()).toBe('{"a":["1","2"],"b":["x y"],"c":[]}');
     expect(await errorOf(await send('POST', '/_synapse/client/form', 'a=1&'.repeat(101), {}))).toEqual([
       400,
       'M_INVALID_PARAM',

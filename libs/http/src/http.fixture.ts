@@ -8,6 +8,8 @@ import {
   type AccessOptions,
   client,
   FormBody,
+  formOf,
+  type InferForm,
   HttpApp,
   HttpReply,
   Inbound,
@@ -79,6 +81,12 @@ export const probes: {
 
 const limitQuery = queryOf({ limit: param.integer('How many.', { min: 1, max: 100, clamp: true }) });
 
+const anything = json.described('Anything.', json.anyObject());
+const longSchema = json.object({
+  list: json.required('What is in it.', json.array(json.unknown())),
+  last: json.required('The last of it.', json.number()),
+});
+const exampleForm = formOf({ a: 'A field.', b: 'Another field.', c: 'One more.' });
 const thingSchema = json.object({
   name: json.required('Its name.', json.string({ maxLength: 10 })),
   kind: json.optional('Its kind.', json.enum('a', 'b')),
@@ -107,7 +115,7 @@ class ProbeController {
 
   @Put(client(['v3'], '/open'))
   @Access({ auth: 'none' })
-  open(@JsonBody() body: object): object {
+  open(@JsonBody(anything) body: Infer<typeof anything>): object {
     return {
       keys: Object.keys(body),
       prototype: Object.getPrototypeOf(body) === Object.prototype,
@@ -117,7 +125,7 @@ class ProbeController {
 
   @Put(client(['v3'], '/long'))
   @Access({ auth: 'none', bodyLimitBytes: 2_000_000 })
-  long(@JsonBody() body: { list: unknown[]; last: number }): object {
+  long(@JsonBody(longSchema) body: Infer<typeof longSchema>): object {
     return { items: body.list.length, last: body.last };
   }
 
@@ -129,7 +137,7 @@ class ProbeController {
 
   @Post(client(['v3'], '/optional'))
   @Access({ auth: 'none', bodyLimitBytes: 1000 })
-  optional(@JsonBody(undefined, { optional: true }) body: object): object {
+  optional(@JsonBody(anything, { optional: true }) body: Infer<typeof anything>): object {
     return body;
   }
 
@@ -141,13 +149,13 @@ class ProbeController {
 
   @Post(client(['v3'], '/limited'))
   @Access({ auth: 'none', limiter: 'rc_probe' })
-  limited(@JsonBody() body: object): object {
+  limited(@JsonBody(anything) body: Infer<typeof anything>): object {
     return body;
   }
 
   @Post('/_synapse/client/form')
   @Access({ auth: 'none' })
-  form(@FormBody() form: Record<string, string[]>): object {
+  form(@FormBody(exampleForm) form: InferForm<typeof exampleForm>): object {
     return form;
   }
 

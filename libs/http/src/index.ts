@@ -13,7 +13,8 @@ export type { ForwardingOptions, ProcessAddress } from './forwarding/forwarder.j
 export { wantsPage } from './for-people.js';
 export { HttpApp } from './http-app.js';
 export { IpGuard } from './ip-guard.js';
-export { bodySchemaOf, compileSchema, FormBody, JsonBody, takesBody } from './json-body.js';
+export { FormBody, formOf, formSchemaOf, type InferForm } from './form-body.js';
+export { bodySchemaOf, compileSchema, JsonBody, takesBody } from './json-body.js';
 export { type Field, type Infer, json, type Schema } from './json-schema.js';
 export { type JsonRules, parseJsonInSlices } from './json-text.js';
 export { LeakyBucketRateLimiter } from './leaky-bucket-rate-limiter.js';

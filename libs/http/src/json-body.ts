@@ -156,36 +156,17 @@ export function bodySchemaOf(controller: object, method: string): object | undef
  * docs/bodies.md says what is in it. Keys the schema does not name are kept.
  * @throws MatrixError 400 `M_NOT_JSON`, `M_BAD_JSON`, `M_MISSING_PARAM` or `M_INVALID_PARAM`
  */
-export function JsonBody(schema?: Schema<object>, options: JsonBodyOptions = {}): ParameterDecorator {
-  const check = schema === undefined ? undefined : compileSchema(schema, options.wrongType);
+export function JsonBody(schema: Schema<object>, options: JsonBodyOptions = {}): ParameterDecorator {
+  const check = compileSchema(schema, options.wrongType);
   const take = (given: unknown): JsonObject => {
     const body = (given === undefined || given === null) && options.optional ? {} : given;
     if (body === undefined) throw MatrixError.missingBody();
     if (!isJsonObject(body)) throw MatrixError.badJson('The body must be a JSON object');
-    check?.(body);
+    check(body);
     return body;
   };
   const inject = createParamDecorator((_: unknown, context: ExecutionContext) => {
     return soon(context.switchToHttp().getRequest<GuardedRequest>().inbound.json(options.maxValues), take);
   })();
-  return schema === undefined ? inject : takesBody(schema, inject);
+  return takesBody(schema, inject);
 }
-
-/** Largest number of fields in a form. */
-const maxFormFields = 100;
-
-/**
- * Injects the fields of a URL-encoded form as `Record<string, string[]>` without prototype; a repeated field keeps its
- * order. An absent body has no fields.
- * @throws MatrixError 400 `M_INVALID_PARAM` for more than a hundred fields
- */
-export const FormBody = createParamDecorator((_: unknown, context: ExecutionContext): Record<string, string[]> => {
-  const { inbound } = context.switchToHttp().getRequest<GuardedRequest>();
-  const fields = Object.create(null) as Record<string, string[]>;
-  let count = 0;
-  for (const [name, value] of new URLSearchParams(inbound.rawBody?.toString('utf8') ?? '')) {
-    if (++count > maxFormFields) throw MatrixError.invalidParam('Too many form fields');
-    (fields[name] ??= []).push(value);
-  }
-  return fields;
-});

@@ -179,7 +179,7 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
       'libs/http/src/request-context.ts',
       'bodyTimeoutMs',
     ],
-    ['Fields of a form', 100, '', invalid, 'libs/http/src/json-body.ts', 'maxFormFields'],
+    ['Fields of a form', 100, '', invalid, 'libs/http/src/form-body.ts', 'maxFormFields'],
     [
       'User id, room id, event id, alias',
       255,

@@ -1,12 +1,13 @@
 import { Controller, Delete, Get, Inject, Param, Post } from '@nestjs/common';
 import { CrossSigningService } from '@rookery/e2ee';
 import { Inbound, type InboundRequest, type Infer, json, JsonBody, type RateLimit, Who } from '@rookery/http';
-import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { MatrixError } from '@rookery/matrix-types';
 import { Clock, type Requester } from '@rookery/platform';
 import { AccountRenewal, StoredRateLimitOverrides } from '@rookery/users';
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
 import { AdminTargets } from '../http/admin-targets.js';
 
+const renewalBody = AccountRenewal.request;
 const count = json.integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
 const rateLimitBody = json.object({
   messages_per_second: json.optional(
@@ -80,7 +81,7 @@ export class UserValidityController {
   async renew(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
-    @JsonBody() body: JsonObject,
+    @JsonBody(renewalBody, { wrongType: 'M_INVALID_PARAM' }) body: Infer<typeof renewalBody>,
   ): Promise<object> {
     return { expiration_ts: await this.renewal.renewByAdmin(body, { requester, request, byAdmin: true }) };
   }

@@ -1,6 +1,6 @@
 import { Controller, Delete, Get, Param, Post, Put } from '@nestjs/common';
 import { HttpReply, Inbound, type InboundRequest, type Infer, json, JsonBody, Who } from '@rookery/http';
-import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { AccountService, DeactivationService, SessionService } from '@rookery/users';
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
@@ -16,6 +16,9 @@ const suspendBody = json.object({ suspend: json.required('Whether the account is
 const resetPasswordBody = json.object({
   new_password: json.required('The password from now on.', json.string({ maxLength: 512 })),
   logout_devices: json.optional('Whether all devices are signed out; they are unless this is `false`.', flag),
+});
+const loginBody = json.object({
+  valid_until_ms: json.optional('When the token ends, ms since the epoch; never unless given.', json.unknown()),
 });
 const setAdminBody = json.object({ admin: json.required('Whether the user may administer the server.', flag) });
 
@@ -137,11 +140,11 @@ export class UserCredentialsController {
   async login(
     @Who() requester: Requester,
     @Param('userId') text: string,
-    @JsonBody(undefined, { optional: true }) body: JsonObject,
+    @JsonBody(loginBody, { optional: true }) body: Infer<typeof loginBody>,
   ): Promise<object> {
     const { userId } = await this.targets.localAccount(text);
     const { valid_until_ms: validUntilMs } = body;
-    if (validUntilMs !== undefined && validUntilMs !== null && !Number.isSafeInteger(validUntilMs))
+    if (validUntilMs !== undefined && !Number.isSafeInteger(validUntilMs))
       throw MatrixError.badRequest("'valid_until_ms' must be an integer");
     if (userId === requester.userId) throw MatrixError.badRequest('You are logged in as yourself already');
     const until = typeof validUntilMs === 'number' ? validUntilMs : undefined;

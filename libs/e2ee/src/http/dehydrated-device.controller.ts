@@ -1,6 +1,6 @@
 import { Controller, Delete, Get, Param, Post, Put } from '@nestjs/common';
 import { Access, client, type Infer, type InferQuery, json, JsonBody, param, Query, queryOf, Who } from '@rookery/http';
-import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
 import { DehydratedDeviceService } from '../dehydrated/dehydrated-device.service.js';
 
@@ -10,6 +10,14 @@ const maxEvents = 1_000;
 /** Largest device with its keys, bytes. */
 const bodyLimitBytes = 1_048_576;
 
+const deviceBody = json.object({
+  device_id: json.required('The id of the device.', json.string()),
+  device_data: json.required('What the user needs to open it: encrypted.', json.anyObject()),
+  initial_device_display_name: json.optional('What the device is called.', json.nullable(json.string())),
+  device_keys: json.required('The identity keys of the device, signed by it.', json.anyObject()),
+  one_time_keys: json.optional('One-time keys, by algorithm and id.', json.anyObject()),
+  fallback_keys: json.optional('Fallback keys, by algorithm and id.', json.anyObject()),
+});
 const eventsByBodyBody = json.object({
   next_batch: json.optional('Where the page before ended; the first page unless given.', json.string()),
 });
@@ -30,7 +38,7 @@ export class DehydratedDeviceController {
   /** PUT /_matrix/client/unstable/org.matrix.msc3814.v1/dehydrated_device */
   @Put(path())
   @Access({ auth: 'required', bodyLimitBytes })
-  async put(@Who() requester: Requester, @JsonBody() body: JsonObject): Promise<object> {
+  async put(@Who() requester: Requester, @JsonBody(deviceBody) body: Infer<typeof deviceBody>): Promise<object> {
     this.#checkEnabled();
     return { device_id: await this.devices.put(requester.userId, body) };
   }

@@ -36,6 +36,17 @@ const versionSchema = json.object({
   version: json.optional('The version that is changed, as in the path.', json.string()),
 });
 
+const session = {
+  first_message_index: json.required('The first message that the key can decrypt.', json.integer()),
+  forwarded_count: json.required('How often the key was forwarded.', json.integer()),
+  is_verified: json.required('Whether the device that sent the key was verified.', json.boolean()),
+  session_data: json.required('The key, encrypted as the algorithm of the backup wants it.', json.anyObject()),
+};
+const sessions = { sessions: json.required('The keys, by session.', json.record(json.object(session))) };
+const sessionBody = json.object(session);
+const sessionsBody = json.object(sessions);
+const roomsBody = json.object({ rooms: json.required('The keys, by room.', json.record(json.object(sessions))) });
+
 const versionQuery = queryOf({ version: param.string('The version of the backup.', { required: true }) });
 type VersionQuery = InferQuery<typeof versionQuery>;
 
@@ -103,7 +114,7 @@ export class KeyBackupController {
   putAll(
     @Who() requester: Requester,
     @Query(versionQuery) { version }: VersionQuery,
-    @JsonBody() body: JsonObject,
+    @JsonBody(roomsBody) body: Infer<typeof roomsBody>,
   ): Promise<object> {
     return this.backups.store(requester.userId, version, parseRooms(body));
   }
@@ -115,7 +126,7 @@ export class KeyBackupController {
     @Who() requester: Requester,
     @Query(versionQuery) { version }: VersionQuery,
     @Param('roomId') roomId: string,
-    @JsonBody() body: JsonObject,
+    @JsonBody(sessionsBody) body: Infer<typeof sessionsBody>,
   ): Promise<object> {
     return this.backups.store(requester.userId, version, parseSessions(roomId, body));
   }
@@ -128,7 +139,7 @@ export class KeyBackupController {
     @Query(versionQuery) { version }: VersionQuery,
     @Param('roomId') roomId: string,
     @Param('sessionId') sessionId: string,
-    @JsonBody() body: JsonObject,
+    @JsonBody(sessionBody) body: Infer<typeof sessionBody>,
   ): Promise<object> {
     return this.backups.store(requester.userId, version, [parseSession(roomId, sessionId, body)]);
   }

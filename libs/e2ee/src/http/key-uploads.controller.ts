@@ -1,7 +1,8 @@
 import { Controller, Param, Post } from '@nestjs/common';
-import { Access, client, Inbound, type InboundRequest, JsonBody, stable, Who } from '@rookery/http';
+import { Access, client, Inbound, type InboundRequest, type Infer, json, JsonBody, stable, Who } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
+import { UserAuthGate } from '@rookery/users';
 import { CrossSigningService } from '../cross-signing/cross-signing.service.js';
 import { KeyUploads } from '../device-keys/key-uploads.service.js';
 import { SignatureService } from '../device-keys/signature.service.js';
@@ -17,6 +18,24 @@ const signatureValues = 50_000;
 /** Largest upload of cross-signing keys, bytes. */
 const crossSigningBytes = 65_536;
 
+/** Its outside alone: what is inside is looked at once, by those who store it. */
+const uploadBody = json.object({
+  device_keys: json.optional('The identity keys of the device, signed by it.', json.anyObject()),
+  one_time_keys: json.optional('One-time keys, by algorithm and id.', json.anyObject()),
+  fallback_keys: json.optional('Fallback keys, by algorithm and id: one of each algorithm.', json.anyObject()),
+});
+const key = json.anyObject();
+const crossSigningBody = json.object({
+  auth: UserAuthGate.field,
+  master_key: json.optional('The key that signs the others.', key),
+  self_signing_key: json.optional("The key that signs the user's own devices, signed by the master key.", key),
+  user_signing_key: json.optional('The key that signs the master keys of other users, signed by the master key.', key),
+});
+const signaturesBody = json.described(
+  'Signed objects, by user and by id of the device or public key: what is there already, with signatures added.',
+  json.record(json.record(json.unknown())),
+);
+
 /** Keys that clients upload, and signatures. */
 @Controller()
 export class KeyUploadsController {
@@ -29,7 +48,7 @@ export class KeyUploadsController {
   /** POST /_matrix/client/v3/keys/upload */
   @Post(stable('/keys/upload'))
   @Access({ auth: 'required', guests: true, bodyLimitBytes })
-  upload(@Who() requester: Requester, @JsonBody() body: JsonObject): Promise<object> {
+  upload(@Who() requester: Requester, @JsonBody(uploadBody) body: Infer<typeof uploadBody>): Promise<object> {
     return this.#upload(requester, requester.deviceId, body);
   }
 
@@ -39,7 +58,7 @@ export class KeyUploadsController {
   uploadFor(
     @Who() requester: Requester,
     @Param('deviceId') deviceId: string,
-    @JsonBody() body: JsonObject,
+    @JsonBody(uploadBody) body: Infer<typeof uploadBody>,
   ): Promise<object> {
     return this.#upload(requester, deviceId, body);
   }
@@ -50,7 +69,7 @@ export class KeyUploadsController {
   async uploadCrossSigning(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
-    @JsonBody() body: JsonObject,
+    @JsonBody(crossSigningBody) body: Infer<typeof crossSigningBody>,
   ): Promise<object> {
     await this.crossSigning.upload(requester, request, body);
     return {};
@@ -61,7 +80,7 @@ export class KeyUploadsController {
   @Access({ auth: 'required', bodyLimitBytes: signaturesBytes })
   async uploadSignatures(
     @Who() requester: Requester,
-    @JsonBody(undefined, { maxValues: signatureValues }) body: JsonObject,
+    @JsonBody(signaturesBody, { maxValues: signatureValues }) body: Infer<typeof signaturesBody>,
   ): Promise<object> {
     return { failures: await this.signatures.upload(requester.userId, body) };
   }

@@ -8,11 +8,17 @@ import { SyncPositions } from '../device-lists/sync-positions.js';
 import { DeviceKeyService } from '../device-keys/device-key.service.js';
 import { OneTimeKeyService } from '../device-keys/one-time-key.service.js';
 
+const timeout = json.optional(
+  'How long to wait for other servers, ms; what is no number counts as absent.',
+  json.unknown(),
+);
 const querySchema = json.object({
   device_keys: json.required('Ids of devices, by user; an empty list for all devices of a user.', json.anyObject()),
+  timeout,
 });
 const claimSchema = json.object({
   one_time_keys: json.required('The algorithm of the key, by user and device.', json.anyObject()),
+  timeout,
 });
 
 /** Largest query for keys and claim of keys, bytes. */

@@ -1,14 +1,25 @@
 import { Controller, Param, Post } from '@nestjs/common';
 import { Access, type Infer, json, JsonBody, stable, Who } from '@rookery/http';
-import { isValidRoomId, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { isValidRoomId, MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
 import { PresenceService } from '../presence/presence.service.js';
 import { type MarkerRequest, type MarkerType, ReceiptService } from './receipt.service.js';
 
 const types: readonly MarkerType[] = ['m.read', 'm.read.private', 'm.fully_read'];
 
+const back = {
+  'com.beeper.allow_backward': json.optional(
+    'Whether the event may be an earlier one than before (MSC4446).',
+    json.unknown(),
+  ),
+};
+const receiptBody = json.object({
+  ...back,
+  thread_id: json.optional('The thread that was read: `main` or the id of its root.', json.string()),
+});
 const eventId = json.string();
 const markersSchema = json.object({
+  ...back,
   'm.read': json.optional('The event that was read up to, for everybody to see.', eventId),
   'm.read.private': json.optional('The same for nobody else to see.', eventId),
   'm.fully_read': json.optional('The event before which everything was read: where the marker stands.', eventId),
@@ -30,11 +41,11 @@ export class ReceiptController {
     @Param('roomId') roomId: string,
     @Param('receiptType') receiptType: string,
     @Param('eventId') eventId: string,
-    @JsonBody(undefined, { optional: true }) body: JsonObject,
+    @JsonBody(receiptBody, { optional: true, wrongType: 'M_INVALID_PARAM' }) body: Infer<typeof receiptBody>,
   ): Promise<object> {
     const type = types.find((one) => one === receiptType);
     if (type === undefined) throw MatrixError.invalidParam(`Receipt types are ${types.join(', ')}`);
-    return this.#set(requester, roomId, [{ type, eventId, threadId: body['thread_id'], ...this.#back(body) }]);
+    return this.#set(requester, roomId, [{ type, eventId, threadId: body.thread_id, ...this.#back(body) }]);
   }
 
   /** POST /_matrix/client/v3/rooms/{roomId}/read_markers */
@@ -60,7 +71,7 @@ export class ReceiptController {
   }
 
   /** MSC4446 */
-  #back(body: JsonObject): { mayGoBack: boolean } {
+  #back(body: Infer<typeof receiptBody>): { mayGoBack: boolean } {
     return {
       mayGoBack: body['com.beeper.allow_backward'] === true && this.config.get('experimental_features.msc4446_enabled'),
     };

@@ -5,6 +5,14 @@ import { isRuleKind, type PushAction, type PushRule, type RuleKind, type Ruleset
 import type { Requester } from '@rookery/platform';
 import { PushRulesService } from '../rules/push-rules.service.js';
 
+const ruleBody = json.object({
+  actions: json.optional('What happens when the rule applies; it must be there.', json.array(json.unknown())),
+  conditions: json.optional(
+    'What must be so for an `override` or `underride` rule to apply; always unless given.',
+    json.array(json.unknown()),
+  ),
+  pattern: json.optional('What the text must match for a `content` rule to apply.', json.string()),
+});
 const enabledSchema = json.object({ enabled: json.required('Whether the rule is in force.', json.boolean()) });
 const actionsSchema = json.object({
   actions: json.required('What happens when the rule applies.', json.array(json.unknown())),
@@ -72,7 +80,7 @@ export class PushRulesController {
     @Param('scope') scope: string,
     @Param('kind') kind: string,
     @Param('ruleId') ruleId: string,
-    @JsonBody() body: unknown,
+    @JsonBody(ruleBody, { wrongType: 'M_INVALID_PARAM' }) body: Infer<typeof ruleBody>,
   ): Promise<object> {
     await this.rules.put(requester.userId, kindOf(scope, kind), ruleId, body, query);
     return {};

@@ -9,6 +9,7 @@ import { type SendQuery, sendQuery } from './send-options.js';
 
 /** Largest request to redact, bytes. */
 const redactionBytes = 65_536;
+const contentBody = json.described('The content of the event; its type says what is in it.', json.anyObject());
 const redactSchema = json.object({ reason: json.optional('The reason; part of the event.', json.string()) });
 
 /** Sending events that are no state, and redactions. */
@@ -30,7 +31,7 @@ export class SendController {
     @Param('roomId') roomId: string,
     @Param('eventType') type: string,
     @Param('txnId') txnId: string,
-    @JsonBody(undefined, { optional: true }) content: JsonObject,
+    @JsonBody(contentBody, { optional: true }) content: Infer<typeof contentBody>,
   ): Promise<object> {
     if (request.rawBody !== undefined) return this.#send(requester, query, roomId, type, content, txnId);
     return this.#repeated(requester, roomId, txnId, query['org.matrix.msc4140.delay'] !== undefined);
@@ -44,7 +45,7 @@ export class SendController {
     @Query(sendQuery) query: SendQuery,
     @Param('roomId') roomId: string,
     @Param('eventType') type: string,
-    @JsonBody() content: JsonObject,
+    @JsonBody(contentBody) content: Infer<typeof contentBody>,
   ): Promise<object> {
     return this.#send(requester, query, roomId, type, content, undefined);
   }

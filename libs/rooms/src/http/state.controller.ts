@@ -1,6 +1,6 @@
 import { Controller, Get, Param, Put } from '@nestjs/common';
-import { Access, type InferQuery, JsonBody, param, Query, queryOf, stable, Who } from '@rookery/http';
-import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { Access, type Infer, type InferQuery, json, JsonBody, param, Query, queryOf, stable, Who } from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { DelayedEvents } from '../delayed/delayed-events.service.js';
 import { AliasService } from '../directory/alias.service.js';
@@ -9,6 +9,8 @@ import { MembershipService } from '../membership/membership.service.js';
 import { EventCreation } from '../sending/event-creation.service.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { type SendQuery, sendQuery } from './send-options.js';
+
+const contentBody = json.described('The content of the event; its type says what is in it.', json.anyObject());
 
 const oneStateQuery = queryOf({
   format: param.choice('Whether the content alone or the whole event is wanted.', ['content', 'event']),
@@ -35,7 +37,7 @@ export class StateController {
     @Param('roomId') roomId: string,
     @Param('eventType') type: string,
     @Param('stateKey') stateKey: string | undefined,
-    @JsonBody() content: JsonObject,
+    @JsonBody(contentBody) content: Infer<typeof contentBody>,
   ): Promise<object> {
     const { ts: originServerTs, 'org.matrix.msc4140.delay': delayMs } = query;
     const stickyDurationMs = query['org.matrix.msc4354.sticky_duration_ms'];

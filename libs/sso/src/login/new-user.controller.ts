@@ -2,9 +2,11 @@ import { Controller, Get, Post } from '@nestjs/common';
 import {
   Access,
   FormBody,
+  formOf,
   HttpReply,
   Inbound,
   type InboundRequest,
+  type InferForm,
   type InferQuery,
   param,
   Query,
@@ -27,6 +29,14 @@ const maxNameLength = 255;
 const checkQuery = queryOf({
   username: param.string('The local part that somebody would like to have.', { required: true }),
 });
+
+const detailsForm = formOf({
+  username: 'The local part that the user would like to have.',
+  use_display_name: '`true` to take the display name that the provider suggests.',
+  use_avatar: '`true` to take the avatar that the provider suggests.',
+  use_email: 'The addresses to take, of those that the provider suggests.',
+});
+const consentForm = formOf({ accepted_version: 'The version of the terms that the user agrees to.' });
 
 /** What people see who sign on for the first time: the choice of a name, the terms. */
 @Controller()
@@ -73,18 +83,21 @@ export class NewUserController {
   /** POST /_synapse/client/pick_username/account_details: the form of that page */
   @Post('/_synapse/client/pick_username/account_details')
   @Access({ auth: 'none', bodyLimitBytes })
-  choose(@Inbound() request: InboundRequest, @FormBody() form: Record<string, string[]>): Promise<HttpReply> {
+  choose(
+    @Inbound() request: InboundRequest,
+    @FormBody(detailsForm) form: InferForm<typeof detailsForm>,
+  ): Promise<HttpReply> {
     return this.pages.guard(async () => {
       const { id, session } = await this.newUsers.sessionOf(request);
       const { suggested } = session;
-      const localpart = form['username']?.[0] ?? '';
+      const localpart = form.username[0] ?? '';
       const problem = localpart.length > maxNameLength ? true : await this.newUsers.problemWith(localpart);
       if (problem) return this.#details(400, session, localpart.slice(0, maxNameLength));
-      const wanted = new Set(form['use_email']);
+      const wanted = new Set(form.use_email);
       return this.newUsers.choose(id, session, {
         localpart,
-        displayName: isTicked(form['use_display_name']) ? suggested.displayName : undefined,
-        picture: isTicked(form['use_avatar']) ? suggested.picture : undefined,
+        displayName: isTicked(form.use_display_name) ? suggested.displayName : undefined,
+        picture: isTicked(form.use_avatar) ? suggested.picture : undefined,
         emails: (suggested.emails ?? []).filter((email) => wanted.has(email)),
       });
     });
@@ -115,10 +128,13 @@ export class NewUserController {
   /** POST /_synapse/client/new_user_consent: the form of that page */
   @Post('/_synapse/client/new_user_consent')
   @Access({ auth: 'none', bodyLimitBytes })
-  agree(@Inbound() request: InboundRequest, @FormBody() form: Record<string, string[]>): Promise<HttpReply> {
+  agree(
+    @Inbound() request: InboundRequest,
+    @FormBody(consentForm) form: InferForm<typeof consentForm>,
+  ): Promise<HttpReply> {
     return this.pages.guard(async () => {
       const { id, session } = await this.newUsers.sessionOf(request);
-      return this.newUsers.agree(id, session, form['accepted_version']?.[0] ?? '');
+      return this.newUsers.agree(id, session, form.accepted_version[0] ?? '');
     });
   }
 
@@ -149,4 +165,4 @@ export class NewUserController {
   }
 }
 
-const isTicked = (values: readonly string[] | undefined): boolean => values?.includes('true') ?? false;
+const isTicked = (values: readonly string[]): boolean => values.includes('true');

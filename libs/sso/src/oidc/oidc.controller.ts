@@ -1,5 +1,5 @@
 import { Controller, Get, Post } from '@nestjs/common';
-import { Access, FormBody, HttpReply, Inbound, type InboundRequest } from '@rookery/http';
+import { Access, FormBody, formOf, HttpReply, Inbound, type InboundRequest, type InferForm } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { cookieOf, SealedCookies } from '../common/sealed-cookies.js';
 import { lostSession, providerError, SsoError } from '../common/sso-error.js';
@@ -13,7 +13,16 @@ import { OidcProviders } from './oidc-providers.service.js';
 const bodyLimitBytes = 65_536;
 const maxValueLength = 16_384;
 /** What an answer may say; the rest is nobody's business. */
-const parameters = ['code', 'state', 'iss', 'error', 'error_description', 'session_state'];
+const answerForm = formOf({
+  code: 'What the provider gives tokens for.',
+  state: 'Says which sign-in it answers.',
+  iss: 'The issuer that answers.',
+  error: 'Why the user was not signed in.',
+  error_description: 'The same for people.',
+  session_state: 'The state of the session at the provider.',
+});
+const parameters = Object.keys(answerForm.fields) as (keyof InferForm<typeof answerForm>)[];
+const logoutForm = formOf({ logout_token: 'Says whose sessions end: signed by the provider.' });
 
 /** Where providers send browsers back to. */
 @Controller()
@@ -37,17 +46,20 @@ export class OidcController {
   /** POST /_synapse/client/oidc/callback: for providers that answer with a form */
   @Post('/_synapse/client/oidc/callback')
   @Access({ auth: 'none', bodyLimitBytes })
-  formCallback(@Inbound() request: InboundRequest, @FormBody() form: Record<string, string[]>): Promise<HttpReply> {
-    return this.#finish(request, (name) => (form[name]?.length === 1 ? form[name][0] : form[name]));
+  formCallback(
+    @Inbound() request: InboundRequest,
+    @FormBody(answerForm) form: InferForm<typeof answerForm>,
+  ): Promise<HttpReply> {
+    return this.#finish(request, (name) => (form[name].length > 1 ? form[name] : form[name][0]));
   }
 
   /** POST /_synapse/client/oidc/backchannel_logout: a provider ends sessions */
   @Post('/_synapse/client/oidc/backchannel_logout')
   @Access({ auth: 'none', bodyLimitBytes })
-  async logOut(@FormBody() form: Record<string, string[]>): Promise<HttpReply> {
+  async logOut(@FormBody(logoutForm) form: InferForm<typeof logoutForm>): Promise<HttpReply> {
     const headers = { 'cache-control': 'no-store' };
     try {
-      const [token, ...others] = form['logout_token'] ?? [];
+      const [token, ...others] = form.logout_token;
       if (token === undefined) throw MatrixError.missingParam("Missing parameter 'logout_token'");
       if (others.length > 0) throw MatrixError.invalidParam("'logout_token' may be given once only");
       await this.logouts.logOut(token);
@@ -60,7 +72,7 @@ export class OidcController {
 
   async #finish(
     request: InboundRequest,
-    read: (name: string) => string | readonly string[] | undefined,
+    read: (name: (typeof parameters)[number]) => string | readonly string[] | undefined,
   ): Promise<HttpReply> {
     let removals: readonly string[] = [];
     const reply = await this.pages.guard(async () => {

@@ -1,5 +1,5 @@
 import { Controller, Get, Post } from '@nestjs/common';
-import { Access, FormBody, HttpReply, Inbound, type InboundRequest } from '@rookery/http';
+import { Access, FormBody, formOf, HttpReply, Inbound, type InboundRequest, type InferForm } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { checkClientAddress } from '../common/client-addresses.js';
 import { cookieOf, SealedCookies } from '../common/sealed-cookies.js';
@@ -13,6 +13,11 @@ import { samlCookies, SamlProvider, samlSeal, type SamlSession } from './saml-pr
 const bodyLimitBytes = 262_144;
 /** An assertion counts once, longer than any is valid. */
 const rememberMs = 86_400_000;
+
+const responseForm = formOf({
+  SAMLResponse: 'The answer of the provider, in base64.',
+  RelayState: 'The address of the client that is signed in, where the provider began by itself.',
+});
 
 /** The addresses of a SAML service provider. */
 @Controller()
@@ -46,11 +51,14 @@ export class SamlController {
   /** POST /_synapse/client/saml2/authn_response */
   @Post('/_synapse/client/saml2/authn_response')
   @Access({ auth: 'none', bodyLimitBytes })
-  async consume(@Inbound() request: InboundRequest, @FormBody() form: Record<string, string[]>): Promise<HttpReply> {
+  async consume(
+    @Inbound() request: InboundRequest,
+    @FormBody(responseForm) form: InferForm<typeof responseForm>,
+  ): Promise<HttpReply> {
     const client = this.#client;
     let removals: readonly string[] = [];
     const reply = await this.pages.guard(async () => {
-      const [response, ...others] = form['SAMLResponse'] ?? [];
+      const [response, ...others] = form.SAMLResponse;
       if (response === undefined || others.length > 0)
         throw new SsoError('invalid_request', 'The sign-in provider sent an answer of the wrong kind.');
       const session = this.#sessionOf(request);
@@ -60,7 +68,7 @@ export class SamlController {
       const purpose =
         checked.inResponseTo !== undefined && session
           ? session.purpose
-          : ({ kind: 'login', redirectUrl: clientOf(form['RelayState']?.[0]) } as const);
+          : ({ kind: 'login', redirectUrl: clientOf(form.RelayState[0]) } as const);
       if (!(await this.sessions.useOnce(`saml ${checked.id}`, rememberMs))) throw lostSession('invalid_session');
       return this.logins.finish(await this.provider.signOn(checked.response, purpose, request));
     });

@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { type Infer, json } from '@rookery/http';
+import { MatrixError } from '@rookery/matrix-types';
 import type { RenewalResult } from '@rookery/module-api';
 import { Clock, Config } from '@rookery/platform';
 import { AccountModules, type Origin } from '../common/account-modules.js';
@@ -10,9 +11,28 @@ import { findByRenewalToken, renewByToken } from './account-validity.query.js';
 import { AccountValidity } from './account-validity.js';
 import { RenewalMails } from './renewal-mails.js';
 
+/** What an administrator asks for; other keys are for modules. */
+const renewalBody = json.object({
+  user_id: json.optional(
+    'Whose account it is; it must be there, unless a module renews accounts by itself.',
+    json.string(),
+  ),
+  expiration_ts: json.optional(
+    'When the account ends, ms since the epoch; a period from now unless given.',
+    json.integer({ minimum: 0 }),
+  ),
+  enable_renewal_emails: json.optional(
+    'Whether the user is reminded by mail; it is so unless this is `false`.',
+    json.boolean(),
+  ),
+});
+
 /** How accounts that expire are renewed: by the links of mails, by `account_validity` or a module. */
 @Injectable()
 export class AccountRenewal {
+  /** The body of what {@link renewByAdmin} takes. */
+  static readonly request = renewalBody;
+
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,
@@ -64,17 +84,15 @@ export class AccountRenewal {
    * @returns when it expires now, milliseconds since the epoch
    * @throws MatrixError 400 `M_MISSING_PARAM`, `M_INVALID_PARAM`; 404 `M_NOT_FOUND`
    */
-  async renewByAdmin(body: JsonObject, origin: Origin): Promise<number> {
+  async renewByAdmin(body: Infer<typeof renewalBody>, origin: Origin): Promise<number> {
     const byModule = await this.modules.legacyAdminRequest(body, origin);
     if (byModule !== undefined) return byModule;
     const { user_id: userId, expiration_ts: expirationTs, enable_renewal_emails: mails = true } = body;
     if (userId === undefined) throw MatrixError.missingParam("Missing parameter 'user_id'");
-    if (typeof userId !== 'string' || userId.includes('\0'))
-      throw MatrixError.invalidParam("'user_id' must be a user id");
-    if (typeof mails !== 'boolean') throw MatrixError.invalidParam("'enable_renewal_emails' must be true or false");
+    if (userId.includes('\0')) throw MatrixError.invalidParam("'user_id' must be a user id");
     const expiresMs = expirationTs ?? this.validity.initialExpiryMs();
     if (expiresMs === undefined) throw MatrixError.missingParam("Missing parameter 'expiration_ts'");
-    if (typeof expiresMs !== 'number' || !Number.isSafeInteger(expiresMs) || expiresMs < 0)
+    if (!Number.isSafeInteger(expiresMs))
       throw MatrixError.invalidParam("'expiration_ts' must be a time in milliseconds");
     if (!(await findAccount(this.database, userId))) throw MatrixError.noSuchUser();
     await this.validity.extend(userId, expiresMs, !mails);

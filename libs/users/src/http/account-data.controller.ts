@@ -10,6 +10,19 @@ const bodyLimitBytes = 2_097_152;
 /** Most values and keys of account data. */
 const maxValues = 50_000;
 
+const dataBody = json.described('The account data; its type says what is in it.', json.anyObject());
+const filter = json.anyObject();
+const filterBody = json.object({
+  event_fields: json.optional('Which fields of events are sent; all unless given.', json.array(json.unknown())),
+  event_format: json.optional('The format of events: `client` (unless given) or `federation`.', json.string()),
+  presence: json.optional('Which presence is sent.', filter),
+  account_data: json.optional('Which account data that belongs to no room is sent.', filter),
+  room: json.optional('Which rooms are sent, and what of them.', filter),
+  'org.matrix.msc4429.profile_fields': json.optional(
+    'Of which fields of profiles changes are sent (MSC4429).',
+    json.unknown(),
+  ),
+});
 const putTagBody = json.object({
   order: json.optional('Where the room stands among those with the tag, from 0 to 1.', json.number()),
 });
@@ -29,7 +42,7 @@ export class AccountDataController {
     @Who() requester: Requester,
     @Param('userId') userId: string,
     @Param('type') type: string,
-    @JsonBody(undefined, { maxValues }) body: JsonObject,
+    @JsonBody(dataBody, { maxValues }) body: Infer<typeof dataBody>,
   ): Promise<object> {
     await this.accountData.setByClient(own(requester, userId), undefined, type, body, { requester });
     return {};
@@ -50,7 +63,7 @@ export class AccountDataController {
     @Param('userId') userId: string,
     @Param('roomId') roomId: string,
     @Param('type') type: string,
-    @JsonBody(undefined, { maxValues }) body: JsonObject,
+    @JsonBody(dataBody, { maxValues }) body: Infer<typeof dataBody>,
   ): Promise<object> {
     await this.accountData.setByClient(own(requester, userId), room(roomId), type, body, { requester });
     return {};
@@ -131,7 +144,7 @@ export class AccountDataController {
   async createFilter(
     @Who() requester: Requester,
     @Param('userId') userId: string,
-    @JsonBody(undefined, { maxValues }) body: JsonObject,
+    @JsonBody(filterBody, { maxValues }) body: Infer<typeof filterBody>,
   ): Promise<object> {
     return { filter_id: await this.filters.create(own(requester, userId), body) };
   }

@@ -2,6 +2,7 @@ import { Controller, Get, Post } from '@nestjs/common';
 import { Access, Inbound, type InboundRequest, type Infer, json, JsonBody, stable, Who } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
+import { authField } from '../uia/auth-field.js';
 import { UserAuthGate } from '../uia/user-auth-gate.js';
 import { DeactivationService } from '../accounts/deactivation.service.js';
 import { PasswordReset } from '../uia/password-reset.service.js';
@@ -9,6 +10,7 @@ import { AccountService } from '../accounts/account.service.js';
 import { PasswordService } from '../accounts/password.service.js';
 
 const changePasswordBody = json.object({
+  auth: authField,
   new_password: json.optional('The password from now on.', json.string()),
   logout_devices: json.optional(
     'Whether all other devices are signed out; they are unless this is `false`.',
@@ -16,6 +18,7 @@ const changePasswordBody = json.object({
   ),
 });
 const deactivateBody = json.object({
+  auth: authField,
   erase: json.optional('Whether what the user has written is hidden from those who join later.', json.boolean()),
   id_server: json.optional(
     'The identity server that forgets the addresses of the user; each that knows them unless given.',

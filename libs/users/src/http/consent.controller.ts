@@ -1,5 +1,15 @@
 import { Controller, Get, Post } from '@nestjs/common';
-import { Access, FormBody, HttpReply, type InferQuery, param, Query, queryOf } from '@rookery/http';
+import {
+  Access,
+  FormBody,
+  formOf,
+  HttpReply,
+  type InferForm,
+  type InferQuery,
+  param,
+  Query,
+  queryOf,
+} from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Pages } from '@rookery/templates';
 import { ConsentService } from '../consent/consent.service.js';
@@ -8,6 +18,12 @@ const linkQuery = queryOf({
   v: param.string('The version of the policy.'),
   u: param.string('The local part of who reads it.'),
   h: param.string('The signature of the link for that user.'),
+});
+
+const agreementForm = formOf({
+  v: 'The version of the policy; that of the address unless given.',
+  u: 'The local part of who agrees; that of the address unless given.',
+  h: 'The signature of the link for that user; that of the address unless given.',
 });
 
 /** The pages of the server's policy: `user_consent.template_dir`. */
@@ -49,10 +65,10 @@ export class ConsentController {
   @Access({ auth: 'none' })
   async agree(
     @Query(linkQuery) query: InferQuery<typeof linkQuery>,
-    @FormBody() form: Record<string, string[]>,
+    @FormBody(agreementForm) form: InferForm<typeof agreementForm>,
   ): Promise<HttpReply> {
     const [version, name, signature] = (['v', 'u', 'h'] as const).map((field) => {
-      const value = form[field]?.[0] ?? query[field];
+      const value = form[field][0] ?? query[field];
       if (value === undefined) throw MatrixError.missingParam(`Missing parameter '${field}'`);
       return value;
     });

@@ -10,8 +10,9 @@ import {
   stable,
   Who,
 } from '@rookery/http';
-import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
+import { authField } from '../uia/auth-field.js';
 import { UserAuthGate } from '../uia/user-auth-gate.js';
 import type { Device } from '../store/device.query.js';
 import { DeviceService } from '../sessions/device.service.js';
@@ -20,7 +21,9 @@ import { DeviceService } from '../sessions/device.service.js';
 const maxDeleted = 1000;
 
 const renameBody = json.object({ display_name: json.optional('The name from now on.', json.string()) });
+const deleteBody = json.object({ auth: authField });
 const deleteManyBody = json.object({
+  auth: authField,
   devices: json.required(
     'Ids of the devices that are signed out.',
     json.array(json.string(), { maxItems: maxDeleted }),
@@ -75,7 +78,7 @@ export class DeviceController {
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
     @Param('deviceId') deviceId: string,
-    @JsonBody(undefined, { optional: true }) body: JsonObject,
+    @JsonBody(deleteBody, { optional: true }) body: Infer<typeof deleteBody>,
   ): Promise<object> {
     await this.gate.require(requester, request, body, {
       description: 'remove a device from your account',

@@ -2,9 +2,11 @@ import { Controller, Get, Param, Post } from '@nestjs/common';
 import {
   Access,
   FormBody,
+  formOf,
   HttpReply,
   Inbound,
   type InboundRequest,
+  type InferForm,
   type InferQuery,
   ownPath,
   param,
@@ -18,10 +20,16 @@ import { Pages } from '@rookery/templates';
 import { AuthenticationService } from '../authentication/authentication-service.js';
 import { UiaService } from '../uia/uia.service.js';
 
+const stageForm = formOf({
+  session: 'The session of interactive auth.',
+  'g-recaptcha-response': 'What the challenge has given, for `m.login.recaptcha`.',
+  token: 'The token, for `m.login.registration_token`.',
+});
+
 /** A stage that has a page: its template, the field of its form, and what the stage calls that. */
 interface FallbackPage {
   readonly template: string;
-  readonly field?: readonly [form: string, auth: string];
+  readonly field?: readonly [form: keyof InferForm<typeof stageForm>, auth: string];
 }
 
 const fallbacks: ReadonlyMap<string, FallbackPage> = new Map([
@@ -67,12 +75,12 @@ export class FallbackController {
     @Inbound() request: InboundRequest,
     @Query(submitQuery) query: InferQuery<typeof submitQuery>,
     @Param('stage') stage: string,
-    @FormBody() form: Record<string, string[]>,
+    @FormBody(stageForm) form: InferForm<typeof stageForm>,
   ): Promise<HttpReply> {
     const page = this.#pageOf(stage);
-    const session = form['session']?.[0] ?? query.session;
+    const session = form.session[0] ?? query.session;
     if (session === undefined) throw MatrixError.missingParam("Missing parameter 'session'");
-    const fields = page.field ? { [page.field[1]]: form[page.field[0]]?.[0] } : {};
+    const fields = page.field ? { [page.field[1]]: form[page.field[0]][0] } : {};
     try {
       await this.uia.attemptFromPage(session, stage, fields, request);
     } catch (error) {

@@ -11,8 +11,9 @@ import {
   stable,
   Who,
 } from '@rookery/http';
-import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
+import { authField } from '../uia/auth-field.js';
 import { UserAuthGate } from '../uia/user-auth-gate.js';
 import { LoginService } from '../login/login.service.js';
 import { LoginTokens } from '../login/login-tokens.js';
@@ -24,6 +25,8 @@ const loginSchema = json.object({
   initial_device_display_name: json.optional('What the device is called when it is new.', json.nullable(json.string())),
   refresh_token: json.optional('Whether the client can refresh access tokens that end.', json.boolean()),
 });
+
+const tokenBody = json.object({ auth: authField });
 
 /** What a login may ask for; also part of a registration. */
 type LoginBody = Infer<typeof loginSchema>;
@@ -62,7 +65,7 @@ export class LoginController {
   async createToken(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
-    @JsonBody(undefined, { optional: true }) body: JsonObject,
+    @JsonBody(tokenBody, { optional: true }) body: Infer<typeof tokenBody>,
   ): Promise<object> {
     if (!this.config.get('login_via_existing_session.enabled')) throw MatrixError.unrecognized();
     if (requester.puppetedBy !== undefined) throw MatrixError.forbidden('Not while acting as another user');

@@ -4,8 +4,10 @@ import {
   client,
   Inbound,
   type InboundRequest,
-  JsonBody,
+  type Infer,
   type InferQuery,
+  json,
+  JsonBody,
   param,
   Query,
   queryOf,
@@ -13,7 +15,7 @@ import {
   stable,
   Who,
 } from '@rookery/http';
-import { isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { isValidUserId, MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
 import type { Profile } from '../common/profile.js';
 import { ProfileService } from '../profiles/profile.service.js';
@@ -22,6 +24,8 @@ const fieldPaths = [
   ...stable('/profile/:userId/:field'),
   ...client(['unstable'], '/uk.tcpip.msc4133/profile/:userId/:field'),
 ];
+
+const fieldBody = json.described('The new value, under the name of the field.', json.anyObject());
 
 const changeQuery = queryOf({
   'org.matrix.msc4069.propagate': param.boolean('Whether the change reaches the rooms of the user (MSC4069).', {
@@ -71,7 +75,7 @@ export class ProfileController {
     @Query(changeQuery) query: ChangeQuery,
     @Param('userId') userId: string,
     @Param('field') field: string,
-    @JsonBody() body: JsonObject,
+    @JsonBody(fieldBody) body: Infer<typeof fieldBody>,
   ): Promise<object> {
     checkUserId(userId);
     if (requester.isGuest && field !== 'displayname') throw MatrixError.guestAccessForbidden();

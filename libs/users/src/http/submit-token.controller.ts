@@ -1,5 +1,16 @@
 import { Controller, Get, Post } from '@nestjs/common';
-import { Access, client, FormBody, HttpReply, type InferQuery, param, Query, queryOf } from '@rookery/http';
+import {
+  Access,
+  client,
+  FormBody,
+  formOf,
+  HttpReply,
+  type InferForm,
+  type InferQuery,
+  param,
+  Query,
+  queryOf,
+} from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Pages } from '@rookery/templates';
 import { Config } from '@rookery/platform';
@@ -12,6 +23,12 @@ const linkQuery = queryOf({
   client_secret: param.string('What the client made up for it.'),
   token: param.string('The token of the mail.'),
 });
+const resetForm = formOf({
+  sid: 'The session of the validation.',
+  client_secret: 'What the client made up for it.',
+  token: 'The token of the mail.',
+});
+type ResetForm = InferForm<typeof resetForm>;
 type LinkQuery = InferQuery<typeof linkQuery>;
 
 /** What a link in a mail carries. */
@@ -64,7 +81,7 @@ export class SubmitTokenController {
   /** POST /_synapse/client/password_reset/email/submit_token: the form of the confirmation page */
   @Post(resetPath)
   @Access({ auth: 'none' })
-  reset(@Query(linkQuery) query: LinkQuery, @FormBody() form: Record<string, string[]>): Promise<HttpReply> {
+  reset(@Query(linkQuery) query: LinkQuery, @FormBody(resetForm) form: ResetForm): Promise<HttpReply> {
     return this.#submit(linkOf(query, form), 'password_reset');
   }
 
@@ -87,9 +104,9 @@ export class SubmitTokenController {
 }
 
 /** @throws MatrixError 400 `M_MISSING_PARAM` */
-function linkOf(query: LinkQuery, form: Record<string, string[]> = {}): Link {
+function linkOf(query: LinkQuery, form?: ResetForm): Link {
   const [sid, clientSecret, token] = (['sid', 'client_secret', 'token'] as const).map((name) => {
-    const value = form[name]?.[0] ?? query[name];
+    const value = form?.[name][0] ?? query[name];
     if (value === undefined || value.length > 1024) throw MatrixError.missingParam(`Missing parameter '${name}'`);
     return value;
   });

@@ -2,6 +2,7 @@ import { Controller, Get, Post } from '@nestjs/common';
 import { Access, client, Inbound, type InboundRequest, type Infer, json, JsonBody, stable, Who } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
+import { authField } from '../uia/auth-field.js';
 import { threepidCredentials } from '../uia/threepid-stages.js';
 import { UserAuthGate } from '../uia/user-auth-gate.js';
 import { EmailVerification } from '../threepids/email-verification.service.js';
@@ -33,7 +34,14 @@ const submitCodeBody = json.object({
   sid: json.required('The id of the session.', text),
   token: json.required('The code that was sent to the number.', text),
 });
-const addBody = json.object({ client_secret: clientSecret, sid });
+const addBody = json.object({ auth: authField, client_secret: clientSecret, sid });
+const formerAddBody = json.object({
+  auth: authField,
+  three_pid_creds: json.optional(
+    'The `client_secret` and `sid` of the session in which the address was confirmed.',
+    json.unknown(),
+  ),
+});
 const bindBody = json.object({
   client_secret: clientSecret,
   id_access_token: json.required('A token of the identity server.', json.string()),
@@ -154,7 +162,7 @@ export class ThreepidController {
   async addTheOldWay(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
-    @JsonBody() body: JsonObject,
+    @JsonBody(formerAddBody) body: Infer<typeof formerAddBody>,
   ): Promise<object> {
     const { sid, clientSecret } = threepidCredentials(body);
     await this.#add(requester, request, body, sid, clientSecret);

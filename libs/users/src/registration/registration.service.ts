@@ -12,6 +12,7 @@ import type { DeviceRequest } from '../login/login.service.js';
 import { LoginService } from '../login/login.service.js';
 import { SessionService, unknownToken } from '../sessions/session.service.js';
 import { checkAllowedThreepid } from '../threepids/threepid-rules.js';
+import { authField } from '../uia/auth-field.js';
 import { provedAddress } from '../uia/stages.js';
 import { type UiaProof, UiaService } from '../uia/uia.service.js';
 import { ParticipationGate } from '../usage/participation-gate.js';
@@ -27,6 +28,7 @@ const flag = json.nullable(json.boolean());
 
 /** The body of a registration, but for what proves who registers. */
 export const registrationSchema = json.object({
+  auth: authField,
   type: json.optional('`m.login.application_service` from an application service.', json.string()),
   username: json.optional('The localpart of the new user id; it is drawn unless given.', text),
   password: json.optional('The password.', text),

@@ -7,6 +7,7 @@ import { AccountModules } from '../common/account-modules.js';
 import { lastValidatedMs, markValidated } from '../sessions/token.query.js';
 import { AuthenticationService } from '../authentication/authentication-service.js';
 import { UserPorts } from '../ports.js';
+import { authField } from './auth-field.js';
 import { InteractiveAuthRequired } from './uia-errors.js';
 import { UiaService } from './uia.service.js';
 
@@ -21,6 +22,9 @@ export interface GateOptions {
 /** Interactive auth of a user who is logged in: the user confirms to be there, with a password, to a module or by single sign-on. */
 @Injectable()
 export class UserAuthGate {
+  /** The key of a body that stages are completed with. @spec client-server-api#user-interactive-authentication-api */
+  static readonly field = authField;
+
   constructor(
     private readonly uia: UiaService,
     private readonly database: Database,
