@@ -14,6 +14,6 @@ import { SyncService } from './sync.service.js';
 @Module({
   imports: [SectionsModule, UsersModule, RoomsModule, EphemeralModule, E2eeModule],
   providers: [KeptAnswers, LazyMemberMemories, SyncResponses, TokenPlaces, SyncService],
-  exports: [SyncService],
+  exports: [LazyMemberMemories, SyncService],
 })
 export class SyncAnswersModule {}
