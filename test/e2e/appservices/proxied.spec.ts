@@ -212,8 +212,7 @@ describe('paths that application services answer', () => {
       expect(got!.headers).toMatchObject({ 'x-kept': 'kept', 'x-matrix-user-identifier': alice.userId });
       for (const name of ['authorization', 'cookie', 'x-once', 'te', 'upgrade', 'keep-alive', 'proxy-authorization'])
         expect(got!.headers).not.toHaveProperty(name);
-      for (const name of ['x-matrix-origin', 'x-forwarded-for', 'x-rookery-process'])
-        expect(got!.headers).not.toHaveProperty(name);
+      for (const name of ['x-matrix-origin', 'x-forwarded-for']) expect(got!.headers).not.toHaveProperty(name);
     });
 
     it('the answer comes as it is, but for headers of the connection and cookies', async () => {
@@ -436,6 +435,26 @@ describe('paths that application services answer', () => {
   it('versions tell of it', async () => {
     const { body } = await one.request<{ unstable_features: JsonObject }>('GET', '/_matrix/client/versions');
     expect(body.unstable_features['io.element.msc4512']).toBe(true);
+  });
+
+  it('by way of another process, whose secret stays behind', async () => {
+    const settings = {
+      experimental_features: { msc4512_enabled: true },
+      app_service_config_files: [files.write('calls', fields('org.calls/rtc', service.url))],
+    };
+    const many = await world.homeserver('many.test', { database: 'postgres', processes: 2, settings });
+    const { userId, accessToken } = await many.registerUser('alice');
+    const [, beside] = many.servers;
+    const address = `http://127.0.0.1:${beside!.addresses[0]!.port}`;
+    const headers = { authorization: `Bearer ${accessToken}`, 'content-type': 'text/plain' };
+    const path = '/_matrix/client/v1/org.calls/rtc/x';
+    const answer = await fetch(`${address}${path}`, { method: 'POST', headers, body: 'no JSON' });
+    expect([answer.status, await answer.json()]).toEqual([200, { by: 'service' }]);
+    const [got] = service.take();
+    expect(got).toMatchObject({ method: 'POST', url: `/base${path}`, body: 'no JSON' });
+    expect(got!.headers).toMatchObject({ 'x-matrix-user-identifier': userId });
+    for (const name of ['x-rookery-process', 'authorization', 'x-forwarded-for'])
+      expect(got!.headers).not.toHaveProperty(name);
   });
 
   it('nothing of it is there where it is not switched on', async () => {
