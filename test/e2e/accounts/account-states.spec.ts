@@ -21,7 +21,6 @@ const open: ReadonlySet<string> = new Set([
   'GET /auth/m.login.sso/fallback/web',
   'GET /auth_metadata',
   'GET /directory/list/room/:roomId',
-  'GET /directory/room/:roomAlias',
   'GET /login',
   'GET /login/cas/redirect',
   'GET /login/cas/ticket',
@@ -50,6 +49,7 @@ const openMedia = /^GET \/_matrix\/media\/(?:r0|v1|v3)\/(?:download|thumbnail)\/
 /** Endpoints that do without a token, but look at one that comes. */
 const optional: ReadonlySet<string> = new Set([
   'GET /_matrix/client/versions',
+  'GET /directory/room/:roomAlias',
   'GET /profile/:userId',
   'GET /profile/:userId/:field',
   'GET /publicRooms',

@@ -247,7 +247,7 @@ describe.each(['sqlite', 'postgres'] as const)('identity servers (%s)', (kind) =
         { status: 403, errcode: 'M_FORBIDDEN' },
         { status: 403, errcode: 'M_FORBIDDEN' },
       ],
-      [404, { errcode: 'M_UNRECOGNIZED' }, { status: 404, errcode: 'M_UNRECOGNIZED' }, notDone],
+      [404, { errcode: 'M_UNRECOGNIZED' }, { status: 502 }, notDone],
       [404, 'Not found', { status: 502 }, notDone],
       [501, 'Not here', { status: 502 }, notDone],
       [500, { errcode: 'M_UNKNOWN' }, { status: 502 }, { status: 502 }],

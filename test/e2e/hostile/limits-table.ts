@@ -477,21 +477,12 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
     ],
   ],
   'Sync and what it carries': [
-    ['`timeout` of `/sync`', 600_000, 'ms', clamped, 'libs/sync/src/sync.controller.ts', 'maxTimeoutMs'],
     [
-      '`timeout` of sliding sync',
+      '`timeout` of `/sync`, of sliding sync and of `/events`',
       600_000,
       'ms',
       clamped,
-      'libs/sync/src/sliding/sliding-sync.controller.ts',
-      'maxTimeoutMs',
-    ],
-    [
-      '`timeout` of `/events`',
-      600_000,
-      'ms',
-      clamped,
-      'libs/sync/src/legacy/legacy-sync.controller.ts',
+      'libs/sync/src/request/sync-params.ts',
       'maxTimeoutMs',
     ],
     ['`limit` of `/initialSync`', 100, '', clamped, 'libs/sync/src/legacy/legacy-sync.controller.ts', 'maxLimit'],
@@ -840,7 +831,7 @@ export const limiters: readonly Limiter[] = (
     ['rc_delayed_event_mgmt', 'user, or address', 'listing and managing delayed events'],
     ['rc_room_creation', 'user', 'creating and upgrading rooms'],
     ['rc_reports', 'user', 'reports'],
-    ['rc_profile', 'user, or address', 'looking at profiles'],
+    ['rc_profile', 'user, or address', 'looking at profiles, and at aliases of other servers'],
     ['rc_user_directory', 'user', 'searching for users, also on third-party networks'],
   ] as const
 ).map(([setting, key, guards]) => ({ setting, key, guards }));

@@ -66,7 +66,7 @@ export class IdentityServer {
     const claim = { mxid: userId, threepid: { medium, address } };
     const { status, body } = await this.#post(idServer, 'unbind', claim, (uri) => this.#signed(idServer, uri, claim));
     if (status === 200) return true;
-    const refused = body?.['errcode'] === 'M_UNRECOGNIZED' ? undefined : refusal(status, body);
+    const refused = refusal(status, body);
     if (refused) throw refused;
     if (status === 400 || status === 403 || status === 404 || status === 501) return false;
     throw unreachable();
@@ -125,8 +125,8 @@ function parsed(body: Buffer): JsonObject | undefined {
 }
 
 /**
- * An error of the identity server's as the client sees it; `undefined` where the answer is none. What the client would take for
- * the end of its own session is a refusal.
+ * An error of the identity server's as the client sees it; `undefined` where the answer is none, or says that there is no such thing
+ * as an identity server. What the client would take for the end of its own session is a refusal.
  */
 function refusal(status: number, body: JsonObject | undefined): MatrixError | undefined {
   const message = 'The identity server refused';
@@ -134,6 +134,7 @@ function refusal(status: number, body: JsonObject | undefined): MatrixError | un
   const errcode = body?.['errcode'];
   if (status < 400 || status > 599 || typeof errcode !== 'string' || !/^[A-Z0-9_.]{1,100}$/.test(errcode))
     return undefined;
+  if (errcode === 'M_UNRECOGNIZED') return undefined;
   if (status < 500) return errorOfOther(status, errcode, message) ?? MatrixError.forbidden(message);
   const code = errorOfOther(400, errcode, message)?.errcode ?? 'M_UNKNOWN';
   return MatrixError.passedOn(status === 501 ? 501 : 502, code, message);
