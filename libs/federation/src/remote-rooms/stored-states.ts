@@ -156,9 +156,9 @@ export class StoredStates {
     if (!above) throw new WrongAnswer(server, 'no event before the join');
     const { type, stateKey, content } = above.event;
     if (stateKey === undefined || above.rejectedReason !== undefined || above.event.roomId !== roomId) return before;
-    const needed = authTypesFor(above.event, rules).flatMap(
-      ([each, key]) => before.state.get(stateKeyOf(each, key)) ?? [],
-    );
+    // The create event counts also where auth events do not name it.
+    const keys = new Set([createKey, ...authTypesFor(above.event, rules).map(([each, key]) => stateKeyOf(each, key))]);
+    const needed = [...keys].flatMap((each) => before.state.get(each) ?? []);
     const auth = authStateOf([...(await this.stored.events(needed)).values()]);
     if (!checkAuth(above.event, auth).allowed) return before;
     const joined = type === 'm.room.member' && content['membership'] === 'join' ? [domainOf(stateKey)] : [];
