@@ -3,8 +3,7 @@ import type { Config } from '@rookery/platform';
 import { readRegistrations } from '../registration/read-registrations.js';
 
 /**
- * The paths that application services answer, (MSC4512): known before anything is built, for they
- * become routes. Empty where a file is wrong, of which the start says more.
+ * The paths that application services answer (MSC4512): known before anything is built, for they become routes. Empty where a file is wrong, of which the start says more.
  */
 export function proxiedPathsOf(config: Config): readonly ProxiedPaths[] {
   const { registrations, problems } = readRegistrations(config.get('app_service_config_files'), config.serverName);

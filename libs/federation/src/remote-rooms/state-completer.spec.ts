@@ -10,6 +10,7 @@ const given: KnownState = { state: new Map(), servers: new Set() };
 
 /** Completes one room; `storing` is what fetching and storing its state comes to. */
 function completing(storing: (signal: AbortSignal, stop: () => Promise<void>) => Promise<KnownState | undefined>): {
+  readonly clock: FakeClock;
   readonly completed: string[];
 } {
   const clock = new FakeClock();
@@ -33,7 +34,7 @@ function completing(storing: (signal: AbortSignal, stop: () => Promise<void>) =>
   );
   completer.onModuleInit();
   void lifecycle.start();
-  return { completed };
+  return { clock, completed };
 }
 
 describe('the state of a room that is fetched after the join', () => {
@@ -41,6 +42,21 @@ describe('the state of a room that is fetched after the join', () => {
     const { completed } = completing(async () => given);
     await eventually(() => (completed.length > 0 ? true : undefined));
     expect(completed).toEqual(['!a:b.test']);
+  });
+
+  it('is fetched again after whatever did not work here', async () => {
+    let tries = 0;
+    const { clock, completed } = completing(async () => {
+      if (++tries === 1) throw new Error('No space is left');
+      return given;
+    });
+    await eventually(() => tries > 0);
+    expect(completed).toEqual([]);
+    await eventually(async () => {
+      await clock.advance(5_000);
+      return completed.length > 0;
+    });
+    expect(tries).toBe(2);
   });
 
   it.each([

@@ -55,25 +55,32 @@ export class StateCompleter implements OnModuleInit {
 
   #take(room: PartialRoom): void {
     if (this.#stopping.signal.aborted) return;
-    const work = this.#complete(room)
-      .catch((error: unknown) =>
-        this.#logger.error('The state of a room could not be completed', { roomId: room.roomId, err: error }),
-      )
-      .finally(() => this.#running.delete(work));
+    const work = this.#complete(room).finally(() => this.#running.delete(work));
     this.#running.add(work);
   }
 
   async #complete(room: PartialRoom): Promise<void> {
     const { signal } = this.#stopping;
     for (let pauseMs = firstPauseMs; !signal.aborted; pauseMs = Math.min(pauseMs * growth, longestPauseMs)) {
-      for (const server of this.candidates.usable([room.via, ...room.servers]).slice(0, maxServers)) {
-        // Another join may have taken its place.
-        if (signal.aborted || this.partial.get(room.roomId) !== room) return;
-        if (await this.#turns.run(() => this.#completeBy(server, room))) return;
+      try {
+        if (await this.#tryAll(room)) return;
+      } catch (error) {
+        if (signal.aborted) return;
+        // A database that is away, a disk that is full: no reason to leave the room as it is until the next start.
+        this.#logger.error('The state of a room could not be completed', { roomId: room.roomId, err: error });
       }
-      if (await this.persister.abandonState(room.roomId, room.joinEventId)) return;
       await this.clock.sleep(pauseMs, signal);
     }
+  }
+
+  /** One round; whether there is nothing left to do. */
+  async #tryAll(room: PartialRoom): Promise<boolean> {
+    for (const server of this.candidates.usable([room.via, ...room.servers]).slice(0, maxServers)) {
+      // Another join may have taken its place.
+      if (this.#stopping.signal.aborted || this.partial.get(room.roomId) !== room) return true;
+      if (await this.#turns.run(() => this.#completeBy(server, room))) return true;
+    }
+    return this.persister.abandonState(room.roomId, room.joinEventId);
   }
 
   async #completeBy(server: string, room: PartialRoom): Promise<boolean> {

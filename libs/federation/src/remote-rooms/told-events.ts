@@ -55,7 +55,8 @@ export class ToldEvents {
     try {
       const splitter = new ListSplitter(wanted.lists, wanted.limits);
       for await (const piece of body) {
-        await file.write(piece);
+        // All of it: a plain write may take less.
+        await file.appendFile(piece);
         for (const element of splitter.push(piece)) told.#note(element, wanted);
       }
       splitter.end();
