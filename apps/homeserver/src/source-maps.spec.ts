@@ -46,6 +46,7 @@ describe('stacks', () => {
   it.each([
     ['no map', undefined],
     ['a map that is none', 'no map'],
+    ['a map of sources that are no files', map.replace('../src', 'webpack://package/src')],
   ])('name the place in the compiled file, where it has %s', (_, given) => {
     const [first, second] = stackOf(given).split('\n');
     expect(first).toBe('Error: wrong');
