@@ -1,4 +1,5 @@
 import { Agent as HttpAgent, request as httpRequest } from 'node:http';
+import { connect } from 'node:net';
 import { Readable } from 'node:stream';
 import { gzipSync } from 'node:zlib';
 import { MatrixError } from '@rookery/matrix-types';
@@ -504,6 +505,25 @@ describe('HTTP front', () => {
     expect(mostInTurn).toBeLessThanOrEqual(2);
     news.resolve();
     expect((await answers).match(/HTTP\/1\.1 200 /g)).toHaveLength(200);
+  });
+});
+
+describe('an answer that waits until other processes can know what this one has said', () => {
+  it.each(['that is so', 'that cannot be'])('is let go of when nobody wants it any more, and %s', async (what) => {
+    const telling = Promise.withResolvers<void>();
+    const { app, port } = await start({ forwarding: { secret: 's', told: () => telling.promise } });
+    probes.streamed = undefined;
+    const socket = connect(port, '127.0.0.1', () =>
+      socket.write('GET /_matrix/client/v3/stream HTTP/1.1\r\nHost: x\r\n\r\n'),
+    );
+    const { body, signal } = await eventually(() => probes.streamed);
+    socket.destroy();
+    await eventually(() => signal.aborted);
+    expect(body.destroyed).toBe(false);
+    if (what === 'that is so') telling.resolve();
+    else telling.reject(new Error('cut off'));
+    await eventually(() => body.destroyed);
+    await app.close();
   });
 });
 

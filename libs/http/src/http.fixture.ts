@@ -72,8 +72,11 @@ export const probes: {
   made: number;
   making: number;
   mostAtOnce: number;
+  /** The last answer that was a stream, and whether its request was given up. */
+  streamed: { readonly body: Readable; readonly signal: AbortSignal } | undefined;
 } = {
   ...{ made: 0, making: 0, mostAtOnce: 0 },
+  streamed: undefined,
   limited: false,
   waiting: undefined,
   waitedMs: undefined,
@@ -198,12 +201,10 @@ class ProbeController {
 
   @Get(client(['v3'], '/stream'))
   @Access({ auth: 'none' })
-  stream(): HttpReply {
-    return new HttpReply(
-      200,
-      { 'content-type': 'application/octet-stream' },
-      Readable.from([Buffer.from('one'), Buffer.from('two')]),
-    );
+  stream(@Inbound() { signal }: InboundRequest): HttpReply {
+    const body = Readable.from([Buffer.from('one'), Buffer.from('two')]);
+    probes.streamed = { body, signal };
+    return new HttpReply(200, { 'content-type': 'application/octet-stream' }, body);
   }
 
   @Get(client(['v3'], '/parts'))

@@ -140,13 +140,22 @@ export function respond(context: RequestContext, result: unknown): void {
       () => {
         try {
           // Written for nobody it would take as long.
-          if (!context.response.destroyed) answer(context, result);
+          if (context.response.destroyed) drop(result);
+          else answer(context, result);
         } catch {
           respondError(context, undefined, () => undefined);
         }
       },
-      () => context.cut(),
+      () => {
+        drop(result);
+        context.cut();
+      },
     );
+}
+
+/** Lets go of an answer that nobody gets any more: a stream holds a file, or a connection. */
+function drop(result: unknown): void {
+  if (result instanceof HttpReply && result.body instanceof Readable) result.body.destroy();
 }
 
 function answer(context: RequestContext, result: unknown): void {
