@@ -150,7 +150,7 @@ function splitTarget(target: string): { path: string; query: string } {
   const parameters = target
     .slice(at + 1)
     .split('&')
-    .filter((one) => decodeURIComponent(one.split('=', 1)[0]!) !== 'access_token');
+    .filter((one) => !new URLSearchParams(one).has('access_token'));
   return { path: target.slice(0, at), query: parameters.length === 0 ? '' : `?${parameters.join('&')}` };
 }
 
