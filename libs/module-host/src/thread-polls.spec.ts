@@ -64,6 +64,13 @@ it('brings one question to all, word for word and frozen', async () => {
   }
 });
 
+it('brings a question of nothing', async () => {
+  const threads = several(1);
+  ask(threads);
+  const [asked] = await all(threads);
+  expect(asked!.args()).toEqual([]);
+});
+
 it('hears of all answers when the last one comes', async () => {
   const threads = several(3);
   ask(threads, '@a:x');
@@ -90,6 +97,28 @@ it('lets nobody wait for one that hangs', async () => {
   third!.pass(NOT_SPAM);
   await eventually(() => threads[2]!.heard.length === 1);
   expect(threads[0]!.heard).toEqual([]);
+});
+
+it('looks at one that hangs once, not again and again', async () => {
+  const { setTimeout: real } = globalThis;
+  const timers: (() => void)[] = [];
+  const later = (fn: () => void): object => {
+    timers.push(fn);
+    return { unref: () => ({}) };
+  };
+  globalThis.setTimeout = later as unknown as typeof real;
+  try {
+    ask(several(2), '@a:x');
+    const askedAtMs = performance.now();
+    while (performance.now() - askedAtMs < 10);
+    expect(timers).toHaveLength(1);
+    timers.pop()!();
+    expect(timers).toEqual([]);
+    ask(several(2), '@b:x');
+    expect(timers).toHaveLength(1);
+  } finally {
+    globalThis.setTimeout = real;
+  }
 });
 
 it('goes on without one that has ended', async () => {

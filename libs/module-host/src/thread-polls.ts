@@ -41,6 +41,8 @@ class Poll {
   /** Where it comes from. */
   readonly context = AsyncLocalStorage.snapshot();
   publishedAtMs = 0;
+  /** Whether each answer rings by now. */
+  isHurried = false;
   /** Bits of those whose answers were looked at. */
   seen = 0;
 
@@ -141,7 +143,7 @@ export class Polls {
       store(inbox, 0, (posted + 1) | 0);
       notify(inbox, 0);
     }
-    this.#hurry ??= setTimeout(() => this.#hurryUp(), hurryMs).unref();
+    this.#hurryLater();
     if (!this.#isListening) void this.#listen();
   }
 
@@ -193,15 +195,23 @@ export class Polls {
     this.#free.push(slot);
   }
 
+  #hurryLater(): void {
+    this.#hurry ??= setTimeout(() => this.#hurryUp(), hurryMs).unref();
+  }
+
   #hurryUp(): void {
     this.#hurry = undefined;
     const nowMs = performance.now();
     for (const poll of this.#underWay) {
-      if (nowMs - poll.publishedAtMs < hurryMs) continue;
+      if (poll.isHurried) continue;
+      if (nowMs - poll.publishedAtMs < hurryMs) {
+        this.#hurryLater();
+        continue;
+      }
+      poll.isHurried = true;
       store(this.#words, poll.slot * wordsPerSlot + word.each, 1);
       this.#collect(poll);
     }
-    if (this.#underWay.size > 0) this.#hurry = setTimeout(() => this.#hurryUp(), hurryMs).unref();
   }
 }
 

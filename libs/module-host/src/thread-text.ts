@@ -63,7 +63,7 @@ export function writeArguments(given: readonly unknown[]): string | undefined {
 
 /** What {@link writeArguments} was given, on the other side. */
 export function readArguments(text: string): unknown[] {
-  const lines = text.split('\n');
+  const lines = text === '' ? [] : text.split('\n');
   const given: unknown[] = [];
   for (let i = 0; i < lines.length; i++) {
     const [kind, rest] = [lines[i]![0], lines[i]!.slice(1)];
