@@ -13,7 +13,7 @@ import { stateKeyOf } from '@rookery/state-res';
 import type { SyncContext } from '../sync-context.js';
 import type { RoomEntry } from './room-list.js';
 import type { StateDelta, TimelineSlice } from '../model/rooms.js';
-import { endOf, furtherBack, mostlyHidden } from '../model/visible-ends.js';
+import { visibleEnds } from '../model/visible-ends.js';
 
 const defaultLimit = 10;
 const parallelReads = 8;
@@ -59,17 +59,21 @@ export class Timelines {
     const limit = limitMax === undefined ? asked : Math.min(asked, limitMax);
     const [changed, ends, endings] = await Promise.all([
       changes,
-      this.#ends(
+      visibleEnds(
         wanted.filter((entry) => !outside.includes(entry)),
-        context,
-        limit,
+        {
+          limitOf: () => limit,
+          slices: (some, sizeOf) => this.#slices(some, context, sizeOf(limit)),
+          visible: (events) => this.visibility.visible(context.userId, events),
+          placeBefore: (event) => this.timelines.arrivalOf(event),
+        },
       ),
       this.#endings(outside, context),
     ]);
-    const { slices, byRoom } = ends;
+    const { slices, visible } = ends;
     const final = context.useStateAfter ? undefined : await this.#finalState(wanted, slices, changed);
     const shown = [...slices].map(([roomId, slice]): [string, ShownTimeline] => {
-      const events = byRoom.get(roomId) ?? [];
+      const events = visible.get(roomId) ?? [];
       const first = final ? firstUnbroken(slice, events, final.get(roomId)) : 0;
       if (first === 0) return [roomId, { events, limited: slice.limited, start: slice.start }];
       const rest = events.slice(first);
@@ -77,39 +81,6 @@ export class Timelines {
       return [roomId, { events: rest, limited: true, start: next && this.timelines.arrivalOf(next) }];
     });
     return new Map([...shown, ...endings]);
-  }
-
-  /** The ends of rooms, and what the user may see of them: `limit` events, where there are as many not too far back. */
-  async #ends(
-    entries: readonly RoomEntry[],
-    context: SyncContext,
-    limit: number,
-  ): Promise<{
-    readonly slices: ReadonlyMap<string, TimelineSlice>;
-    readonly byRoom: ReadonlyMap<string, readonly VisibleEvent[]>;
-  }> {
-    const slices = await this.#slices(entries, context, limit);
-    const byRoom: Map<string, readonly VisibleEvent[]> = await this.#visible(slices, context);
-    const hidden = mostlyHidden(slices, byRoom);
-    const more = furtherBack(limit);
-    if (hidden.size === 0 || more === limit) return { slices, byRoom };
-    const again = entries.filter(({ roomId }) => hidden.has(roomId));
-    const further = await this.#slices(again, context, more);
-    const shown = await this.#visible(further, context);
-    for (const [roomId, slice] of further) {
-      const end = endOf(slice, shown.get(roomId) ?? [], limit, (event) => this.timelines.arrivalOf(event));
-      slices.set(roomId, end.slice);
-      byRoom.set(roomId, end.visible);
-    }
-    return { slices, byRoom };
-  }
-
-  async #visible(
-    slices: ReadonlyMap<string, TimelineSlice>,
-    { userId }: SyncContext,
-  ): Promise<Map<string, VisibleEvent[]>> {
-    const events = [...slices.values()].flatMap((slice) => slice.events);
-    return Map.groupBy(await this.visibility.visible(userId, events), ({ stored }) => stored.event.roomId);
   }
 
   /** What holds in the end of the state that timelines tell, by room; absent where each event counts as having changed it. */

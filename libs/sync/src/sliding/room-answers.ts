@@ -17,7 +17,7 @@ import { RoomDetailsReader } from './room-details.js';
 import type { RoomPart } from './room-plan.js';
 import type { DeviceMembers } from '../request/device-members.js';
 import type { StateDelta, TimelineSlice } from '../model/rooms.js';
-import { endOf, furtherBack, mostlyHidden } from '../model/visible-ends.js';
+import { visibleEnds } from '../model/visible-ends.js';
 
 /** For whom, and between which positions of the events, rooms are written. */
 export interface AnswerContext {
@@ -77,8 +77,13 @@ export class RoomAnswerWriter {
     const members = await this.events.many(
       parts.filter((part) => part.section !== 'join').map((part) => part.membership.eventId),
     );
-    const [{ slices, visible }, deltas, counts] = await Promise.all([
-      this.#ends(joined, context),
+    const [{ slices, visible: byRoom }, deltas, counts] = await Promise.all([
+      visibleEnds(joined, {
+        limitOf: ({ config }) => config.timelineLimit,
+        slices: (some, sizeOf) => this.#slices(some, context.now, sizeOf),
+        visible: (events) => this.visibility.visible(userId, events),
+        placeBefore: (event) => this.timelines.arrivalOf(event),
+      }),
       this.#deltas(joined, context.now),
       this.counts.read(
         userId,
@@ -90,14 +95,14 @@ export class RoomAnswerWriter {
       // A membership that state resolution took away ended without an event.
       if (member === undefined || member.event.content['membership'] !== part.membership.membership) continue;
       // All that is shown of a room after the user went: how it came about.
-      visible.push({ stored: member, membership: part.membership.membership });
+      byRoom.set(part.roomId, [{ stored: member, membership: part.membership.membership }]);
       slices.set(part.roomId, {
         events: [member],
         limited: true,
         start: member.outlier ? undefined : this.timelines.placeOf(member, 'before'),
       });
     }
-    const byRoom = Map.groupBy(visible, ({ stored }) => stored.event.roomId);
+    const visible = [...byRoom.values()].flat();
     const stored = new Map([...byRoom].map(([roomId, events]) => [roomId, events.map((event) => event.stored)]));
     const present = parts.filter((part) => part.section === 'join' || part.section === 'leave');
     const details = await this.details.read(present, stored, deltas, userId, context.members, context.answer);
@@ -153,40 +158,10 @@ export class RoomAnswerWriter {
     };
   }
 
-  /** The ends of joined rooms, and what the user may see of them: as much as was asked for, where it is not too far back. */
-  async #ends(
-    parts: readonly RoomPart[],
-    { userId, now }: AnswerContext,
-  ): Promise<{ readonly slices: Map<string, TimelineSlice>; readonly visible: VisibleEvent[] }> {
-    const slices = await this.#slices(parts, now, (limit) => limit);
-    const eventsOf = (of: ReadonlyMap<string, TimelineSlice>): StoredEvent[] =>
-      [...of.values()].flatMap((s) => s.events);
-    const byRoom = (events: readonly VisibleEvent[]): Map<string, VisibleEvent[]> =>
-      Map.groupBy(events, ({ stored }) => stored.event.roomId);
-    const visible = await this.visibility.visible(userId, eventsOf(slices));
-    const hidden = mostlyHidden(slices, byRoom(visible));
-    const again = parts.filter(
-      ({ roomId, config: { timelineLimit } }) => hidden.has(roomId) && furtherBack(timelineLimit) > timelineLimit,
-    );
-    if (again.length === 0) return { slices, visible };
-    const further = await this.#slices(again, now, furtherBack);
-    const shown = byRoom(await this.visibility.visible(userId, eventsOf(further)));
-    const rest = visible.filter(({ stored }) => !further.has(stored.event.roomId));
-    for (const { roomId, config } of again) {
-      const slice = further.get(roomId);
-      if (slice === undefined) continue;
-      const before = (event: StoredEvent): TimelineSlice['start'] => this.timelines.arrivalOf(event);
-      const end = endOf(slice, shown.get(roomId) ?? [], config.timelineLimit, before);
-      slices.set(roomId, end.slice);
-      rest.push(...end.visible);
-    }
-    return { slices, visible: rest };
-  }
-
   /**
    * Timelines of joined rooms. Rooms that are read from the same place and of the same length share a query; those that
    * were passed over earlier are read from where the first of them stands.
-   * @param sizeOf how many events are read where so many were asked for
+   * @param sizeOf how many events are read of a room of which so many are shown
    */
   async #slices(
     parts: readonly RoomPart[],
