@@ -48,7 +48,7 @@ export class InboundReceipts implements OnModuleDestroy {
 
   /**
    * Content of `m.receipt`. Receipts for events that are still on their way, or of users whose join is, maybe from another server
-   * than the receipt, are kept for a while, and stored when the event is.
+   * than the receipt, are kept for a while, and stored when what they wait for is.
    */
   async receive(origin: string, content: JsonObject): Promise<void> {
     await this.#place(receiptsIn(origin, content, this.clock.nowMs()));

@@ -13,8 +13,8 @@ interface Early {
 }
 
 /**
- * Receipts for events that this server does not have yet, and of users who are not in the room yet. The latest of each user, room and thread is kept, in memory: one that
- * gets lost is made up for by the next.
+ * Receipts for events that this server does not have yet, and of users who are not in the room yet. The latest of each user,
+ * room and thread is kept, in memory: one that gets lost is made up for by the next.
  */
 export class EarlyReceipts {
   /** By server, then by room, user and thread; the oldest first. */
