@@ -12,6 +12,11 @@ export interface WantedMembers {
   readonly anew: boolean;
 }
 
+/** Of the members that an answer needs those whom its device does not have, by room; they count as sent with that answer. */
+export type TakeMembers = (
+  rooms: readonly WantedMembers[],
+) => Promise<ReadonlyMap<string, ReadonlyMap<string, string>>>;
+
 /** What an answer left with a device, and it comes back with. */
 export interface MembersPlace {
   /** Which answer it was: where in the events it ended, or a number of its own. */
@@ -129,7 +134,7 @@ export interface DeviceMembers {
   begin(): Promise<void>;
   /**
    * Of the members that are wanted those whom the device does not have, by room.
-   * @param upTo names the answer that brings them, as {@link MembersPlace.answer} does
+   * @param answer names the answer that brings them, as {@link MembersPlace.answer} does
    */
-  take(rooms: readonly WantedMembers[], upTo: number): Promise<ReadonlyMap<string, ReadonlyMap<string, string>>>;
+  take(rooms: readonly WantedMembers[], answer: number): ReturnType<TakeMembers>;
 }

@@ -15,7 +15,7 @@ import {
 } from '@rookery/rooms';
 import { RoomDetailsReader } from './room-details.js';
 import type { RoomPart } from './room-plan.js';
-import type { DeviceMembers } from '../request/device-members.js';
+import type { TakeMembers } from '../request/device-members.js';
 import type { StateDelta, TimelineSlice } from '../model/rooms.js';
 import { visibleEnds } from '../model/visible-ends.js';
 
@@ -26,10 +26,8 @@ export interface AnswerContext {
   /** Absent in a connection's first request. */
   readonly since: number | undefined;
   readonly now: number;
-  /** Which members the client was sent because of timelines. */
-  readonly members: DeviceMembers;
-  /** Names this answer to them. */
-  readonly answer: number;
+  /** Members that go with timelines. */
+  readonly takeMembers: TakeMembers;
 }
 
 /** The part `rooms` of an answer. */
@@ -105,7 +103,7 @@ export class RoomAnswerWriter {
     const visible = [...byRoom.values()].flat();
     const stored = new Map([...byRoom].map(([roomId, events]) => [roomId, events.map((event) => event.stored)]));
     const present = parts.filter((part) => part.section === 'join' || part.section === 'leave');
-    const details = await this.details.read(present, stored, deltas, userId, context.members, context.answer);
+    const details = await this.details.read(present, stored, deltas, userId, context.takeMembers);
     const reader = { userId, deviceId };
     const stateEvents: VisibleEvent[] = [...details.state.values()].flatMap((events) =>
       events.map((event) => ({ stored: event, membership: undefined })),

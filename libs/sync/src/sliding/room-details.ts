@@ -11,7 +11,7 @@ import {
   type StoredEvent,
 } from '@rookery/rooms';
 import { splitStateKey, stateKeyOf } from '@rookery/state-res';
-import type { DeviceMembers, WantedMembers } from '../request/device-members.js';
+import type { TakeMembers, WantedMembers } from '../request/device-members.js';
 import { claimedMembers, claimKey } from '../sections/claimed-members.js';
 import type { RoomPart } from './room-plan.js';
 import type { StateDelta, StateFilter } from '../model/rooms.js';
@@ -46,16 +46,14 @@ export class RoomDetailsReader {
 
   /**
    * @param parts joined rooms, and rooms that the user was sent away from
-   * @param sent which members the client was sent because of timelines
-   * @param answer names this answer to it
+   * @param takeMembers what the client lacks of the members that go with timelines
    */
   async read(
     parts: readonly RoomPart[],
     timelines: ReadonlyMap<string, readonly StoredEvent[]>,
     deltas: ReadonlyMap<string, readonly StateDelta[]>,
     userId: string,
-    sent: DeviceMembers,
-    answer: number,
+    takeMembers: TakeMembers,
   ): Promise<RoomDetails> {
     const joined = parts.filter((part) => part.section === 'join');
     const left = parts.filter((part) => part.section === 'leave');
@@ -83,7 +81,7 @@ export class RoomDetailsReader {
       }
       if (initial || members.size > 0) asked.push({ roomId, wanted: members, anew: initial });
     }
-    const lacking = await sent.take(asked, answer);
+    const lacking = await takeMembers(asked);
     const wanted = new Map<string, StateIds>();
     for (const part of parts) {
       const { roomId } = part;

@@ -3,7 +3,7 @@ import type { JsonObject } from '@rookery/matrix-types';
 import { PartialRooms } from '@rookery/rooms';
 import { RoomActivity } from '../caches/room-activity.js';
 import { RoomFactsCache } from '../caches/room-facts.js';
-import type { DeviceMembers } from '../request/device-members.js';
+import type { TakeMembers } from '../request/device-members.js';
 import type { SyncToken } from '../request/sync-token.js';
 import { SyncService } from '../sync.service.js';
 import type { ConnectionMemory, RoomMemory } from './connections.js';
@@ -23,10 +23,8 @@ export interface DraftQuery {
   /** Absent for a new connection, as is `since`. */
   readonly memory: ConnectionMemory | undefined;
   readonly since: SyncToken | undefined;
-  /** Which members the client was sent because of timelines. */
-  readonly members: DeviceMembers;
-  /** Names this answer to them. */
-  readonly answer: number;
+  /** Members that go with timelines. */
+  readonly takeMembers: TakeMembers;
 }
 
 /** An answer that has not been given yet. */
@@ -54,8 +52,7 @@ export class SlidingDrafts {
   ) {}
 
   /** Everything that the client has not got, in a number of queries that hardly grows with the rooms. */
-  async draft(query: DraftQuery): Promise<Draft> {
-    const { userId, deviceId, isGuest, request, memory, since, members, answer } = query;
+  async draft({ userId, deviceId, isGuest, request, memory, since, takeMembers }: DraftQuery): Promise<Draft> {
     const now = this.sync.currentToken();
     const view = await this.roomsOfUser.view(userId, now.events);
     const selection = await this.#select(userId, request, view);
@@ -78,8 +75,7 @@ export class SlidingDrafts {
       deviceId,
       since: since?.events,
       now: now.events,
-      members,
-      answer,
+      takeMembers,
     });
     const changes = new Map(plan.changes);
     for (const part of plan.parts) changes.set(part.roomId, remember(part));

@@ -4,7 +4,7 @@ import { type PresenceName, PresenceService } from '@rookery/ephemeral';
 import type { JsonObject } from '@rookery/matrix-types';
 import { Clock, Metrics } from '@rookery/platform';
 import { Notifier } from '@rookery/replication';
-import type { DeviceMembers } from '../request/device-members.js';
+import type { TakeMembers } from '../request/device-members.js';
 import type { SyncToken } from '../request/sync-token.js';
 import { SyncService } from '../sync.service.js';
 import { type ConnectionIdentity, type ConnectionMemory, SlidingConnections, unknownPosition } from './connections.js';
@@ -33,9 +33,7 @@ interface Asked {
   readonly since: SyncToken | undefined;
   /** Digest of the lists in the answer before. */
   readonly lists: string | undefined;
-  readonly members: DeviceMembers;
-  /** Names this answer to them. */
-  readonly answer: number;
+  readonly takeMembers: TakeMembers;
 }
 
 /** Simplified sliding sync (MSC4186): windows on lists of rooms, and only what is new in them. */
@@ -80,28 +78,22 @@ export class SlidingSyncService {
     const came = position && { answer: position.answer, home: position.token.home };
     const members = this.connections.membersOf(key, came);
     await members.begin();
-    const asked: Asked = {
-      query,
-      memory,
-      since,
-      lists: position?.lists,
-      members,
-      answer: this.connections.newAnswer(),
-    };
-    const draft = await this.#await(asked, signal);
+    const answer = this.connections.newAnswer();
+    const takeMembers: TakeMembers = (rooms) => members.take(rooms, answer);
+    const draft = await this.#await({ query, memory, since, lists: position?.lists, takeMembers }, signal);
     // Perhaps nobody hears this answer, so it must not count as sent.
     if (signal.aborted && query.pos !== undefined) return { pos: query.pos, lists: {}, rooms: {}, extensions: {} };
     const saved = await this.connections.save(identity, key, memory, draft.changes);
     const pos = formatPosition({
       connection: saved.position,
       token: { ...draft.now, home: members.home },
-      answer: asked.answer,
+      answer,
       lists: digestOf(draft.lists),
     });
     return { pos, lists: draft.lists, rooms: draft.rooms, extensions: draft.extensions };
   }
 
-  async #await({ query, memory, since, lists, members, answer }: Asked, signal: AbortSignal): Promise<Draft> {
+  async #await({ query, memory, since, lists, takeMembers }: Asked, signal: AbortSignal): Promise<Draft> {
     const isNewList = (now: JsonObject): boolean => lists !== undefined && lists !== '' && lists !== digestOf(now);
     const deadlineMs = this.clock.monotonicMs() + query.timeoutMs;
     for (;;) {
@@ -113,7 +105,7 @@ export class SlidingSyncService {
           : undefined;
       const startedMs = this.clock.monotonicMs();
       try {
-        const draft = await this.drafts.draft({ ...query, memory, since, members, answer });
+        const draft = await this.drafts.draft({ ...query, memory, since, takeMembers });
         this.metrics
           .histogram('synapse_sliding_sync_processing_time')
           .observe({ initial: String(memory === undefined) }, (this.clock.monotonicMs() - startedMs) / 1000);
