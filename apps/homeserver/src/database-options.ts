@@ -1,5 +1,5 @@
 import { type DatabaseOptions, parseDatabaseOptions } from '@rookery/database';
-import { type Config, ConfigError } from '@rookery/platform';
+import { type Config, settingError } from '@rookery/platform';
 import { resolve } from 'node:path';
 
 /** The database of the settings; a file of SQLite is looked for beside them. @throws DatabaseError */
@@ -16,7 +16,6 @@ export function databaseOptions(config: Config): DatabaseOptions {
 /** @throws ConfigError when several processes are to share a database that serves one only */
 export function checkShareable(config: Config): void {
   if (databaseOptions(config).name !== 'sqlite3') return;
-  const setting = 'redis.enabled';
   const message = 'several processes need PostgreSQL (database.name: psycopg2): SQLite serves one only';
-  throw new ConfigError([{ level: 'error', where: config.where(setting), setting, message }]);
+  throw settingError(config, 'redis.enabled', [], message);
 }

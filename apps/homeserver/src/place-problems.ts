@@ -1,23 +1,13 @@
 import { accessSync, constants, statSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { dirname, join } from 'node:path';
-import { type Config, type ConfigProblem, loggerOptions, type SettingName } from '@rookery/platform';
+import { type Config, type ConfigProblem, loggerOptions, type SettingName, settingProblem } from '@rookery/platform';
 import { databaseOptions } from './database-options.js';
 import { isLoopback } from './manhole.js';
 import { fileProblem } from './startup-error.js';
 
 /** A setting, and the place inside of it. */
-export interface SettingPlace {
-  readonly name: SettingName;
-  readonly path: readonly (string | number)[];
-}
-
-/** A problem of a setting, with its place in the files. */
-export function problemOf(config: Config, { name, path }: SettingPlace, message: string): ConfigProblem {
-  const setting = path.reduce<string>((text, key) => text + (typeof key === 'number' ? `[${key}]` : `.${key}`), name);
-  const where = config.where(name, ...path);
-  return { level: 'error', where: where === name ? undefined : where, setting, message };
-}
+export type SettingPlace = readonly [name: SettingName, path: readonly (string | number)[]];
 
 /**
  * What a start would not get of the system: files that it writes from the beginning (logs, process id, database), and addresses that
@@ -27,7 +17,8 @@ export async function placeProblems(config: Config): Promise<readonly ConfigProb
   const problems = [...mediaFolderProblems(config)];
   for (const [place, what, file] of writtenFiles(config)) {
     const reason = whyNotWritable(file);
-    if (reason !== undefined) problems.push(problemOf(config, place, `cannot write ${what} ${file}: ${reason}`));
+    if (reason !== undefined)
+      problems.push(settingProblem(config, ...place, `cannot write ${what} ${file}: ${reason}`));
   }
   const isWorker = config.get('worker_app') !== undefined;
   const name = isWorker ? 'worker_listeners' : 'listeners';
@@ -35,15 +26,15 @@ export async function placeProblems(config: Config): Promise<readonly ConfigProb
     if (path !== undefined) {
       const reason = whyNoSocket(path);
       if (reason !== undefined)
-        problems.push(problemOf(config, { name, path: [index, 'path'] }, `cannot listen on ${path}: ${reason}`));
+        problems.push(settingProblem(config, name, [index, 'path'], `cannot listen on ${path}: ${reason}`));
     }
     for (const host of hosts) {
-      const place = { name, path: [index, 'bind_addresses'] } as const;
+      const place = [name, [index, 'bind_addresses']] as const;
       if (type === 'manhole' && !isLoopback(host))
-        problems.push(problemOf(config, place, `a manhole listens on loopback addresses only, not on ${host}`));
+        problems.push(settingProblem(config, ...place, `a manhole listens on loopback addresses only, not on ${host}`));
       // Without IPv6 a listener serves what there is.
       else if (host !== '::' && !(await isAddressHere(host)))
-        problems.push(problemOf(config, place, `cannot listen on ${host}: this machine has no such address`));
+        problems.push(settingProblem(config, ...place, `cannot listen on ${host}: this machine has no such address`));
     }
   }
   return problems;
@@ -54,8 +45,8 @@ export function mediaFolderProblems(config: Config): readonly ConfigProblem[] {
   if (!config.get('enable_media_repo')) return [];
   const folder = config.get('media_store_path');
   const reason = whyNotWritable(join(folder, 'local_content'), true);
-  const place = { name: 'media_store_path', path: [] } as const;
-  return reason === undefined ? [] : [problemOf(config, place, `cannot write to ${folder}: ${reason}`)];
+  if (reason === undefined) return [];
+  return [settingProblem(config, 'media_store_path', [], `cannot write to ${folder}: ${reason}`)];
 }
 
 function writtenFiles(config: Config): readonly (readonly [SettingPlace, what: string, file: string])[] {
@@ -72,7 +63,7 @@ function writtenFiles(config: Config): readonly (readonly [SettingPlace, what: s
     ['database.args', 'the database', database.name === 'sqlite3' ? database.path : undefined],
   ];
   return found.flatMap(([name, what, path]) =>
-    path === undefined || path === ':memory:' ? [] : [[{ name, path: [] }, what, path] as const],
+    path === undefined || path === ':memory:' ? [] : [[[name, []], what, path] as const],
   );
 }
 

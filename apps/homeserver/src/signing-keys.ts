@@ -1,6 +1,6 @@
 import { SigningKey } from '@rookery/events';
 import { type OldKey, OwnKeys } from '@rookery/federation-client';
-import { type Config, ConfigError, type Ids } from '@rookery/platform';
+import { type Config, type Ids, settingError } from '@rookery/platform';
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileProblem, StartupError } from './startup-error.js';
@@ -57,9 +57,7 @@ export function loadOwnKeys(config: Config, ids: Ids, options: { readonly mayWri
   try {
     return new OwnKeys(config.serverName, signing, old, notary);
   } catch (error) {
-    const setting = 'old_signing_keys';
-    const { message } = error as Error;
-    throw new ConfigError([{ level: 'error', where: config.where(setting), setting, message }]);
+    throw settingError(config, 'old_signing_keys', [], (error as Error).message);
   }
 }
 

@@ -1,9 +1,16 @@
 import { DatabaseError } from '@rookery/database';
 import { ListenError } from '@rookery/http';
-import { type Config, ConfigError, type ConfigProblem, type SettingName, settingNames } from '@rookery/platform';
+import {
+  type Config,
+  ConfigError,
+  type ConfigProblem,
+  type SettingName,
+  settingNames,
+  settingProblem,
+} from '@rookery/platform';
 import { Homeserver } from './create-homeserver.js';
 import { checkShareable } from './database-options.js';
-import { placeProblems, problemOf, type SettingPlace } from './place-problems.js';
+import { placeProblems, type SettingPlace } from './place-problems.js';
 import { checkRedisOptions } from './processes/redis-options.js';
 import { startupMessage } from './startup-error.js';
 
@@ -26,7 +33,9 @@ export async function startProblems(config: Config): Promise<readonly ConfigProb
     if (error instanceof ConfigError) return error.problems;
     const [message = ''] = (startupMessage(error) ?? String(error)).split('\n');
     const place = placeOf(config, error, message);
-    return [place ? problemOf(config, place, message) : { level: 'error', where: undefined, setting: '', message }];
+    return [
+      place ? settingProblem(config, ...place, message) : { level: 'error', where: undefined, setting: '', message },
+    ];
   }
 }
 
@@ -36,19 +45,20 @@ function placeOf(config: Config, error: unknown, message: string): SettingPlace 
   if (error instanceof DatabaseError) {
     const names: readonly SettingName[] = ['database.args', 'databases', 'database.name'];
     const name = names.find((one) => config.isGiven(one));
-    return name && { name, path: [] };
+    return name && [name, []];
   }
   // The longest: a file rather than the folder in which it lies.
-  let found: (SettingPlace & { readonly file: string }) | undefined;
+  let found: { readonly place: SettingPlace; readonly file: string } | undefined;
   for (const name of settingNames) {
     if (!config.isGiven(name)) continue;
     for (const one of filesIn(config.get(name), [])) {
-      if (message.includes(one.file) && one.file.length > (found?.file.length ?? 0)) found = { name, ...one };
+      if (message.includes(one.file) && one.file.length > (found?.file.length ?? 0))
+        found = { place: [name, one.path], file: one.file };
     }
   }
-  if (found) return found;
+  if (found) return found.place;
   return error instanceof ListenError && config.isGiven('tls_certificate_path')
-    ? { name: 'tls_certificate_path', path: [] }
+    ? ['tls_certificate_path', []]
     : undefined;
 }
 

@@ -32,6 +32,7 @@ export { configurationSchema } from './config/schema.js';
 export { filesAt, readSources } from './config/source.js';
 export type { OidcProviderSetting } from './config/settings/auth.js';
 export type { Listener, RateLimitSetting } from './config/settings/shapes.js';
+export { settingError, settingProblem } from './config/setting-error.js';
 export { type SettingName, settingNames } from './config/table.js';
 export { settingsReport } from './config/settings-report.js';
 export { withoutEffect } from './config/without-effect.js';

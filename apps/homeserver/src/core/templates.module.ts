@@ -1,6 +1,6 @@
 import { Global, Inject, Module, type OnApplicationBootstrap, Optional } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Clock, Config, ConfigError, Ids, Lifecycle, Logger } from '@rookery/platform';
+import { Clock, Config, Ids, Lifecycle, Logger, settingError } from '@rookery/platform';
 import { Mailer, mailerOptionsOf, Pages, pagesOptionsOf } from '@rookery/templates';
 
 /** Pages and mails of the server. There is no `Mailer` where the settings name no sender. */
@@ -48,8 +48,6 @@ function createMailer(
   try {
     return new Mailer(options, pages, database, clock, ids, logger.child('mail'));
   } catch (error) {
-    const setting = 'email.notif_from';
-    const { message } = error as Error;
-    throw new ConfigError([{ level: 'error', where: config.where(setting), setting, message }]);
+    throw settingError(config, 'email.notif_from', [], (error as Error).message);
   }
 }

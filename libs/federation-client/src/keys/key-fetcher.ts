@@ -1,6 +1,6 @@
 import { VerifyKey } from '@rookery/events';
 import { isJsonObject, type JsonObject } from '@rookery/matrix-types';
-import { type Clock, type Config, ConfigError, type Logger, Semaphore } from '@rookery/platform';
+import { type Clock, type Config, type Logger, Semaphore, settingError } from '@rookery/platform';
 import type { FederationClient } from '../requests/federation-client.js';
 import { isSignedBy, readServerKeys, type ServerKeysStatement } from './server-keys.js';
 
@@ -167,14 +167,8 @@ function pinnedKeys(
     Object.entries(texts).map(([keyId, text]) => {
       const key = VerifyKey.parse(text);
       if (key !== undefined && keyId.startsWith('ed25519:')) return [keyId, key];
-      throw new ConfigError([
-        {
-          level: 'error',
-          where: config.where('trusted_key_servers'),
-          setting: 'trusted_key_servers',
-          message: `the key ${keyId} of ${serverName} is not an Ed25519 key in base64`,
-        },
-      ]);
+      const message = `the key ${keyId} of ${serverName} is not an Ed25519 key in base64`;
+      throw settingError(config, 'trusted_key_servers', [], message);
     }),
   );
 }

@@ -1,5 +1,5 @@
 import { matchesGlob } from '@rookery/matrix-types';
-import { type Config, ConfigError } from '@rookery/platform';
+import { type Config, type ConfigError, settingError } from '@rookery/platform';
 import { readFileSync } from 'node:fs';
 import { createSecureContext, type SecureContext, type SecureContextOptions, type SecureVersion } from 'node:tls';
 
@@ -48,15 +48,7 @@ export class TlsTrust {
 }
 
 function readAuthority(config: Config, file: string, index: number): string {
-  const problem = (message: string): ConfigError =>
-    new ConfigError([
-      {
-        level: 'error',
-        where: config.where('federation_custom_ca_list', index),
-        setting: `federation_custom_ca_list[${index}]`,
-        message,
-      },
-    ]);
+  const problem = (message: string): ConfigError => settingError(config, 'federation_custom_ca_list', [index], message);
   let text: string;
   try {
     text = readFileSync(file, 'utf8');

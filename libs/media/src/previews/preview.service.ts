@@ -4,10 +4,10 @@ import {
   Cache,
   Clock,
   Config,
-  ConfigError,
   KeyedCounter,
   type Requester,
   Semaphore,
+  settingError,
   SingleFlight,
 } from '@rookery/platform';
 import { Embeddings } from './oembed.js';
@@ -111,7 +111,7 @@ export class Previews implements OnModuleInit {
       use();
     } catch (error) {
       const message = error instanceof Error ? error.message : String(error);
-      throw new ConfigError([{ level: 'error', where: this.config.where(setting), setting, message }]);
+      throw settingError(this.config, setting, [], message);
     }
   }
 

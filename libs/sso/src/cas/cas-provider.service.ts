@@ -1,10 +1,9 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import type { JsonObject } from '@rookery/matrix-types';
 import { mapUsernameToMxidLocalpart } from '@rookery/module-api';
-import { Config, Ids } from '@rookery/platform';
+import { Config, Ids, settingError } from '@rookery/platform';
 import { checkRequirements } from '../common/attribute-requirements.js';
 import { SealedCookies } from '../common/sealed-cookies.js';
-import { settingError } from '../common/setting-error.js';
 import { SsoAddresses } from '../common/sso-addresses.js';
 import { providerError, SsoError } from '../common/sso-error.js';
 import type { SignOnRedirect, IdentityProvider, SignOn, SsoPurpose } from '../providers/identity-provider.js';

@@ -1,10 +1,9 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { ConfigError as ModuleConfigError } from '@rookery/module-api';
 import { ModuleDispatcher } from '@rookery/module-host';
-import { Clock, Config, Ids, Lifecycle, type OidcProviderSetting } from '@rookery/platform';
+import { Clock, Config, Ids, Lifecycle, type OidcProviderSetting, settingError } from '@rookery/platform';
 import { SealedCookies } from '../common/sealed-cookies.js';
 import { isLoopback } from '../common/client-addresses.js';
-import { settingError } from '../common/setting-error.js';
 import { SsoAddresses } from '../common/sso-addresses.js';
 import { IdentityProviders } from '../providers/identity-providers.js';
 import { ProviderHttp } from '../providers/provider-http.js';

@@ -7,10 +7,9 @@ import {
   type SamlResponse,
 } from '@rookery/module-api';
 import { ModuleDispatcher, type ProviderFactory } from '@rookery/module-host';
-import { Clock, Config, Ids, Lifecycle } from '@rookery/platform';
+import { Clock, Config, Ids, Lifecycle, settingError } from '@rookery/platform';
 import { checkRequirements } from '../common/attribute-requirements.js';
 import { type CookieOptions, SealedCookies } from '../common/sealed-cookies.js';
-import { settingError } from '../common/setting-error.js';
 import { SsoAddresses } from '../common/sso-addresses.js';
 import { SsoError } from '../common/sso-error.js';
 import type { SignOnRedirect, IdentityProvider, NewUser, SignOn, SsoPurpose } from '../providers/identity-provider.js';

@@ -1,9 +1,8 @@
 import { readFile } from 'node:fs/promises';
 import { isAbsolute, resolve } from 'node:path';
-import type { Config } from '@rookery/platform';
+import { type Config, settingError } from '@rookery/platform';
 import { parse } from 'yaml';
 import { isLoopback } from '../common/client-addresses.js';
-import { settingError } from '../common/setting-error.js';
 
 /** The parts of a service provider's set-up that have a meaning here; the names are those of the field's library. */
 export interface SamlSettings {

@@ -1,7 +1,7 @@
 import { createHmac, createPublicKey, type KeyObject, timingSafeEqual, verify } from 'node:crypto';
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config, ConfigError, type SettingName } from '@rookery/platform';
+import { Clock, Config, type ConfigError, settingError, type SettingName } from '@rookery/platform';
 
 /** Largest token, characters. */
 const longestToken = 16_384;
@@ -49,8 +49,7 @@ const keyTypes: Readonly<Record<string, readonly string[] | undefined>> = {
 
 /** @throws ConfigError when the algorithm is none that is known, or the key none for it */
 function checkKey(config: Config): void {
-  const wrong = (setting: SettingName, message: string): ConfigError =>
-    new ConfigError([{ level: 'error', where: config.where(setting), setting, message }]);
+  const wrong = (setting: SettingName, message: string): ConfigError => settingError(config, setting, [], message);
   const algorithm = config.get('jwt_config.algorithm') ?? '';
   if (algorithm !== 'EdDSA' && !/^(?:HS|RS|ES)(?:256|384|512)$/.test(algorithm))
     throw wrong(
