@@ -1,7 +1,7 @@
 // Shared by the tools: the project's folder, its Node, and making sure that packages are installed and built.
 import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -35,25 +35,64 @@ export function become(command, args, options = {}) {
   child.on('exit', (code, signal) => process.exit(code ?? (signal ? 1 : 0)));
 }
 
-/** `npm ci` when node_modules is missing or was made from another lock file. */
+/** `npm ci` when node_modules is missing or was made from another lock file. What another command installs is waited for. */
 export function ensureInstalled() {
-  const lock = createHash('sha256')
-    .update(readFileSync(join(root, 'package-lock.json')))
-    .digest('hex');
-  const stamp = join(root, 'node_modules', '.rookery-lock');
+  if (!isInstalled()) oneAtATime(() => isInstalled() || install());
+}
+
+function isInstalled() {
+  const lock = hashOfLock();
+  const stamp = installStamp();
   const installed = existsSync(join(root, 'node_modules', '.package-lock.json'));
-  if (installed && existsSync(stamp) && readFileSync(stamp, 'utf8') === lock) return;
-  if (
-    installed &&
-    !existsSync(stamp) &&
-    newerThan(join(root, 'node_modules', '.package-lock.json'), join(root, 'package-lock.json'))
-  ) {
-    writeFileSync(stamp, lock);
-    return;
-  }
+  if (existsSync(stamp)) return installed && readFileSync(stamp, 'utf8') === lock;
+  if (!installed || !newerThan(join(root, 'node_modules', '.package-lock.json'), join(root, 'package-lock.json')))
+    return false;
+  writeFileSync(stamp, lock);
+  return true;
+}
+
+function install() {
   console.log('Installing packages (once; about a minute)...');
   run(windows ? 'npm.cmd' : 'npm', ['ci', '--no-audit', '--no-fund', '--loglevel=error'], { shell: windows });
-  writeFileSync(stamp, lock);
+  writeFileSync(installStamp(), hashOfLock());
+}
+
+const installStamp = () => join(root, 'node_modules', '.rookery-lock');
+const hashOfLock = () =>
+  createHash('sha256')
+    .update(readFileSync(join(root, 'package-lock.json')))
+    .digest('hex');
+
+/** Runs what two commands in this folder must not do to it at once (`npm start` and `npm test` in a fresh clone). */
+function oneAtATime(fn) {
+  const file = join(root, '.rookery', 'installing');
+  mkdirSync(dirname(file), { recursive: true });
+  for (let waits = 0; ; waits++) {
+    try {
+      writeFileSync(file, String(process.pid), { flag: 'wx' });
+      break;
+    } catch (error) {
+      if (error.code !== 'EEXIST') throw error;
+    }
+    if (waits === 0) console.log('Another command installs or builds here; waiting for it...');
+    if (!holderLives(file)) rmSync(file, { force: true });
+    else Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 200);
+  }
+  // Also where the installation fails, which ends this process.
+  const release = () => rmSync(file, { force: true });
+  process.once('exit', release);
+  fn();
+  process.off('exit', release);
+  release();
+}
+
+function holderLives(file) {
+  try {
+    process.kill(Number(readFileSync(file, 'utf8')) || process.pid, 0);
+    return true;
+  } catch (error) {
+    return error.code === 'EPERM';
+  }
 }
 
 const newerThan = (a, b) => statSync(a).mtimeMs >= statSync(b).mtimeMs;
@@ -69,16 +108,19 @@ function newestSource(folder) {
   return newest;
 }
 
-/** Compiles every package when a source is newer than the last build. */
+/** Compiles every package when a source is newer than the last build. What another command builds is waited for. */
 export function ensureBuilt() {
+  if (!isBuilt()) oneAtATime(() => isBuilt() || build());
+}
+
+function isBuilt() {
   const stamp = join(root, 'node_modules', '.rookery-built');
   const newest = Math.max(
     ...['libs', 'apps', 'modules-examples'].map((group) => newestSource(join(root, group))),
     statSync(join(root, 'tsconfig.base.json')).mtimeMs,
   );
   const entry = join(root, 'apps', 'homeserver', 'dist', 'main.js');
-  if (existsSync(entry) && existsSync(stamp) && statSync(stamp).mtimeMs > newest) return;
-  build();
+  return existsSync(entry) && existsSync(stamp) && statSync(stamp).mtimeMs > newest;
 }
 
 /** Compiles every package, in the order of their references. */
