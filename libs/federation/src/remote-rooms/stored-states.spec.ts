@@ -9,101 +9,115 @@ import type { MissingEvents } from './missing-events.js';
 import type { PduChecker } from './pdu-checker.js';
 import { StoredStates } from './stored-states.js';
 
-const rules = roomVersionRules('11')!;
-const roomId = '!r:b.test';
-const carol = '@carol:b.test';
+describe.each(['11', '12'])('all of the state before an event in a room of version %s', (version) => {
+  const rules = roomVersionRules(version)!;
+  const carol = '@carol:b.test';
 
-let ts = 0;
-const make = (type: string, stateKey: string, content: RoomEvent['content'], auth: readonly RoomEvent[]): RoomEvent =>
-  buildEvent(
-    {
-      ...{ roomId, type, stateKey, sender: type === 'm.room.member' ? stateKey : carol, content, originServerTs: ++ts },
-      ...{
-        depth: ts,
+  let ts = 0;
+  const make = (
+    type: string,
+    stateKey: string,
+    content: RoomEvent['content'],
+    auth: readonly RoomEvent[],
+    roomId?: string,
+  ): RoomEvent => {
+    const sender = type === 'm.room.member' ? stateKey : carol;
+    const named = rules.createEventImplied ? auth.filter((event) => event.type !== 'm.room.create') : auth;
+    return buildEvent(
+      {
+        ...{ roomId: auth[0]?.roomId ?? roomId, type, stateKey, sender, content, originServerTs: ++ts, depth: ts },
         prevEventIds: auth.map(({ eventId }) => eventId),
-        authEventIds: auth.map(({ eventId }) => eventId),
+        authEventIds: named.map(({ eventId }) => eventId),
       },
-    },
-    rules,
+      rules,
+    );
+  };
+  const makeCreate = (content: RoomEvent['content']): RoomEvent =>
+    make(
+      'm.room.create',
+      '',
+      { room_version: version, ...content },
+      [],
+      rules.createEventImplied ? undefined : '!r:b.test',
+    );
+  const pduOf = (event: RoomEvent): object => ({ ...(JSON.parse(pduText(event)) as object), signatures: {} });
+
+  const create = makeCreate({});
+  const founder = make('m.room.member', carol, { membership: 'join' }, [create]);
+  const open = make('m.room.join_rules', '', { join_rule: 'public' }, [create, founder]);
+  const topic = make('m.room.topic', '', { topic: 'none' }, [create, founder]);
+  /** Of each member two events: the second one rests upon the first. */
+  const firsts = Array.from({ length: 60 }, (_, n) =>
+    make('m.room.member', `@m${n}:s${n % 3}.test`, { membership: 'join' }, [create, open]),
   );
-const pduOf = (event: RoomEvent): object => ({ ...(JSON.parse(pduText(event)) as object), signatures: {} });
-
-const create = make('m.room.create', '', { room_version: '11' }, []);
-const founder = make('m.room.member', carol, { membership: 'join' }, [create]);
-const open = make('m.room.join_rules', '', { join_rule: 'public' }, [create, founder]);
-const topic = make('m.room.topic', '', { topic: 'none' }, [create, founder]);
-/** Of each member two events: the second one rests upon the first. */
-const firsts = Array.from({ length: 60 }, (_, n) =>
-  make('m.room.member', `@m${n}:s${n % 3}.test`, { membership: 'join' }, [create, open]),
-);
-const seconds = firsts.map((first) =>
-  make('m.room.member', first.stateKey!, { membership: 'join', displayname: 'x' }, [create, open, first]),
-);
-const join = make('m.room.member', '@alice:us.test', { membership: 'join' }, [create, open]);
-const joinOnTopic = { ...join, prevEventIds: [topic.eventId] } as RoomEvent;
-
-/** Events that are stored already, what the other server answers, and what becomes of it. */
-function storing(answer: { state: readonly RoomEvent[]; chain: readonly RoomEvent[]; text?: string }) {
-  const stored = new Map([create, founder, open, topic, joinOnTopic].map((event) => [event.eventId, event]));
-  const batches: RoomEvent[][] = [];
-  const asked: string[] = [];
-  const stopping = new AbortController();
-  const idsOf = (events: readonly RoomEvent[]): string[] => events.map(({ eventId }) => eventId);
-  const client = {
-    requestExactJson: async ({ path }: FederationRequest) => {
-      asked.push(path.split('/')[4]!);
-      return { pdu_ids: idsOf(answer.state), auth_chain_ids: idsOf(answer.chain) };
-    },
-    stream: async ({ path }: FederationRequest) => {
-      asked.push(path.split('/')[4]!);
-      const text =
-        answer.text ??
-        JSON.stringify({ pdus: [...answer.state.map(pduOf), { no: 'event' }], auth_chain: answer.chain.map(pduOf) });
-      return { body: Readable.from(text.match(/[^]{1,997}/g)!.map((piece) => Buffer.from(piece))) };
-    },
-  };
-  const events = {
-    one: async (id: string) => stored.has(id) && { event: stored.get(id), rejectedReason: undefined },
-    events: async (ids: string[]) => new Map(ids.flatMap((id) => (stored.has(id) ? [[id, stored.get(id)]] : []))),
-    stored: async (ids: string[]) => new Set(ids.filter((id) => stored.has(id))),
-    stateEntries: async function* (_: string, ids: string[]) {
-      yield ids.flatMap((id) => {
-        const event = stored.get(id);
-        return event ? [{ ...event, membership: event.content['membership'] }] : [];
-      });
-    },
-  };
-  const persister = {
-    receiveOutliers: async (_: string, __: string, some: RoomEvent[]) => {
-      batches.push(some);
-      for (const event of some) if (event.authEventIds.every((id) => stored.has(id))) stored.set(event.eventId, event);
-    },
-  };
-  const checker = {
-    sound: async (pdus: object[]) => pdus.map((pdu) => buildAgain(pdu)),
-  };
-  const states = new StoredStates(
-    client as unknown as FederationClient,
-    {} as MissingEvents,
-    checker as unknown as PduChecker,
-    events as unknown as EventStore,
-    persister as unknown as EventPersister,
-    { get: () => 10_000 } as unknown as Config,
-    new FakeClock(),
+  const seconds = firsts.map((first) =>
+    make('m.room.member', first.stateKey!, { membership: 'join', displayname: 'x' }, [create, open, first]),
   );
-  return { stored, batches, asked, stopping, known: () => states.before('b.test', join.eventId, stopping.signal) };
-}
+  const join = make('m.room.member', '@alice:us.test', { membership: 'join' }, [create, open]);
+  const joinOnTopic = { ...join, prevEventIds: [topic.eventId] } as RoomEvent;
 
-const byId = new Map([create, founder, open, topic, ...firsts, ...seconds].map((event) => [event.eventId, event]));
-const others = new Map<string, RoomEvent>();
-function buildAgain(pdu: object): RoomEvent {
-  const { origin_server_ts: at } = pdu as { origin_server_ts: number };
-  return [...byId.values(), ...others.values()].find(({ originServerTs }) => originServerTs === at)!;
-}
+  /** Events that are stored already, what the other server answers, and what becomes of it. */
+  function storing(answer: { state: readonly RoomEvent[]; chain: readonly RoomEvent[]; text?: string }) {
+    const stored = new Map([create, founder, open, topic, joinOnTopic].map((event) => [event.eventId, event]));
+    const batches: RoomEvent[][] = [];
+    const asked: string[] = [];
+    const stopping = new AbortController();
+    const idsOf = (events: readonly RoomEvent[]): string[] => events.map(({ eventId }) => eventId);
+    const client = {
+      requestExactJson: async ({ path }: FederationRequest) => {
+        asked.push(path.split('/')[4]!);
+        return { pdu_ids: idsOf(answer.state), auth_chain_ids: idsOf(answer.chain) };
+      },
+      stream: async ({ path }: FederationRequest) => {
+        asked.push(path.split('/')[4]!);
+        const text =
+          answer.text ??
+          JSON.stringify({ pdus: [...answer.state.map(pduOf), { no: 'event' }], auth_chain: answer.chain.map(pduOf) });
+        return { body: Readable.from(text.match(/[^]{1,997}/g)!.map((piece) => Buffer.from(piece))) };
+      },
+    };
+    const events = {
+      one: async (id: string) => stored.has(id) && { event: stored.get(id), rejectedReason: undefined },
+      events: async (ids: string[]) => new Map(ids.flatMap((id) => (stored.has(id) ? [[id, stored.get(id)]] : []))),
+      stored: async (ids: string[]) => new Set(ids.filter((id) => stored.has(id))),
+      stateEntries: async function* (_: string, ids: string[]) {
+        yield ids.flatMap((id) => {
+          const event = stored.get(id);
+          return event ? [{ ...event, membership: event.content['membership'] }] : [];
+        });
+      },
+    };
+    const persister = {
+      receiveOutliers: async (_: string, __: string, some: RoomEvent[]) => {
+        batches.push(some);
+        for (const event of some)
+          if (event.authEventIds.every((id) => stored.has(id))) stored.set(event.eventId, event);
+      },
+    };
+    const checker = {
+      sound: async (pdus: object[]) => pdus.map((pdu) => buildAgain(pdu)),
+    };
+    const states = new StoredStates(
+      client as unknown as FederationClient,
+      {} as MissingEvents,
+      checker as unknown as PduChecker,
+      events as unknown as EventStore,
+      persister as unknown as EventPersister,
+      { get: () => 10_000 } as unknown as Config,
+      new FakeClock(),
+    );
+    return { stored, batches, asked, stopping, known: () => states.before('b.test', join.eventId, stopping.signal) };
+  }
 
-const state = [create, founder, open, ...seconds];
+  const byId = new Map([create, founder, open, topic, ...firsts, ...seconds].map((event) => [event.eventId, event]));
+  const others = new Map<string, RoomEvent>();
+  function buildAgain(pdu: object): RoomEvent {
+    const { origin_server_ts: at } = pdu as { origin_server_ts: number };
+    return [...byId.values(), ...others.values()].find(({ originServerTs }) => originServerTs === at)!;
+  }
 
-describe('all of the state before an event', () => {
+  const state = [create, founder, open, ...seconds];
+
   it('is stored a few events at a time, each behind those that allow it', async () => {
     const { batches, asked, stored, known } = storing({ state, chain: [create, founder, open, ...firsts] });
     const given = await known();
@@ -132,10 +146,15 @@ describe('all of the state before an event', () => {
     expect(batches).toHaveLength(1);
   });
 
-  const another = make('m.room.create', '', { room_version: '11', other: true }, []);
+  const another = makeCreate({ other: true });
   others.set(another.eventId, another);
+  const twice = { state: [...state, another], chain: firsts };
+  if (rules.createEventImplied)
+    it('lacks a create event of another room', async () => {
+      expect(new Set((await storing(twice).known())?.state.values())).not.toContain(another.eventId);
+    });
   it.each([
-    ['two create events', { state: [...state, another], chain: firsts }],
+    ...(rules.createEventImplied ? [] : [['two create events', twice] as const]),
     ['two events for one piece of state', { state: [...state, firsts[0]!], chain: firsts }],
     ['no create event', { state: state.slice(1), chain: firsts }],
     ['no JSON', { state, chain: firsts, text: '{"pdus":[{]}' }],
