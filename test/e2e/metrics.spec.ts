@@ -15,8 +15,7 @@ const unfilled: Readonly<Record<string, string>> = {
   synapse_external_cache_: 'there is no cache beside the process',
   synapse_replication_tcp_:
     'processes hear of each other by Redis, which counts what it carries; positions say the rest',
-  synapse_outgoing_replication_requests:
-    'calls between processes are requests of HTTP, counted where they are answered',
+  synapse_outgoing_replication_requests: 'requests that are passed on are counted where they are answered',
   synapse_pending_outgoing_replication_requests: 'the same',
   synapse_threadpool_: 'there are no pools of threads',
   synapse_util_batching_queue_: 'there are no such queues',

@@ -11,6 +11,7 @@ import {
   TestRedis,
   testPostgresUrl,
 } from '@rookery/testing';
+import pg from 'pg';
 import { rookery } from '../../support/operators.js';
 
 const program = new URL('../../../apps/homeserver/dist/main.js', import.meta.url).pathname;
@@ -111,17 +112,29 @@ describeWithRedis('A server of several processes', () => {
     });
     return { status: response.status, body: (await response.json()) as Record<string, unknown> };
   }
-  const tryTo = async (what: () => Promise<Answer>): Promise<Answer | undefined> => {
+  /** What is answered with 200, however often it takes. @throws Error that says what came instead, and what the processes say */
+  async function answered(what: () => Promise<Answer>): Promise<Answer> {
+    let last: unknown;
+    const tryOnce = async (): Promise<Answer | undefined> => {
+      try {
+        const answer = await what();
+        last = answer;
+        return answer.status === 200 ? answer : undefined;
+      } catch (error) {
+        last = `${String(error)}: ${String((error as Error).cause)}`;
+        return undefined;
+      }
+    };
     try {
-      const answer = await what();
-      return answer.status === 200 ? answer : undefined;
+      return await eventually(tryOnce);
     } catch {
-      return undefined;
+      const ends = children.map(({ pid, exitCode, signalCode }) => `${pid}: ${signalCode ?? exitCode ?? 'runs'}`);
+      throw new Error(`${what.toString()} came to ${JSON.stringify(last)}; ${ends.join(', ')}\n${log.slice(-20_000)}`);
     }
-  };
+  }
   const register = async (at: number, username: string): Promise<string> => {
     const body = { username, password: 'a long password', auth: { type: 'm.login.dummy' } };
-    const answer = await eventually(() => tryTo(() => ask(at, 'POST', '/register', body)));
+    const answer = await answered(() => ask(at, 'POST', '/register', body));
     return String(answer.body['access_token']);
   };
   const bodies = (sync: Answer, roomId: string): string[] => {
@@ -170,24 +183,13 @@ describeWithRedis('A server of several processes', () => {
     const said: string[] = [];
     const say = async (text: string): Promise<void> => {
       // The same transaction until it is answered: it counts once.
-      await eventually(() =>
-        tryTo(() =>
-          ask(
-            port,
-            'PUT',
-            `/rooms/${encodeURIComponent(roomId)}/send/m.room.message/${text}`,
-            { body: text, msgtype: 'm.text' },
-            token,
-          ),
-        ),
-      );
+      const path = `/rooms/${encodeURIComponent(roomId)}/send/m.room.message/${text}`;
+      await answered(() => ask(port, 'PUT', path, { body: text, msgtype: 'm.text' }, token));
       said.push(text);
     };
     const heard = async (): Promise<string[]> =>
       bodies(
-        await eventually(() =>
-          tryTo(() => ask(port, 'GET', '/sync?filter={"room":{"timeline":{"limit":100}}}', undefined, token)),
-        ),
+        await answered(() => ask(port, 'GET', '/sync?filter={"room":{"timeline":{"limit":100}}}', undefined, token)),
         roomId,
       ).filter(Boolean);
     for (let i = 0; i < 10; i++) {
@@ -196,20 +198,11 @@ describeWithRedis('A server of several processes', () => {
     }
 
     const processes = async (): Promise<{ pid: number; isWriter: boolean }[]> => {
-      const { default: pg } = await import('pg');
-      const url = new URL(testPostgresUrl());
-      url.pathname = `/${databaseName()}`;
-      const client = new pg.Client({ connectionString: url.href });
-      await client.connect();
-      try {
-        const { rows } = await client.query(
-          `SELECT name, number = (SELECT holder FROM leases WHERE name = 'writer') AS writes FROM processes
-            WHERE NOT fenced ORDER BY number`,
-        );
-        return rows.map(({ name, writes }) => ({ pid: Number(/\d+$/.exec(name)![0]), isWriter: writes === true }));
-      } finally {
-        await client.end();
-      }
+      const rows = await query<{ name: string; writes: boolean | null }>(
+        `SELECT name, number = (SELECT holder FROM leases WHERE name = 'writer') AS writes FROM processes
+          WHERE NOT fenced ORDER BY number`,
+      );
+      return rows.map(({ name, writes }) => ({ pid: Number(/\d+$/.exec(name)![0]), isWriter: writes === true }));
     };
     const writerPid = async (): Promise<number> => (await processes()).find(({ isWriter }) => isWriter)!.pid;
 
@@ -260,13 +253,7 @@ describeWithRedis('A server of several processes', () => {
       expect(await ask(port, 'GET', path, undefined, token)).toEqual({ status: 200, body: { n } });
       expect((await ask(port, 'GET', '/account/3pid', undefined, token)).status).toBe(200);
     }
-    const { default: pg } = await import('pg');
-    const url = new URL(testPostgresUrl());
-    url.pathname = `/${databaseName()}`;
-    const client = new pg.Client({ connectionString: url.href });
-    await client.connect();
-    const { rows } = await client.query<{ address: string }>('SELECT address FROM processes WHERE NOT fenced');
-    await client.end();
+    const rows = await query<{ address: string }>('SELECT address FROM processes WHERE NOT fenced');
     type Place = { readonly port: number; readonly tls?: boolean };
     const places = rows.flatMap(({ address }) => {
       const { rpc, fellows } = JSON.parse(address) as { readonly rpc?: Place; readonly fellows?: Place };
@@ -328,9 +315,7 @@ describeWithRedis('A server of several processes', () => {
     const before = start('--config', file, own[0]!);
     const token = await register(one, 'dora');
     startBuild(next, '--config', file, own[1]!);
-    const roomId = String(
-      (await eventually(() => tryTo(() => ask(two, 'POST', '/createRoom', {}, token)))).body['room_id'],
-    );
+    const roomId = String((await answered(() => ask(two, 'POST', '/createRoom', {}, token))).body['room_id']);
     const room = `/rooms/${encodeURIComponent(roomId)}`;
     let isTyping = false;
     /** Who types is known to the process that writes, and the other one asks it. */
@@ -338,8 +323,8 @@ describeWithRedis('A server of several processes', () => {
       isTyping = !isTyping;
       const typing = { typing: isTyping, timeout: 120_000 };
       const path = `${room}/typing/${encodeURIComponent('@dora:rookery.test')}`;
-      await eventually(() => tryTo(() => ask(from, 'PUT', path, typing, token)));
-      const { body } = await eventually(() => tryTo(() => ask(to, 'GET', '/sync', undefined, token)));
+      await answered(() => ask(from, 'PUT', path, typing, token));
+      const { body } = await answered(() => ask(to, 'GET', '/sync', undefined, token));
       const { ephemeral } = (body as { rooms: { join: Record<string, { ephemeral: { events: object[] } }> } }).rooms
         .join[roomId]!;
       const typers = ephemeral.events.filter((event) => (event as { type: string }).type === 'm.typing');
@@ -357,12 +342,12 @@ describeWithRedis('A server of several processes', () => {
     await end(before);
     await areOne(two, two);
     const back = start('--config', file, own[0]!);
-    await eventually(() => tryTo(() => ask(one, 'GET', '/account/whoami', undefined, token)));
+    await answered(() => ask(one, 'GET', '/account/whoami', undefined, token));
     await areOne(one, two);
     await areOne(two, one);
     await end(back);
     startBuild(next, '--config', file, own[0]!);
-    await eventually(() => tryTo(() => ask(one, 'GET', '/account/whoami', undefined, token)));
+    await answered(() => ask(one, 'GET', '/account/whoami', undefined, token));
     await areOne(one, two);
     await areOne(two, one);
   });
@@ -388,7 +373,7 @@ describeWithRedis('A server of several processes', () => {
 
     await end(today);
     startBuild(newer, '--config', file, tomorrow);
-    await eventually(() => tryTo(() => ask(tomorrowPort, 'GET', '/account/whoami', undefined, token)));
+    await answered(() => ask(tomorrowPort, 'GET', '/account/whoami', undefined, token));
     const late = start('--config', file);
     await new Promise((resolve) => late.once('exit', resolve));
     expect(late.exitCode).toBe(1);
@@ -435,5 +420,16 @@ describeWithRedis('A server of several processes', () => {
     return path;
   };
 
-  const databaseName = (): string => String((place.options as { args?: { dbname?: string } }).args?.dbname);
+  /** Asks the database, past the server. */
+  async function query<Row extends object>(sql: string): Promise<Row[]> {
+    const url = new URL(testPostgresUrl());
+    url.pathname = `/${String((place.options as { args?: { dbname?: string } }).args?.dbname)}`;
+    const client = new pg.Client({ connectionString: url.href });
+    await client.connect();
+    try {
+      return (await client.query<Row>(sql)).rows;
+    } finally {
+      await client.end();
+    }
+  }
 });

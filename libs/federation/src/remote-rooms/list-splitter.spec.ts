@@ -1,3 +1,4 @@
+import { randomFrom } from '../../../../test/support/random.js';
 import { ListSplitter } from './list-splitter.js';
 
 const limits = { maxBytes: 1_000, maxElements: 100 };
@@ -28,15 +29,6 @@ function split(
 
 const whole = (): number[] => [];
 const bytewise = (length: number): number[] => new Array<number>(length).fill(1);
-
-/** The same numbers in each run. */
-function dice(seed: number): (below: number) => number {
-  let state = seed;
-  return (below) => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
-    return Math.floor((state / 2 ** 32) * below);
-  };
-}
 
 describe('lists of an object that arrives in pieces', () => {
   it('come out element by element', () => {
@@ -101,7 +93,8 @@ describe('lists of an object that arrives in pieces', () => {
     ];
     let refused = 0;
     for (let seed = 1; seed <= 3_000; seed++) {
-      const roll = dice(seed);
+      const random = randomFrom(seed);
+      const roll = (below: number): number => Math.floor(random() * below);
       const value = (depth: number): unknown => {
         const kind = roll(depth > 3 ? 4 : 6);
         if (kind === 0) return roll(1_000) - 500;

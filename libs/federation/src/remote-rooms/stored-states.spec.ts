@@ -153,8 +153,8 @@ describe.each(['11', '12'])('all of the state before an event in a room of versi
     it('lacks a create event of another room', async () => {
       expect(new Set((await storing(twice).known())?.state.values())).not.toContain(another.eventId);
     });
-  it.each([
-    ...(rules.createEventImplied ? [] : [['two create events', twice] as const]),
+  it.each<[string, Parameters<typeof storing>[0]]>([
+    ...(rules.createEventImplied ? [] : [['two create events', twice] as [string, typeof twice]]),
     ['two events for one piece of state', { state: [...state, firsts[0]!], chain: firsts }],
     ['no create event', { state: state.slice(1), chain: firsts }],
     ['no JSON', { state, chain: firsts, text: '{"pdus":[{]}' }],
