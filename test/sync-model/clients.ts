@@ -363,7 +363,7 @@ export class ClassicClient extends Client {
   #leave(truth: Truth, roomId: string, answer: SyncRoom): void {
     const known = this.rooms.get(roomId);
     const room = known ?? this.newRoom(this.options.limit);
-    const own = truth.memberships.get(this.userId)?.get(roomId);
+    const own = truth.toldMembership(this.userId, roomId);
     const ids = answer.timeline.events.map((event) => event.event_id);
     this.#applyRoom(room, answer);
     const member = room.state.get(stateKeyOf('m.room.member', this.userId));
@@ -521,7 +521,7 @@ export class SlidingClient extends Client {
   }
 
   #other(truth: Truth, roomId: string, answer: SlidingRoom): void {
-    const own = truth.memberships.get(this.userId)?.get(roomId);
+    const own = truth.toldMembership(this.userId, roomId);
     this.rooms.delete(roomId);
     this.sections.delete(roomId);
     if (own?.membership === 'invite' || own?.membership === 'knock') {

@@ -157,6 +157,18 @@ export class Truth {
     return events.filter((event) => this.maySee(userId, event));
   }
 
+  /** The membership that the user is told of: what was before an invite of somebody who is ignored. */
+  toldMembership(userId: string, roomId: string): TrueMembership | undefined {
+    const own = this.memberships.get(userId)?.get(roomId);
+    if (own?.membership !== 'invite' || this.ignored.get(userId)?.has(own.sender) !== true) return own;
+    const before = (this.events.get(roomId) ?? []).findLast(
+      ({ type, stateKey, stream }) => type === 'm.room.member' && stateKey === userId && stream < own.stream,
+    );
+    const membership = before?.memberships.get(userId);
+    if (before === undefined || membership === undefined) return own;
+    return { roomId, membership, eventId: before.id, stream: before.stream, sender: before.sender };
+  }
+
   ignore(userId: string, ignored: readonly string[]): void {
     this.ignored.set(userId, new Set(ignored));
     const ever = this.everIgnored.get(userId) ?? new Set<string>();

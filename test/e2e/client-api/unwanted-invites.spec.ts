@@ -78,6 +78,50 @@ describe.each(['sqlite', 'postgres'] as const)('invites that somebody does not w
     await set(filterType, {});
   });
 
+  it('do not keep what was left before them where it was: as a room that the user is in, or as an invite', async () => {
+    const carol = await homeserver.registerUser('carol');
+    const joined = await makeRoom({ preset: 'public_chat' });
+    expect((await bob.request('POST', `/join/${joined}`, {})).status).toBe(200);
+    const created = await carol.request('POST', '/createRoom', {
+      ...{ invite: [bob.userId], preset: 'public_chat', power_level_content_override: { invite: 0 } },
+    });
+    const invited = String(created.body['room_id']);
+    expect((await alice.request('POST', `/join/${invited}`, {})).status).toBe(200);
+    await set('m.ignored_user_list', { ignored_users: { [alice.userId]: {} } });
+    type Rooms = Record<'join' | 'invite' | 'leave', Record<string, { timeline: { events: object[] } }>>;
+    const classic = async (since?: string): Promise<{ next_batch: string; rooms?: Partial<Rooms> }> =>
+      (await bob.request<{ next_batch: string }>('GET', `/sync?timeout=0${since ? `&since=${since}` : ''}`)).body;
+    const sliding = async (pos?: string): Promise<{ pos: string; rooms: Record<string, object> }> => {
+      const lists = { all: { ranges: [[0, 99]], timeline_limit: 10, required_state: [['m.room.member', '$ME']] } };
+      const path = `${slidingPath}?timeout=0${pos ? `&pos=${pos}` : ''}`;
+      return (await bob.request<{ pos: string; rooms: Record<string, object> }>('POST', path, { lists })).body;
+    };
+    const [before, { pos, rooms }] = [await classic(), await sliding()];
+    expect(Object.keys(before.rooms!.join!)).toContain(joined);
+    expect(Object.keys(before.rooms!.invite!)).toContain(invited);
+    expect(Object.keys(rooms)).toEqual(expect.arrayContaining([joined, invited]));
+
+    expect((await bob.request('POST', `/rooms/${joined}/leave`, {})).status).toBe(200);
+    const kick = { user_id: bob.userId };
+    expect((await carol.request('POST', `/rooms/${invited}/kick`, kick)).status).toBe(200);
+    for (const roomId of [joined, invited]) expect((await invite(roomId)).status).toBe(200);
+    const news = await classic(before.next_batch);
+    expect(news.rooms?.invite).toBeUndefined();
+    expect(Object.keys(news.rooms?.leave ?? {}).sort()).toEqual([joined, invited].sort());
+    const own = { type: 'm.room.member', state_key: bob.userId, content: { membership: 'leave' } };
+    expect(news.rooms!.leave![joined]!.timeline.events).toEqual([expect.objectContaining(own)]);
+    expect(JSON.stringify(news.rooms)).not.toContain(`"sender":"${alice.userId}"`);
+    const told = await sliding(pos);
+    expect(told.rooms).toEqual({
+      [joined]: expect.objectContaining({ timeline: [expect.objectContaining(own)] }) as object,
+      [invited]: expect.objectContaining({ membership: 'leave' }) as object,
+    });
+    // Told once.
+    expect((await classic(news.next_batch)).rooms).toBeUndefined();
+    expect((await sliding(told.pos)).rooms).toEqual({});
+    await set('m.ignored_user_list', {});
+  });
+
   it('are refused, and not shown any more, where all are blocked', async () => {
     const roomId = await makeRoom({ invite: [bob.userId] });
     expect((await seen())[0]).toContain(roomId);

@@ -1,23 +1,13 @@
 import { Injectable } from '@nestjs/common';
 import { prejoinStateOf } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
-import { EventStore, InvitePermissions } from '@rookery/rooms';
+import { EventStore } from '@rookery/rooms';
 import type { RoomEntry } from './room-list.js';
 
 /** Rooms that the user is not in yet: invites and knocks. */
 @Injectable()
 export class PrejoinSection {
-  constructor(
-    private readonly events: EventStore,
-    private readonly permissions: InvitePermissions,
-  ) {}
-
-  /** The entries without invites that the user does not want to see. */
-  async withoutUnwanted(entries: readonly RoomEntry[], userId: string): Promise<readonly RoomEntry[]> {
-    if (!entries.some((entry) => entry.section === 'invite')) return entries;
-    const judge = await this.permissions.of(userId);
-    return entries.filter((entry) => entry.section !== 'invite' || judge(entry.membership.sender) === 'allow');
-  }
+  constructor(private readonly events: EventStore) {}
 
   /** The state that came with each invite and knock, and the member event itself. */
   async states(entries: readonly RoomEntry[]): Promise<Map<string, JsonObject[]>> {

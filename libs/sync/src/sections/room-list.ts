@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { Membership } from '@rookery/matrix-types';
-import { MembershipHistory, MembershipReader, PartialRooms } from '@rookery/rooms';
+import { InvitePermissions, MembershipHistory, MembershipReader, PartialRooms } from '@rookery/rooms';
 import type { SyncContext } from '../sync-context.js';
 import { RoomActivity, type UserRooms } from '../caches/room-activity.js';
 import type { MembershipChange, RoomMembership, StayEnd } from '../model/rooms.js';
@@ -46,6 +46,7 @@ export class RoomList {
     private readonly memberships: MembershipReader,
     private readonly history: MembershipHistory,
     private readonly partial: PartialRooms,
+    private readonly permissions: InvitePermissions,
   ) {}
 
   /**
@@ -75,9 +76,11 @@ export class RoomList {
     const rooms = await this.activity.roomsOf(userId);
     if (since === undefined) {
       const current = await this.#asOf(context, rooms, [...rooms.byId.keys()].filter(wanted));
+      const isHidden = await this.#hidesInvites(userId, [...current.values()]);
       const shown = [...current.values()].filter(
-        ({ membership, forgotten }) =>
-          sectionOf[membership] !== 'leave' || (filter.room.includeLeave && forgotten !== true),
+        (each) =>
+          !isHidden(each) &&
+          (sectionOf[each.membership] !== 'leave' || (filter.room.includeLeave && each.forgotten !== true)),
       );
       const stays = await this.#stays(shown, context);
       return shown.map((each) =>
@@ -98,12 +101,29 @@ export class RoomList {
     const changesByRoom = Map.groupBy(changes, (change) => change.roomId);
     const before = await this.history.at(userId, [...changesByRoom.keys()], since.events);
     const current = await this.#asOf(context, rooms, [...roomIds]);
-    const stays = await this.#stays([...current.values()], context);
-    return [...current.values()].flatMap((membership) => {
+    const isHidden = await this.#hidesInvites(userId, [...current.values()]);
+    const shown = [...current.values()].flatMap((each) =>
+      isHidden(each)
+        ? (behindInvite(each, changesByRoom.get(each.roomId), before.get(each.roomId)?.membership) ?? [])
+        : [each],
+    );
+    const stays = await this.#stays(shown, context);
+    return shown.flatMap((membership) => {
       const { roomId } = membership;
       const was = before.get(roomId)?.membership;
       return this.#incremental(membership, changesByRoom.get(roomId), was, stays.get(roomId), context) ?? [];
     });
+  }
+
+  /** Which memberships are invites that the user does not want to see. */
+  async #hidesInvites(
+    userId: string,
+    memberships: readonly CurrentMembership[],
+  ): Promise<(each: CurrentMembership) => boolean> {
+    const isInvite = ({ membership }: CurrentMembership): boolean => membership === 'invite';
+    if (!memberships.some(isInvite)) return () => false;
+    const judge = await this.permissions.of(userId);
+    return (each) => isInvite(each) && judge(each.sender) !== 'allow';
   }
 
   /** Where the stays in rooms that were left ended. */
@@ -169,4 +189,16 @@ export class RoomList {
       result.set(roomId, membership);
     return result;
   }
+}
+
+/** What is told in place of an invite that is not shown: that the room was left before it, where that is news. */
+function behindInvite(
+  invite: CurrentMembership,
+  changes: readonly MembershipChange[] | undefined,
+  before: Membership | undefined,
+): CurrentMembership | undefined {
+  const leave = changes?.findLast(({ membership }) => sectionOf[membership] === 'leave');
+  if (leave !== undefined) return leave;
+  // Without an event of its own the stay was ended by state resolution.
+  return before === 'join' ? { ...invite, membership: 'leave' } : undefined;
 }

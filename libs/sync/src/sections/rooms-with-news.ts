@@ -3,7 +3,6 @@ import { Config } from '@rookery/platform';
 import type { SyncContext } from '../sync-context.js';
 import type { AccountDataNews } from './account-data.js';
 import { EphemeralSection } from './ephemeral.js';
-import { PrejoinSection } from './prejoin.js';
 import { type RoomEntry, RoomList } from './room-list.js';
 import { StickySection } from './sticky.js';
 
@@ -16,7 +15,6 @@ export class RoomsWithNews {
     private readonly list: RoomList,
     private readonly ephemeral: EphemeralSection,
     private readonly sticky: StickySection,
-    private readonly prejoin: PrejoinSection,
     config: Config,
   ) {
     this.#excluded = new Set(config.get('exclude_rooms_from_sync'));
@@ -38,7 +36,6 @@ export class RoomsWithNews {
       ...ephemeral,
       ...this.sticky.changedRooms(joined, context),
     ]);
-    const entries = listed.filter((entry) => !this.#excluded.has(entry.roomId));
-    return this.prejoin.withoutUnwanted(entries, context.userId);
+    return listed.filter((entry) => !this.#excluded.has(entry.roomId));
   }
 }
