@@ -112,10 +112,8 @@ describe.each(['sqlite', 'postgres'] as const)('invites that somebody does not w
     expect(news.rooms!.leave![joined]!.timeline.events).toEqual([expect.objectContaining(own)]);
     expect(JSON.stringify(news.rooms)).not.toContain(`"sender":"${alice.userId}"`);
     const told = await sliding(pos);
-    expect(told.rooms).toEqual({
-      [joined]: expect.objectContaining({ timeline: [expect.objectContaining(own)] }) as object,
-      [invited]: expect.objectContaining({ membership: 'leave' }) as object,
-    });
+    const left = expect.objectContaining({ timeline: [expect.objectContaining(own)] }) as object;
+    expect(told.rooms).toEqual({ [joined]: left, [invited]: left });
     // Told once.
     expect((await classic(news.next_batch)).rooms).toBeUndefined();
     expect((await sliding(told.pos)).rooms).toEqual({});

@@ -35,12 +35,16 @@ interface PastRow {
   readonly event_stream_ordering: number;
 }
 
-/** The membership of the user in each room at a position, in one query; rooms without one are absent. */
+/**
+ * The membership of the user in each room at a position, in one query; rooms without one are absent.
+ * @param except not this one, but what was before
+ */
 export async function selectMembershipsAt(
   db: Db,
   userId: string,
   roomIds: readonly string[],
   position: number,
+  except?: Membership,
 ): Promise<Map<string, PastMembership>> {
   if (roomIds.length === 0) return new Map();
   const counted = membershipsOfUserSql(
@@ -50,9 +54,9 @@ export async function selectMembershipsAt(
   const rows = await db.query<PastRow>(
     `SELECT * FROM (
        SELECT a.*, ROW_NUMBER() OVER (PARTITION BY a.room_id ORDER BY a.event_stream_ordering DESC) AS place
-       FROM (${counted}) AS a) AS ranked
+       FROM (${counted}) AS a${except === undefined ? '' : ' WHERE a.membership <> ?'}) AS ranked
      WHERE place = 1`,
-    [userId, roomIds, position, userId, roomIds, position],
+    [userId, roomIds, position, userId, roomIds, position, ...(except === undefined ? [] : [except])],
   );
   return new Map(
     rows.map((row) => [

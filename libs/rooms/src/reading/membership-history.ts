@@ -15,6 +15,11 @@ export class MembershipHistory {
     return selectMembershipsAt(this.database, userId, roomIds, position);
   }
 
+  /** The same of what was before the user was invited, however often. */
+  beforeInvites(userId: string, roomIds: readonly string[], position: number): Promise<Map<string, PastMembership>> {
+    return selectMembershipsAt(this.database, userId, roomIds, position, 'invite');
+  }
+
   /**
    * Up to which position a user was in each room: without end for one who is in it, else up to where the last stay ended.
    * Rooms that the user never was in are absent. One query.

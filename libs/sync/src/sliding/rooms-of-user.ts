@@ -63,21 +63,19 @@ export class RoomsOfUser {
   /**
    * The rooms as they are at `position` of the events. What the user left without being sent away is not listed.
    * No query while nothing of it has changed.
-   * @param isKnown which rooms the client has: those it left before an invite that it is not shown are told as left
+   * @param isShown rooms that the client has as something else than the invite they come with: where that is not to be shown,
+   *   they are told as left
    */
-  async view(userId: string, position: number, isKnown: (roomId: string) => boolean): Promise<UserRoomView> {
+  async view(userId: string, position: number, isShown: (invite: CurrentMembership) => boolean): Promise<UserRoomView> {
     const [memberships, marks] = await Promise.all([this.#memberships(userId, position), this.#marksOf(userId)]);
     const followed = memberships.filter((each) => !this.#excluded.has(each.roomId));
     const isHidden = (each: CurrentMembership): boolean =>
       each.membership === 'invite' && marks.judgeInvite(each.sender) !== 'allow';
     const shown = followed.filter((each) => !isHidden(each));
+    const hidden = followed.filter((each) => isHidden(each) && isShown(each));
     const left = [
       ...shown.filter((each) => sectionOf[each.membership] === 'leave'),
-      ...(await this.#behindInvites(
-        userId,
-        followed.filter((each) => isKnown(each.roomId) && isHidden(each)),
-        position,
-      )),
+      ...(await this.#behindInvites(userId, hidden, position)),
     ];
     const present = shown.filter(
       (each) => sectionOf[each.membership] !== 'leave' || (!each.forgotten && each.sender !== userId),
@@ -144,16 +142,18 @@ export class RoomsOfUser {
     return [...[...byId.values()].filter((each) => each.streamOrdering <= position), ...before.values()];
   }
 
-  /** What is told in place of invites that are not shown: how the stay before them ended. */
+  /** What is told in place of invites that are not shown: what was before them. */
   async #behindInvites(
     userId: string,
     invites: readonly CurrentMembership[],
     position: number,
   ): Promise<readonly CurrentMembership[]> {
-    if (invites.length === 0) return [];
     const roomIds = invites.map((each) => each.roomId);
-    const ends = await this.history.endsOfStays(userId, roomIds, position);
-    return invites.map((invite) => ({ ...invite, ...ends.get(invite.roomId), membership: 'leave' }));
+    const before = await this.history.beforeInvites(userId, roomIds, position);
+    // Without an event of its own a stay was ended by state resolution.
+    return [...before.values()].map((each) =>
+      sectionOf[each.membership] === 'leave' ? each : { ...each, membership: 'leave' },
+    );
   }
 
   async #marksOf(userId: string): Promise<OwnMarks> {

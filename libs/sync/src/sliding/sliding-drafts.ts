@@ -54,9 +54,10 @@ export class SlidingDrafts {
   /** Everything that the client has not got, in a number of queries that hardly grows with the rooms. */
   async draft({ userId, deviceId, isGuest, request, memory, since, takeMembers }: DraftQuery): Promise<Draft> {
     const now = this.sync.currentToken();
-    const view = await this.roomsOfUser.view(userId, now.events, (roomId) => {
-      const known = memory?.rooms.get(roomId);
-      return known !== undefined && known.section !== 'leave';
+    const view = await this.roomsOfUser.view(userId, now.events, ({ roomId, streamOrdering }) => {
+      const section = memory?.rooms.get(roomId)?.section;
+      if (section === 'invite') return streamOrdering > (since?.events ?? 0);
+      return section !== undefined && section !== 'leave';
     });
     const selection = await this.#select(userId, request, view);
     const joined = new Set(view.listed.filter((room) => room.section === 'join').map((room) => room.roomId));
