@@ -214,6 +214,53 @@ describe.each(databases)('graphs of other servers (%s)', (database) => {
   });
 
   it.each(['1', '12'])(
+    'counts of a thread what its reader may see, whatever arrived when (version %s)',
+    async (version) => {
+      const { roomId, server, state, head } = await servers.shared(version);
+      const root = await say(alice, roomId, 'root');
+      const thread = { 'm.relates_to': { rel_type: 'm.thread', event_id: root } };
+      const [seen] = await servers.inside.heads(roomId);
+      await ok(alice, 'PUT', `/rooms/${roomId}/state/m.room.history_visibility/`, { history_visibility: 'joined' });
+      const closed = await servers.stateOf(roomId);
+      const [known] = await servers.inside.heads(roomId);
+      const bob = await servers.homeserver.registerUser(`bob${version}`);
+      await join(bob, roomId);
+      await say(alice, roomId, 'among us', thread);
+      // A branch that began before bob was there, goes on for longer than all the rest, and arrives later.
+      let last = known!;
+      for (let n = 0; n < 5; n++) {
+        const content = { body: `among themselves ${n}`, ...thread };
+        last = server.make({ type: 'm.room.message', sender: zoe, content }, [last], closed);
+        expect(await servers.receive(last)).toBe('accepted');
+      }
+      // Another, from before history was closed.
+      last = server.make(
+        { type: 'm.room.message', sender: zoe, content: { body: 'for all', ...thread } },
+        [seen!],
+        state,
+      );
+      expect(await servers.receive(last)).toBe('accepted');
+      expect(head.depth).toBeLessThan(last.depth);
+      const countFor = async (user: TestUser): Promise<unknown> => {
+        const event = await ok<{ unsigned: { 'm.relations': { 'm.thread': { count: number } } } }>(
+          user,
+          'GET',
+          `/rooms/${roomId}/event/${root}`,
+        );
+        return event.unsigned['m.relations']['m.thread'].count;
+      };
+      const listed = async (user: TestUser): Promise<unknown> =>
+        (await ok<{ chunk: WireEvent[] }>(user, 'GET', `${v1}/rooms/${roomId}/relations/${root}/m.thread?limit=50`))
+          .chunk.length;
+      expect([await listed(alice), await countFor(alice)]).toEqual([7, 7]);
+      expect([await listed(bob), await countFor(bob)]).toEqual([2, 2]);
+      await ok(bob, 'POST', `/rooms/${roomId}/leave`, {});
+      await say(alice, roomId, 'without bob', thread);
+      expect([await listed(bob), await countFor(bob)]).toEqual([2, 2]);
+    },
+  );
+
+  it.each(['1', '12'])(
     'stores a graph once, however it comes: forked, shuffled, repeated (version %s)',
     async (version) => {
       const { roomId, server, state, head } = await servers.shared(version, {

@@ -14,8 +14,23 @@ export interface ThreadRow {
   readonly latest: string;
   readonly participated: number;
   readonly room_id: string;
-  /** Position of the reply that was stored first. */
-  readonly oldest: number;
+  /** Place of the root. */
+  readonly root_depth: number;
+  readonly root_stream: number;
+}
+
+/** Replies of a thread that see the same state, and are on the same side of the end of the reader's last stay. */
+export interface AlikeRow {
+  readonly target: string;
+  readonly count: number;
+  /** One of them: who may see it may see all. */
+  readonly event_id: string;
+}
+
+/** Where a stay began: in the room's own order, and in that of arrival. */
+export interface StayStart {
+  readonly depth: number;
+  readonly stream: number;
 }
 
 /** Those of some events to which others relate. */
@@ -77,40 +92,52 @@ export function selectReferences(db: Db, eventIds: readonly string[], limit: num
   );
 }
 
-/** When a user's present stay in each room began; rooms that the user is not in are absent. */
-export async function selectStays(db: Db, userId: string, roomIds: readonly string[]): Promise<Map<string, number>> {
+/** Where a user's present stay in each room began; rooms that the user is not in are absent. */
+export async function selectStays(db: Db, userId: string, roomIds: readonly string[]): Promise<Map<string, StayStart>> {
   const ended = `SELECT o.room_id, MAX(o.event_stream_ordering) AS last FROM room_memberships o
     JOIN events x ON x.event_id = o.event_id
     WHERE o.user_id = ? AND ${db.dialect.anyOf('o.room_id')} AND o.membership <> 'join' AND ${servableSql('x.')}
     GROUP BY o.room_id`;
-  const rows = await db.query<{ room_id: string; began: number }>(
-    `SELECT m.room_id, MIN(m.event_stream_ordering) AS began FROM room_memberships m
+  const rows = await db.query<{ room_id: string; depth: number; stream: number }>(
+    `SELECT m.room_id, MIN(e.topological_ordering) AS depth, MIN(m.event_stream_ordering) AS stream
+     FROM room_memberships m
      JOIN events e ON e.event_id = m.event_id LEFT JOIN (${ended}) AS ended ON ended.room_id = m.room_id
      WHERE m.user_id = ? AND ${db.dialect.anyOf('m.room_id')} AND m.membership = 'join' AND ${servableSql('e.')}
        AND (ended.last IS NULL OR m.event_stream_ordering > ended.last)
      GROUP BY m.room_id`,
     [userId, roomIds, userId, roomIds],
   );
-  return new Map(rows.map((row) => [row.room_id, row.began]));
+  return new Map(rows.map(({ room_id: roomId, depth, stream }) => [roomId, { depth, stream }]));
 }
 
-/** Replies in a thread from before a position, the newest first, without what ignored users said. */
-export async function selectEarlyReplies(
+/**
+ * Replies in threads, without what ignored users said, counted by what decides who may see them: the state that they see, and
+ * whether they came before the end of the reader's last stay. At most `limit` counts for each thread, the newest first.
+ * @param ends where the reader's last stay ended, by room; rooms where it goes on are absent
+ */
+export function selectAlikeReplies(
   db: Db,
-  rootId: string,
-  before: number,
+  rootIds: readonly string[],
+  ends: ReadonlyMap<string, number>,
   ignored: readonly string[],
   limit: number,
-): Promise<string[]> {
-  const rows = await db.query<{ event_id: string }>(
-    `SELECT e.event_id FROM event_relations r JOIN events e ON e.event_id = r.event_id
-       JOIN events t ON t.event_id = r.relates_to_id
-     WHERE r.relates_to_id = ? AND r.relation_type = 'm.thread' AND e.room_id = t.room_id AND e.stream_ordering < ?
-       AND ${servableSql('e.')} ${ignored.length > 0 ? `AND ${db.dialect.noneOf('e.sender')}` : ''}
-     ORDER BY e.stream_ordering DESC LIMIT ?`,
-    [rootId, before, ...(ignored.length > 0 ? [ignored] : []), limit],
+): Promise<AlikeRow[]> {
+  const later = [...ends].map(() => 'WHEN e.room_id = ? AND e.stream_ordering >= ? THEN 1').join(' ');
+  const side = later === '' ? '0' : `CASE ${later} ELSE 0 END`;
+  return db.query<AlikeRow>(
+    `SELECT target, count, event_id FROM (
+       SELECT target, COUNT(*) AS count, MIN(event_id) AS event_id,
+         ROW_NUMBER() OVER (PARTITION BY target ORDER BY MAX(topological_ordering) DESC, MIN(event_id)) AS place
+       FROM (
+         SELECT r.relates_to_id AS target, e.event_id, e.topological_ordering, g.state_group, ${side} AS side
+         FROM event_relations r JOIN events e ON e.event_id = r.event_id JOIN events t ON t.event_id = r.relates_to_id
+         LEFT JOIN event_to_state_groups g ON g.event_id = e.event_id
+         WHERE ${db.dialect.anyOf('r.relates_to_id')} AND r.relation_type = 'm.thread' AND e.room_id = t.room_id
+           AND ${servableSql('e.')} ${ignored.length > 0 ? `AND ${db.dialect.noneOf('e.sender')}` : ''}) AS replies
+       GROUP BY target, state_group, side) AS alike
+     WHERE place <= ?`,
+    [...[...ends].flat(), rootIds, ...(ignored.length > 0 ? [ignored] : []), limit],
   );
-  return rows.map((row) => row.event_id);
 }
 
 /** Thread summaries of the events that are thread roots, without what ignored users said. */
@@ -124,9 +151,10 @@ export async function selectThreads(
   return db.query<ThreadRow>(
     `SELECT target, COUNT(*) AS count, MAX(CASE WHEN place = 1 THEN event_id END) AS latest,
        MAX(CASE WHEN sender = ? OR root_sender = ? THEN 1 ELSE 0 END) AS participated,
-       MIN(room_id) AS room_id, MIN(stream_ordering) AS oldest
+       MIN(room_id) AS room_id, MIN(root_depth) AS root_depth, MIN(root_stream) AS root_stream
      FROM (
-       SELECT r.relates_to_id AS target, e.event_id, e.sender, t.sender AS root_sender, e.room_id, e.stream_ordering,
+       SELECT r.relates_to_id AS target, e.event_id, e.sender, t.sender AS root_sender, e.room_id,
+         t.topological_ordering AS root_depth, t.stream_ordering AS root_stream,
          ROW_NUMBER() OVER (PARTITION BY r.relates_to_id
            ORDER BY e.topological_ordering DESC, e.stream_ordering DESC) AS place
        FROM event_relations r JOIN events e ON e.event_id = r.event_id JOIN events t ON t.event_id = r.relates_to_id

@@ -6,11 +6,12 @@ import { EventStore } from '../store/event-store.js';
 import type { StoredEvent } from '../model/stored-event.js';
 import { HiddenSenders } from './hidden-senders.js';
 import { RecentEvents } from '../store/recent-events.js';
+import { MembershipHistory } from './membership-history.js';
 import { VisibilityFilter } from './visibility-filter.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import {
   type ChildRow,
-  selectEarlyReplies,
+  selectAlikeReplies,
   selectEdits,
   selectReferences,
   selectRelated,
@@ -30,8 +31,8 @@ export interface Aggregation {
 const maxReferences = 100;
 /** How far back an edit or a reply is looked for when the newest one may not be seen. */
 const maxOlder = 50;
-/** Of a thread's replies from before the reader's time, so many are looked at one by one; what is older counts. */
-const maxEarly = 500;
+/** How often the state may have changed between the replies of a thread that are looked at; what is older counts. */
+const maxAlike = 500;
 
 /** Finds what other events add to events: edits, references, threads. */
 @Injectable()
@@ -43,6 +44,7 @@ export class Aggregations {
     private readonly hidden: HiddenSenders,
     private readonly visibility: VisibilityFilter,
     private readonly state: RoomStateReader,
+    private readonly history: MembershipHistory,
   ) {}
 
   /**
@@ -99,7 +101,11 @@ export class Aggregations {
     return found;
   }
 
-  /** How many replies of threads the reader may not see: they lie before the reader's stay, where history is not shared. */
+  /**
+   * How many replies of threads the reader may not see, by root. There are none of those where a root is seen, and was sent, from
+   * within the reader's stay; nor where history was never hidden. Else each reply counts by the state that it sees: what arrived
+   * within the stay may be of a branch that knows nothing of it, and what arrived before may lie behind its beginning.
+   */
   async #hiddenReplies(
     userId: string,
     threads: readonly ThreadRow[],
@@ -107,17 +113,24 @@ export class Aggregations {
   ): Promise<Map<string, number>> {
     const hidden = new Map<string, number>();
     if (threads.length === 0) return hidden;
-    const stays = await selectStays(this.database, userId, [...new Set(threads.map((row) => row.room_id))]);
-    const began = (row: ThreadRow): number => stays.get(row.room_id) ?? Number.MAX_SAFE_INTEGER;
+    const roomIds = [...new Set(threads.map((row) => row.room_id))];
+    const stays = await selectStays(this.database, userId, roomIds);
+    const doubtful: string[] = [];
     const openRooms = new Map<string, boolean>();
-    for (const row of threads.filter((each) => each.oldest < began(each))) {
+    for (const row of threads) {
+      const stay = stays.get(row.room_id);
+      if (stay && row.root_depth > stay.depth && row.root_stream > stay.stream) continue;
       let isOpen = openRooms.get(row.room_id);
       if (isOpen === undefined) openRooms.set(row.room_id, (isOpen = await this.#wasAlwaysOpen(row.room_id)));
-      if (isOpen && stays.has(row.room_id)) continue;
-      const early = await selectEarlyReplies(this.database, row.target, began(row), ignored, maxEarly);
-      const visible = await this.visibility.visible(userId, await this.events.inOrder(early));
-      hidden.set(row.target, early.length - visible.length);
+      if (!isOpen || stay === undefined) doubtful.push(row.target);
     }
+    if (doubtful.length === 0) return hidden;
+    const ends = await this.history.endsOfStays(userId, roomIds);
+    const endsAt = new Map([...ends].map(([roomId, end]) => [roomId, end.streamOrdering]));
+    const alike = await selectAlikeReplies(this.database, doubtful, endsAt, ignored, maxAlike);
+    const visible = await this.#visible(userId, alike);
+    for (const row of alike)
+      if (!visible.has(row.event_id)) hidden.set(row.target, (hidden.get(row.target) ?? 0) + row.count);
     return hidden;
   }
 
