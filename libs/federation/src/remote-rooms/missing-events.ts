@@ -5,6 +5,7 @@ import { isValidEventId, type JsonObject, MatrixError } from '@rookery/matrix-ty
 import { Clock, Config, eachLimit, Logger, Semaphore } from '@rookery/platform';
 import { EventStore, type MissingEventsSource, RoomStateReader } from '@rookery/rooms';
 import { leadingTo } from '@rookery/state-res';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { WrongAnswer } from './candidates.js';
 import { PduChecker } from './pdu-checker.js';
 import { maxStateEvents, RemoteState } from './remote-state.js';
@@ -29,6 +30,8 @@ const maxOthers = 2;
 export const fewEvents = 30;
 /** Longest a server may take, since a room's events wait for it; milliseconds. */
 export const patienceMs = 30_000;
+/** Ids of a state that are looked at before others get a turn. */
+const idsPerTurn = 10_000;
 /** Largest answers, bytes: most; and the events of a state. */
 export const maxBytes = 32 * 1_048_576;
 export const maxStateBytes = 256 * 1_048_576;
@@ -144,8 +147,8 @@ export class MissingEvents implements MissingEventsSource {
       path: federationPath`/_matrix/federation/v1/state_ids/${roomId}`,
       ...{ maxBytes, timeoutMs: this.#patienceMs },
     });
-    const state = idsOf(server, ids['pdu_ids']);
-    const authChain = idsOf(server, ids['auth_chain_ids']);
+    const state = await idsOf(server, ids['pdu_ids']);
+    const authChain = await idsOf(server, ids['auth_chain_ids']);
     const all = new Set([...state, ...authChain]);
     const known = await this.stored.events(all);
     const missing = [...all].filter((id) => !known.has(id));
@@ -251,8 +254,12 @@ function listOf(server: string, list: unknown, max: number): JsonObject[] {
   return list.slice(0, max) as JsonObject[];
 }
 
-/** A list of event ids, each once. @throws WrongAnswer when it is none */
-export function idsOf(server: string, list: unknown): string[] {
-  const ids: readonly unknown[] = listOf(server, list, maxStateEvents);
-  return [...new Set(ids.filter((id): id is string => typeof id === 'string' && isValidEventId(id)))];
+/** A list of event ids, each once; others get a turn in between. @throws WrongAnswer when it is none */
+export async function idsOf(server: string, list: unknown): Promise<string[]> {
+  const ids = new Set<string>();
+  for (const [index, id] of (listOf(server, list, maxStateEvents) as readonly unknown[]).entries()) {
+    if (index % idsPerTurn === idsPerTurn - 1) await nextTurn();
+    if (typeof id === 'string' && isValidEventId(id)) ids.add(id);
+  }
+  return [...ids];
 }

@@ -15,6 +15,12 @@ import { ToldEvents } from './told-events.js';
 /** All of the state before an event, whose events are stored. */
 export type KnownState = Parameters<EventPersister['completeState']>[2];
 
+/** The same while it is being made: a large one is not copied. */
+interface OwnState extends KnownState {
+  readonly state: Map<string, string>;
+  readonly servers: Set<string>;
+}
+
 /** Events that are checked and stored together: others get a turn in between. */
 const eventsAtOnce = 25;
 /** Longest text of an event, bytes: six for each that it may have. */
@@ -65,15 +71,14 @@ export class StoredStates {
     return before && this.#after(at, prev, before);
   }
 
-  async #before(at: At, eventId: string): Promise<KnownState | undefined> {
+  async #before(at: At, eventId: string): Promise<OwnState | undefined> {
     const { server, event } = at;
     const ids = await this.client.requestExactJson({
       ...this.#request(at, 'state_ids', eventId),
       ...{ maxBytes, timeoutMs: Math.min(patienceMs, this.config.get('federation.client_timeout')) },
     });
-    const state = idsOf(server, ids['pdu_ids']);
-    await nextTurn();
-    const chain = idsOf(server, ids['auth_chain_ids']);
+    const state = await idsOf(server, ids['pdu_ids']);
+    const chain = await idsOf(server, ids['auth_chain_ids']);
     await nextTurn();
     const all = [...new Set([...state, ...chain])];
     const stored = await this.stored.stored(all);
@@ -127,7 +132,7 @@ export class StoredStates {
   }
 
   /** What is stored of a state and was accepted. @throws WrongAnswer when that cannot be the state of the room */
-  async #known({ server, event }: At, eventIds: readonly string[]): Promise<KnownState> {
+  async #known({ server, event }: At, eventIds: readonly string[]): Promise<OwnState> {
     const state = new Map<string, string>();
     const servers = new Set<string>();
     for await (const entries of this.stored.stateEntries(event.roomId, eventIds)) {
@@ -145,8 +150,8 @@ export class StoredStates {
     return { state, servers };
   }
 
-  /** The state with the event that stands between it and the one that is known, where the state allows that. */
-  async #after({ server, event }: At, prev: string, before: KnownState): Promise<KnownState> {
+  /** Adds the event that stands between a state and the one that is known, where the state allows that. */
+  async #after({ server, event }: At, prev: string, before: OwnState): Promise<KnownState> {
     const { roomId, rules } = event;
     let above = await this.stored.one(prev);
     if (!above) {
@@ -161,11 +166,9 @@ export class StoredStates {
     const needed = [...keys].flatMap((each) => before.state.get(each) ?? []);
     const auth = authStateOf([...(await this.stored.events(needed)).values()]);
     if (!checkAuth(above.event, auth).allowed) return before;
-    const joined = type === 'm.room.member' && content['membership'] === 'join' ? [domainOf(stateKey)] : [];
-    return {
-      state: new Map(before.state).set(stateKeyOf(type, stateKey), prev),
-      servers: new Set([...before.servers, ...joined]),
-    };
+    before.state.set(stateKeyOf(type, stateKey), prev);
+    if (type === 'm.room.member' && content['membership'] === 'join') before.servers.add(domainOf(stateKey));
+    return before;
   }
 }
 

@@ -1,5 +1,5 @@
 import { Controller, Get, Param } from '@nestjs/common';
-import { Access, client, type InferQuery, param, Query, queryOf, stable, Who } from '@rookery/http';
+import { Access, client, HttpReply, type InferQuery, param, Query, queryOf, stable, Who } from '@rookery/http';
 import {
   type EventFilter,
   isValidRoomId,
@@ -161,18 +161,20 @@ export class HistoryController {
   /** GET /_matrix/client/v3/rooms/{roomId}/joined_members */
   @Get(stable('/rooms/:roomId/joined_members'))
   @Access({ auth: 'required', largeAnswer: true, anyProcess: true })
-  async joinedMembers(@Who() requester: Requester, @Param('roomId') roomId: string): Promise<object> {
+  async joinedMembers(@Who() requester: Requester, @Param('roomId') roomId: string): Promise<HttpReply> {
     await this.access.joined(requester, roomId);
     await this.access.whole(roomId);
-    const joined = (await this.memberships.joinedMembers(roomId)).map(({ userId, displayName, avatarUrl }) => [
-      userId,
-      {
+    const parts = [Buffer.from('{"joined":{')];
+    for await (const members of this.memberships.joinedMembers(roomId)) {
+      const texts = members.map(({ userId, displayName, avatarUrl }) => {
         // Clients in use look for both.
-        display_name: displayName ?? null,
-        avatar_url: avatarUrl ?? null,
-      },
-    ]);
-    return { joined: Object.fromEntries(joined) };
+        const profile = { display_name: displayName ?? null, avatar_url: avatarUrl ?? null };
+        return `${JSON.stringify(userId)}:${JSON.stringify(profile)}`;
+      });
+      if (texts.length > 0) parts.push(Buffer.from((parts.length > 1 ? ',' : '') + texts.join()));
+    }
+    parts.push(Buffer.from('}}'));
+    return new HttpReply(200, { 'content-type': 'application/json' }, parts);
   }
 
   /** GET /_matrix/client/v3/joined_rooms */

@@ -21,8 +21,9 @@ export interface StateBefore {
   whole(): Promise<StateMap>;
 }
 
-/** Events that are read before others get a turn. */
+/** Events that are read, and entries of a state that are looked at, before others get a turn. */
 const eventsPerTurn = 500;
+const entriesPerTurn = 5_000;
 /** So many events that do not count are looked at between an event and the forward extremities below it. */
 const maxBetween = 500;
 
@@ -120,7 +121,8 @@ export class EventContexts {
 
   /** A group that has been written, and its state. */
   stored(room: WorkingRoom, group: number, state: StateMap): StateBefore {
-    const plan = { ...fullGroup(group, state), isStored: true };
+    // Not copied: of a large room that alone would hold up others.
+    const plan = { ...fullGroup(group, noEntries), rows: state, isStored: true };
     room.groups.set(group, plan);
     return fixed(plan.chain, state);
   }
@@ -187,7 +189,7 @@ export class EventContexts {
     if (groups.size === 1 && room.chain?.[0]?.group === [...groups][0]) return;
     if (room.chain !== undefined && this.#isMadeOf(room.chain, groups)) return;
     const now = await this.#merged(room, [...groups]);
-    const changes = stateDiff(room.wholeState(), await now.whole());
+    const changes = await changesTo(room, await now.whole());
     const wanted = [...changes.values()].filter((id) => id !== undefined);
     const events = new Map<string, RoomEvent>();
     for (let start = 0; start < wanted.length; start += eventsPerTurn) {
@@ -334,19 +336,17 @@ export class EventContexts {
       return { group, plans, stored };
     });
     const states = await this.groups.all(layers.flatMap(({ stored }) => stored ?? []));
-    const below = (stored: number | undefined): StateMap => {
-      const state = stored === undefined ? new Map<string, string>() : states.get(stored);
+    const below = (stored: number): StateMap => {
+      const state = states.get(stored);
       if (!state) throw new Error(`State group ${stored} was not read`);
       return state;
     };
-    return new Map(
-      layers.map(({ group, plans, stored }) => {
-        if (plans.length === 0) return [group, below(stored)];
-        const state = new Map(below(stored));
-        for (const plan of plans.reverse()) for (const [key, eventId] of plan.rows) state.set(key, eventId);
-        return [group, state];
-      }),
-    );
+    const found = new Map<number, StateMap>();
+    for (const { group, plans, stored } of layers) {
+      const above = plans.reverse().map(({ rows }) => rows);
+      found.set(group, await laidOver(stored === undefined ? above : [below(stored), ...above]));
+    }
+    return found;
   }
 
   /** @throws Error when there is no such group: nothing may be built upon a state that nobody knows */
@@ -368,6 +368,37 @@ export class EventContexts {
     for (const [group, delta] of await selectDeltas(this.database, stored)) deltas.set(group, delta);
     return deltas;
   }
+}
+
+const noEntries: StateMap = new Map();
+
+/** One state of several layers, the lowest first; of a single one that itself. */
+async function laidOver([lowest = noEntries, ...above]: readonly StateMap[]): Promise<StateMap> {
+  if (above.length === 0) return lowest;
+  const state = new Map<string, string>();
+  let count = 0;
+  for (const layer of [lowest, ...above]) {
+    for (const [key, eventId] of layer) {
+      if (++count % entriesPerTurn === 0) await nextTurn();
+      state.set(key, eventId);
+    }
+  }
+  return state;
+}
+
+/** Entries in which a state differs from the room's current one; `undefined` for those that it does not have. */
+async function changesTo(room: WorkingRoom, state: StateMap): Promise<Map<string, string | undefined>> {
+  const changes = new Map<string, string | undefined>();
+  let count = 0;
+  for (const [key, eventId] of state) {
+    if (++count % entriesPerTurn === 0) await nextTurn();
+    if (room.idAt(key) !== eventId) changes.set(key, eventId);
+  }
+  for (const key of room.keys()) {
+    if (++count % entriesPerTurn === 0) await nextTurn();
+    if (!state.has(key)) changes.set(key, undefined);
+  }
+  return changes;
 }
 
 const isMemberKey = (key: string): boolean => splitStateKey(key)[0] === 'm.room.member';

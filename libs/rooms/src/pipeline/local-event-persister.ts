@@ -312,9 +312,7 @@ export class LocalEventPersister extends EventPersister {
   async #storeInParts(roomId: string, joinEventId: string, state: StateMap): Promise<number | 'refused' | 'over'> {
     await this.#dropBegun(roomId, joinEventId);
     let group: number | undefined;
-    const entries = [...state];
-    for (let start = 0; start < entries.length; start += entriesAtOnce) {
-      const rows = new Map(entries.slice(start, start + entriesAtOnce));
+    for (const rows of parts(state)) {
       const store = async (room: WorkingRoom): Promise<'stored' | 'refused' | 'over'> => {
         if (!this.#awaits(room, joinEventId)) return 'over';
         const isFirst = group === undefined;
@@ -524,6 +522,18 @@ export class LocalEventPersister extends EventPersister {
     this.snapshots.keep(room.base);
     return stored;
   }
+}
+
+/** A state in parts that are made one by one. */
+function* parts(state: StateMap): Generator<StateMap> {
+  let part = new Map<string, string>();
+  for (const [key, eventId] of state) {
+    part.set(key, eventId);
+    if (part.size < entriesAtOnce) continue;
+    yield part;
+    part = new Map();
+  }
+  if (part.size > 0) yield part;
 }
 
 /** Servers with a member in a state that was not known, or in the room by now, that nobody has named before. */

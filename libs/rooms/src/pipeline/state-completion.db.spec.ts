@@ -20,6 +20,18 @@ import { applied, remoteServer, RemoteServer, zoe } from './remote-server.fixtur
 const version = '11';
 const memberCount = 700;
 
+/** Counts how many of its entries are looked at one after the other. */
+class CountedState extends Map<string, string> {
+  seen = 0;
+
+  override *[Symbol.iterator](): MapIterator<[string, string]> {
+    for (const entry of super.entries()) {
+      this.seen++;
+      yield entry;
+    }
+  }
+}
+
 eachDatabase('all of the state of a room that was joined with a part of it', (open) => {
   const clock = new FakeClock();
   let test: TestDatabase;
@@ -88,6 +100,30 @@ eachDatabase('all of the state of a room that was joined with a part of it', (op
     ]);
     return rows.flat().length;
   };
+
+  it('is looked at a few thousand entries at a time, however large it is', async () => {
+    const { roomId, join, all, persister } = await partlyJoined('larger');
+    const state = new CountedState(all.state);
+    for (let n = 0; n < 11_000; n++) state.set(stateKeyOf('org.example.entry', String(n)), `$entry${n}`);
+    let [most, isOver] = [0, false];
+    const look = (): void => {
+      most = Math.max(most, state.seen);
+      state.seen = 0;
+      if (!isOver) setImmediate(look);
+    };
+    look();
+    expect(await persister.completeState(roomId, join.eventId, { ...all, state })).toBe(true);
+    isOver = true;
+    expect(most).toBeGreaterThan(0);
+    expect(most).toBeLessThanOrEqual(6_000);
+    const pages: (readonly { readonly userId: string }[])[] = [];
+    for await (const page of rooms.get(MembershipReader).joinedMembers(roomId, 300)) pages.push(page);
+    expect(pages.map((page) => page.length)).toEqual([300, 300, memberCount + 2 - 600]);
+    const ids = pages.flat().map(({ userId }) => userId);
+    expect(ids.toSorted()).toEqual(
+      [zoe, alice.userId, ...Array.from({ length: memberCount }, (_, n) => member(n))].toSorted(),
+    );
+  });
 
   it('is stored in parts while the room goes on, and once more from the beginning after a failure', async () => {
     const { server, before, join, roomId, all, persister, beginToComplete } = await partlyJoined('large');

@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database, type Db } from '@rookery/database';
 import type { Membership } from '@rookery/matrix-types';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import {
   isServerInvited,
   type JoinedMember,
@@ -20,6 +21,9 @@ import {
   selectUserIdsIn,
   selectUsersSharingRooms,
 } from './membership.query.js';
+
+/** Members that are read before others get a turn. */
+const membersPerTurn = 1_000;
 
 /** Who is in which room. Every method takes a bounded number of queries. */
 @Injectable()
@@ -46,9 +50,15 @@ export class MembershipReader {
     return selectCurrentMembership(this.database, roomId, userId);
   }
 
-  /** Joined members with their profiles, in no order. */
-  joinedMembers(roomId: string): Promise<JoinedMember[]> {
-    return selectJoinedMembers(this.database, roomId);
+  /** Joined members with their profiles, in the order of their ids, a page at a time: others get a turn in between. */
+  async *joinedMembers(roomId: string, perTurn = membersPerTurn): AsyncGenerator<readonly JoinedMember[]> {
+    let page = await selectJoinedMembers(this.database, roomId, '', perTurn);
+    yield page;
+    while (page.length === perTurn) {
+      await nextTurn();
+      page = await selectJoinedMembers(this.database, roomId, page.at(-1)!.userId, perTurn);
+      yield page;
+    }
   }
 
   /** Ids of joined members of each room, local and remote. */

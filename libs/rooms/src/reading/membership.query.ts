@@ -97,13 +97,19 @@ export async function selectCurrentMembership(db: Db, roomId: string, userId: st
   return row?.membership;
 }
 
-/** Joined members with their profiles, in no order. */
-export async function selectJoinedMembers(db: Db, roomId: string): Promise<JoinedMember[]> {
+/** The next joined members with their profiles, in the order of their ids. */
+export async function selectJoinedMembers(
+  db: Db,
+  roomId: string,
+  after: string,
+  limit: number,
+): Promise<JoinedMember[]> {
   const rows = await db.query<{ user_id: string; display_name: string | null; avatar_url: string | null }>(
     `SELECT m.user_id, m.display_name, m.avatar_url FROM current_state_events c
      JOIN room_memberships m ON m.event_id = c.event_id
-     WHERE c.room_id = ? AND c.type = 'm.room.member' AND c.membership = 'join'`,
-    [roomId],
+     WHERE c.room_id = ? AND c.type = 'm.room.member' AND c.membership = 'join' AND c.state_key > ?
+     ORDER BY c.state_key LIMIT ?`,
+    [roomId, after, limit],
   );
   return rows.map((row) => ({
     userId: row.user_id,

@@ -143,6 +143,13 @@ export class WorkingRoom implements SnapshotReader {
     return this.#delta.size > 0 && this.#delta.has(key) ? this.#delta.get(key) : this.base.state.get(key);
   }
 
+  /** The keys of current state. */
+  *keys(): Generator<string> {
+    for (const key of this.base.state.keys())
+      if (this.#delta.get(key) !== undefined || !this.#delta.has(key)) yield key;
+    for (const [key, eventId] of this.#delta) if (eventId !== undefined && !this.base.state.has(key)) yield key;
+  }
+
   /** All of current state, copied. */
   wholeState(): Map<string, string> {
     const whole = new Map(this.base.state);
