@@ -10,13 +10,17 @@ export interface ResolvedAlias {
   readonly servers: readonly string[];
 }
 
-/**
- * What can be done in rooms only with the help of other servers. Implemented by federation. Each method stores what it
- * brings through the persister and throws a MatrixError when no server would help.
- */
-export interface RemoteRoomGateway {
+/** Ways in and out of rooms that lead by way of another server. */
+interface MembershipGateway {
   /** Joins a room through one of `servers`. @throws MatrixError 404, 403, 502 */
   join(userId: string, roomId: string, servers: readonly string[], content: Readonly<JsonObject>): Promise<void>;
+  /** A join of a room in which this server is, which another server must allow: by a user of its own, or because it knows all members. */
+  joinAuthorised(
+    userId: string,
+    roomId: string,
+    servers: readonly string[],
+    content: Readonly<JsonObject>,
+  ): Promise<void>;
   knock(userId: string, roomId: string, servers: readonly string[], content: Readonly<JsonObject>): Promise<void>;
   /** Leaves, or rejects an invite to, a room in which this server has nobody. */
   leave(userId: string, roomId: string, servers: readonly string[], content: Readonly<JsonObject>): Promise<void>;
@@ -25,19 +29,10 @@ export interface RemoteRoomGateway {
    * @param roomState what the target may see of the room, as PDUs
    */
   invite(event: RoomEvent, roomState: readonly JsonObject[]): Promise<RoomEvent>;
-  /**
-   * Asks the policy server of a room for its signature of an event.
-   * @returns base64, not verified
-   * @throws MatrixError 403 `M_FORBIDDEN`, 429 `M_LIMIT_EXCEEDED`, 502, 504
-   */
-  askPolicyServer(server: string, event: RoomEvent, keyId: string, timeoutMs: number): Promise<string>;
-  /** A join of a room in which this server is, which another server must allow: by a user of its own, or because it knows all members. */
-  joinAuthorised(
-    userId: string,
-    roomId: string,
-    servers: readonly string[],
-    content: Readonly<JsonObject>,
-  ): Promise<void>;
+}
+
+/** What other servers tell of rooms to those who are not in them. */
+interface DirectoryGateway {
   /** How large a room is as one of `servers` says, in units of 500 state events; `undefined` when none tells. */
   complexity(roomId: string, servers: readonly string[]): Promise<number | undefined>;
   resolveAlias(alias: string): Promise<ResolvedAlias | undefined>;
@@ -45,16 +40,42 @@ export interface RemoteRoomGateway {
   publicRooms(server: string, body: Readonly<JsonObject>): Promise<JsonObject>;
   /** A room and its children as another server sees them; wire format of the federation API. */
   hierarchy(roomId: string, servers: readonly string[], suggestedOnly: boolean): Promise<JsonObject | undefined>;
-  timestampToEvent(
-    roomId: string,
-    ts: number,
-    direction: 'f' | 'b',
-  ): Promise<{ readonly eventId: string; readonly ts: number } | undefined>;
+}
+
+/** The past of a room, as far as other servers have it and this one does not. */
+interface HistoryGateway {
   /**
    * Fetches history before one of the room's backward extremities; whether anything came.
    * @param depth where somebody reads: what is missing there comes first
    */
   backfill(roomId: string, limit: number, depth?: number): Promise<boolean>;
+  /** The event on one side of a point in time; it is stored then. */
+  timestampToEvent(
+    roomId: string,
+    ts: number,
+    direction: 'f' | 'b',
+  ): Promise<{ readonly eventId: string; readonly ts: number } | undefined>;
+}
+
+/** Policy servers of rooms. */
+interface PolicyGateway {
+  /**
+   * Asks the policy server of a room for its signature of an event.
+   * @returns base64, not verified
+   * @throws MatrixError 403 `M_FORBIDDEN`, 429 `M_LIMIT_EXCEEDED`, 502, 504
+   */
+  sign(server: string, event: RoomEvent, keyId: string, timeoutMs: number): Promise<string>;
+}
+
+/**
+ * What can be done in rooms only with the help of other servers. Implemented by federation. Each method stores what it
+ * brings through the persister and throws a MatrixError when no server would help.
+ */
+export interface RemoteRoomGateway {
+  readonly membership: MembershipGateway;
+  readonly directory: DirectoryGateway;
+  readonly history: HistoryGateway;
+  readonly policyServers: PolicyGateway;
 }
 
 /** Fetches events that are missing before remote ones, from the server that sent those. Implemented by federation. */

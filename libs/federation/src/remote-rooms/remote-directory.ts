@@ -63,7 +63,7 @@ export class RemoteDirectory {
    * @throws MatrixError 502 or 504 when that server does not answer
    * @spec server-server-api#get_matrixfederationv1querydirectory
    */
-  async resolveAlias(alias: string): ReturnType<RemoteRoomGateway['resolveAlias']> {
+  async resolveAlias(alias: string): ReturnType<RemoteRoomGateway['directory']['resolveAlias']> {
     const server = domainOf(alias);
     if (this.candidates.usable([server]).length === 0) return undefined;
     this.#count.inc({ type: 'directory' });

@@ -8,6 +8,7 @@ import { MissingEvents } from './missing-events.js';
 import { PastEvents } from './past-events.js';
 import { PduChecker } from './pdu-checker.js';
 import { RemoteEventByTime } from './remote-event-by-time.js';
+import { RemoteHistory } from './remote-history.js';
 import { RemoteState } from './remote-state.js';
 import { RoomHosts } from './room-hosts.js';
 
@@ -22,9 +23,10 @@ import { RoomHosts } from './room-hosts.js';
     PastEvents,
     PduChecker,
     RemoteEventByTime,
+    RemoteHistory,
     RemoteState,
     RoomHosts,
   ],
-  exports: [Backfiller, Candidates, MissingEvents, PduChecker, RemoteEventByTime, RemoteState, RoomHosts],
+  exports: [Candidates, MissingEvents, PduChecker, RemoteHistory, RemoteState, RoomHosts],
 })
 export class RemoteHistoryModule {}

@@ -8,6 +8,7 @@ import { PolicyRequests } from './policy-requests.js';
 import { RemoteLeaves } from './remote-leaves.js';
 import { RemoteDirectory } from './remote-directory.js';
 import { RemoteHistoryModule } from './remote-history.module.js';
+import { RemoteMembership } from './remote-membership.js';
 import { RemoteInvites } from './remote-invites.js';
 import { RemoteJoins } from './remote-joins.js';
 import { StoredStates } from './stored-states.js';
@@ -25,6 +26,7 @@ import { StateCompleter } from './state-completer.js';
     RemoteDirectory,
     RemoteInvites,
     RemoteJoins,
+    RemoteMembership,
     StateCompleter,
     StoredStates,
   ],

@@ -39,7 +39,7 @@ export class AliasService {
 
   /** The room behind an alias; `undefined` when nobody knows one. @throws MatrixError 400 `M_INVALID_PARAM` */
   async resolve(alias: string): Promise<ResolvedAlias | undefined> {
-    if (this.isElsewhere(alias)) return this.remote.gateway?.resolveAlias(alias);
+    if (this.isElsewhere(alias)) return this.remote.gateway?.directory.resolveAlias(alias);
     let row = await selectAlias(this.database, alias);
     if (!row && (await this.claims.ask(alias))) row = await selectAlias(this.database, alias);
     if (!row) return undefined;

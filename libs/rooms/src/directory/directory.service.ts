@@ -75,7 +75,7 @@ export class RoomDirectory {
       const { gateway } = this.remote;
       if (!gateway) throw MatrixError.notFound('The server cannot be reached');
       const given = Object.entries(request).filter(([, value]) => value !== null && value !== undefined);
-      return gateway.publicRooms(server, Object.fromEntries(given));
+      return gateway.directory.publicRooms(server, Object.fromEntries(given));
     }
     if (!this.config.get('enable_room_list_search')) return { chunk: [], total_room_count_estimate: 0 };
     const limit = Math.max(1, Math.min(request.limit || maxPage, maxPage));

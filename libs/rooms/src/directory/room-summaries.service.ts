@@ -110,7 +110,7 @@ export class RoomSummaries {
     suggestedOnly: boolean,
   ): Promise<JsonObject | undefined> {
     const servers = [...via, domainOf(roomId)];
-    const room = (await this.remote.gateway?.hierarchy(roomId, servers, suggestedOnly))?.['room'];
+    const room = (await this.remote.gateway?.directory.hierarchy(roomId, servers, suggestedOnly))?.['room'];
     if (!isJsonObject(room) || room['room_id'] !== roomId) return undefined;
     const { join_rule: rule = 'public', world_readable: isReadable, allowed_room_ids: allowed } = room;
     if (openRules.has(rule) || isReadable === true) return room;

@@ -46,7 +46,7 @@ export class EventByTime {
         : (await this.nearest(roomId, ts, direction))[0];
     const here = found && { eventId: found.event.eventId, ts: found.event.originServerTs };
     if (here && !(await this.#isGapBetween(roomId, found, direction))) return here;
-    const told = await this.remote.gateway?.timestampToEvent(roomId, ts, direction);
+    const told = await this.remote.gateway?.history.timestampToEvent(roomId, ts, direction);
     const elsewhere = told && (scope === 'everything' || (await this.#sees(requester.userId, told.eventId))) && told;
     const nearest = elsewhere && (!here || Math.abs(elsewhere.ts - ts) < Math.abs(here.ts - ts)) ? elsewhere : here;
     if (!nearest) throw MatrixError.notFound('There is no event on that side of this time');

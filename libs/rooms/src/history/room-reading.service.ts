@@ -188,7 +188,7 @@ export class RoomReadingService {
     const missesAny = (): Promise<boolean> =>
       this.timeline.hasGap(roomId, page.end?.topological ?? least ?? 0, from.topological);
     while (filling.left > 0 && (await missesAny())) {
-      const hasCome = (await this.remote.gateway?.backfill(roomId, backfillSize, from.topological)) ?? false;
+      const hasCome = (await this.remote.gateway?.history.backfill(roomId, backfillSize, from.topological)) ?? false;
       filling.left = hasCome ? filling.left - 1 : 0;
       if (hasCome) page = await this.timeline.page(roomId, start, options);
     }

@@ -23,7 +23,7 @@ export class ComplexRooms {
    */
   async assertMayJoin(requester: Requester, roomId: string, servers: readonly string[]): Promise<void> {
     if (!this.#isLimited(requester)) return;
-    const complexity = await this.remote.gateway?.complexity(roomId, servers);
+    const complexity = await this.remote.gateway?.directory.complexity(roomId, servers);
     if ((complexity ?? 0) > this.config.get('limit_remote_rooms.complexity')) throw this.refusal;
   }
 

@@ -72,7 +72,7 @@ export class JoinService {
         if (!gateway) {
           throw MatrixError.unableToAuthoriseJoin();
         }
-        await gateway.joinAuthorised(userId, roomId, options.via ?? [], content);
+        await gateway.membership.joinAuthorised(userId, roomId, options.via ?? [], content);
         return undefined;
       }
       if (authorizer !== undefined) content['join_authorised_via_users_server'] = authorizer;
@@ -100,7 +100,7 @@ export class JoinService {
     const servers = this.#servers(roomId, options.via, undefined);
     if (!gateway || servers.length === 0) throw MatrixError.noServerHasRoom();
     const reason = options.reason === undefined ? {} : { reason: options.reason };
-    await gateway.knock(userId, roomId, servers, { ...content, ...reason });
+    await gateway.membership.knock(userId, roomId, servers, { ...content, ...reason });
     return undefined;
   }
 
@@ -129,7 +129,7 @@ export class JoinService {
     if (!gateway || servers.length === 0) throw MatrixError.noServerHasRoom();
     if (!options.unchecked) await this.complex.assertMayJoin(requester, roomId, servers);
     const reason = options.reason === undefined ? {} : { reason: options.reason };
-    await gateway.join(requester.userId, roomId, servers, { ...content, ...reason });
+    await gateway.membership.join(requester.userId, roomId, servers, { ...content, ...reason });
     if (options.unchecked || !(await this.complex.isTooLarge(requester, roomId))) return;
     await this.change.send(requester, roomId, requester.userId, 'leave', {}, { unchecked: true });
     throw this.complex.refusal;

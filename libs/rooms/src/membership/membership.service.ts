@@ -181,7 +181,7 @@ export class MembershipService {
     const reason = options.reason === undefined ? {} : { reason: options.reason };
     const { gateway } = this.remote;
     try {
-      if (gateway) return await gateway.leave(userId, roomId, servers.filter(Boolean), reason);
+      if (gateway) return await gateway.membership.leave(userId, roomId, servers.filter(Boolean), reason);
     } catch (error) {
       if (!MatrixError.is(error)) throw error;
     }

@@ -90,7 +90,7 @@ export class LocalStager {
     const shown = (await this.#prejoinEvents(room, built.event)).map(({ pdu }) => pdu);
     const { gateway } = this.remote;
     if (!gateway) throw MatrixError.forbidden('Nobody of another server can be invited');
-    const event = await gateway.invite(this.builder.sign(built.event), shown);
+    const event = await gateway.membership.invite(this.builder.sign(built.event), shown);
     if (event.eventId !== built.event.eventId) throw MatrixError.forbidden('The other server has changed the invite');
     return { ...built, event };
   }

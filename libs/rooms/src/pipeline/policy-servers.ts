@@ -89,7 +89,7 @@ export class PolicyServers {
   async #ask({ name, key }: PolicyServer, event: RoomEvent, timeoutMs: number): Promise<RoomEvent> {
     const { gateway } = this.remote;
     if (!gateway) throw MatrixError.forbidden('The policy server of this room cannot be asked');
-    const signature = await gateway.askPolicyServer(name, event, keyId, timeoutMs);
+    const signature = await gateway.policyServers.sign(name, event, keyId, timeoutMs);
     const signed = addSignatures(event, { [name]: { [keyId]: signature } });
     if (hasValidSignature(signed, name, keyId, key)) return signed;
     throw MatrixError.badGateway('The policy server of this room signs with another key than the room names');

@@ -796,7 +796,9 @@ eachDatabase('events of other servers', (open) => {
     const note = async (_user: string, _room: string, servers: readonly string[]): Promise<void> => {
       asked.push(servers);
     };
-    rooms.get(RoomPorts).remoteRooms.replace({ join: note, knock: note } as unknown as RemoteRoomGateway);
+    rooms
+      .get(RoomPorts)
+      .remoteRooms.replace({ membership: { join: note, knock: note } } as unknown as RemoteRoomGateway);
     const elsewhere = '!far:named.test';
     await rooms.get(JoinService).join(alice, elsewhere, { via: ['one.test', 'example.org', 'one.test', 'two.test'] });
     await rooms.get(JoinService).knock(alice, elsewhere, { via: ['one.test'] });
@@ -815,13 +817,13 @@ eachDatabase('events of other servers', (open) => {
         return signEvent(event, remoteServer, remoteKey);
       },
     };
-    rooms.get(RoomPorts).remoteRooms.replace(gateway as unknown as RemoteRoomGateway);
+    rooms.get(RoomPorts).remoteRooms.replace({ membership: gateway } as unknown as RemoteRoomGateway);
     await rooms.get(MembershipService).invite(alice, roomId, zoe);
     const invite = (await stateOf(roomId)).get(stateKeyOf('m.room.member', zoe))!;
     expect(Object.keys(invite.pdu['signatures'] as object).sort()).toEqual(['example.org', remoteServer]);
     expect(shown).toEqual(expect.arrayContaining(['m.room.create', 'm.room.name', 'm.room.member']));
     const refusing = { invite: () => Promise.reject(MatrixError.forbidden('Not to us')) };
-    rooms.get(RoomPorts).remoteRooms.replace(refusing as unknown as RemoteRoomGateway);
+    rooms.get(RoomPorts).remoteRooms.replace({ membership: refusing } as unknown as RemoteRoomGateway);
     await expect(rooms.get(MembershipService).invite(alice, roomId, yan)).rejects.toMatchObject({
       message: 'Not to us',
     });
