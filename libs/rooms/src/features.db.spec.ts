@@ -13,6 +13,7 @@ import { SpaceHierarchy } from './directory/space-hierarchy.service.js';
 import { EventByTime } from './history/event-by-time.service.js';
 import { RoomReadingService } from './history/room-reading.service.js';
 import { JoinService } from './membership/join.service.js';
+import { LeaveService } from './membership/leave.service.js';
 import { MembershipService } from './membership/membership.service.js';
 import { ProfilePropagation } from './accounts/profile-propagation.js';
 import { roomsMigrations } from './migrations/index.js';
@@ -148,7 +149,7 @@ eachDatabase('the rest of the rooms API', (open) => {
     await send(alice, roomId, relating('m.thread', root.eventId));
     expect(await counted(alice, roomId, root.eventId)).toBe(5);
     expect(await counted(bob, roomId, root.eventId)).toBe(2);
-    await rooms.get(MembershipService).leave(bob, roomId);
+    await rooms.get(LeaveService).leave(bob, roomId);
     await send(alice, roomId, relating('m.thread', root.eventId));
     expect(await counted(alice, roomId, root.eventId)).toBe(6);
     expect(await counted(bob, roomId, root.eventId)).toBe(2);

@@ -9,7 +9,9 @@ import { RoomCreation } from './creation/room-creation.service.js';
 import { RoomDirectory } from './directory/directory.service.js';
 import { RoomReadingService } from './history/room-reading.service.js';
 import { JoinService } from './membership/join.service.js';
+import { LeaveService } from './membership/leave.service.js';
 import { MembershipService } from './membership/membership.service.js';
+import { RoomForgetting } from './membership/room-forgetting.js';
 import { roomsMigrations } from './migrations/index.js';
 import { MembershipReader } from './reading/membership-reader.js';
 import { buildRooms, requesterOf, type RoomsFixture } from './rooms.fixture.js';
@@ -132,7 +134,7 @@ eachDatabase('rooms', (open) => {
     await rooms.get(JoinService).join(bob, roomId);
     expect(await current()).toBe('join');
     await rooms.get(JoinService).join(bob, roomId);
-    expect(await outcome(memberships.forget(bob, roomId))).toBe('400 M_UNKNOWN');
+    expect(await outcome(rooms.get(RoomForgetting).forget(bob, roomId))).toBe('400 M_UNKNOWN');
     await memberships.kick(alice, roomId, bob.userId, { reason: 'test' });
     expect(await stateOf(roomId, 'm.room.member', bob.userId)).toEqual({ membership: 'leave', reason: 'test' });
     expect(await outcome(say(bob, roomId, 'still here?'))).toBe('403 M_FORBIDDEN');
@@ -140,11 +142,11 @@ eachDatabase('rooms', (open) => {
     expect(await outcome(rooms.get(JoinService).join(bob, roomId))).toBe('403 M_FORBIDDEN');
     await memberships.unban(alice, roomId, bob.userId);
     expect(await outcome(memberships.unban(alice, roomId, bob.userId))).toBe('403 M_FORBIDDEN');
-    await memberships.leave(bob, roomId);
-    await memberships.forget(bob, roomId);
+    await rooms.get(LeaveService).leave(bob, roomId);
+    await rooms.get(RoomForgetting).forget(bob, roomId);
     expect((await rooms.get(MembershipReader).inRoom(bob.userId, roomId))?.forgotten).toBe(true);
-    expect(await outcome(memberships.forget(bob, '!nowhere:example.org'))).toBe('404 M_NOT_FOUND');
-    expect(await outcome(memberships.leave(carol, roomId))).toBe('403 M_FORBIDDEN');
+    expect(await outcome(rooms.get(RoomForgetting).forget(bob, '!nowhere:example.org'))).toBe('404 M_NOT_FOUND');
+    expect(await outcome(rooms.get(LeaveService).leave(carol, roomId))).toBe('403 M_FORBIDDEN');
   });
 
   it('makes one event per transaction, within a process and over a restart', async () => {

@@ -159,11 +159,13 @@ eachDatabase('device keys and lists', (open) => {
     expect(await news(bob, [roomId])).toEqual(nothing);
   });
 
+  const leave = (userId: string): Promise<unknown> =>
+    fixture.get(MembershipService).byContent(requesterOf(userId), roomId, userId, { membership: 'leave' });
+
   it('lets go of those who share no room any more', async () => {
     const second = await fixture.room(alice, carol);
     await fixture.get(JoinService).join(requesterOf(carol), roomId);
     const since = position();
-    const leave = (userId: string) => fixture.get(MembershipService).leave(requesterOf(userId), roomId);
     await leave(carol);
     // Alice meets Carol elsewhere still.
     expect(await news(alice, [roomId, second], since)).toEqual(nothing);
@@ -190,7 +192,7 @@ eachDatabase('device keys and lists', (open) => {
     const since = position();
     await upload(alice);
     await fixture.get(JoinService).join(requesterOf(carol), roomId);
-    await fixture.get(MembershipService).leave(requesterOf(bob), roomId);
+    await leave(bob);
     const again = await buildE2ee({ database: await test.reopen(), clock });
     expect(await news(carol, [roomId], since, again)).toEqual({ changed: [alice, carol].toSorted(), left: [bob] });
     expect(await news(alice, [roomId], since, again)).toEqual({ changed: [alice, carol].toSorted(), left: [bob] });

@@ -108,7 +108,7 @@ eachDatabase('presence', (open) => {
     // Carol finds Alice, and both others hear of Carol.
     expect(await news(carol.userId, since, [roomId])).toEqual({ [alice.userId]: 'online', [carol.userId]: 'online' });
     expect(await news(bob.userId, since)).toEqual({ [carol.userId]: 'online' });
-    await fixture.get(MembershipService).leave(carol, roomId);
+    await fixture.get(MembershipService).byContent(carol, roomId, carol.userId, { membership: 'leave' });
     const later = presence.stream.current();
     await presence.setByClient(carol.userId, 'C', 'unavailable', undefined);
     await presence.flush();

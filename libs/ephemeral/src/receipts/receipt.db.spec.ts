@@ -172,7 +172,7 @@ eachDatabase('receipts', (open) => {
     await expect(set(carol, eventId)).rejects.toMatchObject({ errcode: 'M_FORBIDDEN' });
     const elsewhere = await fixture.say(alice, await fixture.room(alice));
     await expect(set(alice, elsewhere)).rejects.toMatchObject({ errcode: 'M_NOT_FOUND' });
-    await fixture.get(MembershipService).leave(bob, roomId);
+    await fixture.get(MembershipService).byContent(bob, roomId, bob.userId, { membership: 'leave' });
     await expect(set(bob, eventId)).rejects.toMatchObject({ errcode: 'M_FORBIDDEN' });
   });
 

@@ -68,7 +68,7 @@ eachDatabase('typing', (open) => {
   it('refuses who is not in the room, and ends with a leave', async () => {
     await expect(typing.setByClient(roomId, carol.userId, true)).rejects.toMatchObject({ errcode: 'M_FORBIDDEN' });
     await typing.setByClient(roomId, bob.userId, true);
-    await fixture.get(MembershipService).leave(bob, roomId);
+    await fixture.get(MembershipService).byContent(bob, roomId, bob.userId, { membership: 'leave' });
     expect(typing.typists(roomId)).toEqual([]);
     await expect(typing.setByClient(roomId, bob.userId, true)).rejects.toMatchObject({ errcode: 'M_FORBIDDEN' });
   });

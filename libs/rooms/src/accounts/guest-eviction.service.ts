@@ -3,7 +3,7 @@ import { Database } from '@rookery/database';
 import { Logger, serverRequester } from '@rookery/platform';
 import { guestsAmong } from '@rookery/users';
 import { type EventBatch, RoomHooks } from '../hooks.js';
-import { MembershipService } from '../membership/membership.service.js';
+import { LeaveService } from '../membership/leave.service.js';
 
 const accessType = 'm.room.guest_access';
 
@@ -15,7 +15,7 @@ export class GuestEviction implements OnModuleInit, OnModuleDestroy {
 
   constructor(
     private readonly hooks: RoomHooks,
-    private readonly memberships: MembershipService,
+    private readonly leaves: LeaveService,
     private readonly database: Database,
     private readonly logger: Logger,
   ) {}
@@ -45,7 +45,7 @@ export class GuestEviction implements OnModuleInit, OnModuleDestroy {
   async #depart(roomId: string, members: readonly string[]): Promise<void> {
     for (const guest of await guestsAmong(this.database, members)) {
       if (this.#isStopping) return;
-      await this.memberships.leave(serverRequester(guest), roomId, { unchecked: true });
+      await this.leaves.leave(serverRequester(guest), roomId, { unchecked: true });
     }
   }
 }

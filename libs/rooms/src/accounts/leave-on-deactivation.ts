@@ -3,7 +3,8 @@ import { MatrixError } from '@rookery/matrix-types';
 import { eachLimit, Logger, serverRequester } from '@rookery/platform';
 import { UserHooks } from '@rookery/users';
 import { MembershipReader } from '../reading/membership-reader.js';
-import { MembershipService } from '../membership/membership.service.js';
+import { LeaveService } from '../membership/leave.service.js';
+import { RoomForgetting } from '../membership/room-forgetting.js';
 
 const parallelRooms = 8;
 
@@ -13,7 +14,8 @@ export class LeaveOnDeactivation implements OnModuleInit {
   constructor(
     private readonly hooks: UserHooks,
     private readonly memberships: MembershipReader,
-    private readonly membership: MembershipService,
+    private readonly leaves: LeaveService,
+    private readonly forgetting: RoomForgetting,
     private readonly logger: Logger,
   ) {}
 
@@ -30,8 +32,8 @@ export class LeaveOnDeactivation implements OnModuleInit {
     const requester = serverRequester(userId);
     await eachLimit(rooms, parallelRooms, async ({ roomId }) => {
       try {
-        await this.membership.leave(requester, roomId, { unchecked: true });
-        await this.membership.forget(requester, roomId);
+        await this.leaves.leave(requester, roomId, { unchecked: true });
+        await this.forgetting.forget(requester, roomId);
       } catch (error) {
         if (!MatrixError.is(error)) throw error;
         this.logger.warn('A closed account could not leave a room', { userId, roomId, reason: error.message });

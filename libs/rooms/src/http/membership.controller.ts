@@ -5,7 +5,9 @@ import type { Requester } from '@rookery/platform';
 import { AliasService } from '../directory/alias.service.js';
 import { AnsweredTransactions } from '../sending/answered-transactions.js';
 import { JoinService } from '../membership/join.service.js';
+import { LeaveService } from '../membership/leave.service.js';
 import { MembershipService } from '../membership/membership.service.js';
+import { RoomForgetting } from '../membership/room-forgetting.js';
 import { ThreepidInvites } from '../membership/threepid-invites.js';
 
 const text = json.string({ maxLength: 4096 });
@@ -55,6 +57,8 @@ const bodyLimitBytes = 65_536;
 export class MembershipController {
   constructor(
     private readonly joins: JoinService,
+    private readonly leaves: LeaveService,
+    private readonly forgetting: RoomForgetting,
     private readonly memberships: MembershipService,
     private readonly aliases: AliasService,
     private readonly threepidInvites: ThreepidInvites,
@@ -137,7 +141,7 @@ export class MembershipController {
     @Param('roomId') roomId: string,
     @JsonBody(reasonSchema, { optional: true }) body: ReasonBody,
   ): Promise<object> {
-    await this.memberships.leave(requester, roomId, { reason: body.reason });
+    await this.leaves.leave(requester, roomId, { reason: body.reason });
     return {};
   }
 
@@ -145,7 +149,7 @@ export class MembershipController {
   @Post(stable('/rooms/:roomId/forget'))
   @Access({ auth: 'required', guests: true, bodyLimitBytes })
   async forget(@Who() requester: Requester, @Param('roomId') roomId: string): Promise<object> {
-    await this.memberships.forget(requester, roomId);
+    await this.forgetting.forget(requester, roomId);
     return {};
   }
 

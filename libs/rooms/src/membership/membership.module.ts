@@ -10,12 +10,14 @@ import { IdentityServers } from './identity-servers.js';
 import { InvitePolicy } from './invite-policy.js';
 import { InvitePermissions } from './invite-permissions.js';
 import { JoinService } from './join.service.js';
+import { LeaveService } from './leave.service.js';
 import { MemberEvents } from './member-events.js';
 import { MemberProfiles } from './member-profiles.js';
 import { MembershipService } from './membership.service.js';
 import { OutOfBandMemberships } from './out-of-band.js';
 import { ProfilePrivacy } from './profile-privacy.js';
 import { RestrictedJoins } from './restricted-joins.js';
+import { RoomForgetting } from './room-forgetting.js';
 import { ThreepidInvites } from './threepid-invites.js';
 
 /** Joining, leaving, inviting, knocking, banning. */
@@ -27,12 +29,14 @@ import { ThreepidInvites } from './threepid-invites.js';
     InvitePolicy,
     InvitePermissions,
     JoinService,
+    LeaveService,
     MemberEvents,
     MemberProfiles,
     MembershipService,
     OutOfBandMemberships,
     ProfilePrivacy,
     RestrictedJoins,
+    RoomForgetting,
     ThreepidInvites,
   ],
   exports: [
@@ -40,10 +44,12 @@ import { ThreepidInvites } from './threepid-invites.js';
     InvitePolicy,
     InvitePermissions,
     JoinService,
+    LeaveService,
     MemberEvents,
     MemberProfiles,
     MembershipService,
     RestrictedJoins,
+    RoomForgetting,
     ThreepidInvites,
   ],
 })

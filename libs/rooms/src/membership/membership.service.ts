@@ -1,35 +1,29 @@
 import { Injectable } from '@nestjs/common';
-import { Database } from '@rookery/database';
 import { domainOf, isMembership, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config, type Requester } from '@rookery/platform';
-import { RoomHooks } from '../hooks.js';
+import { Config, type Requester } from '@rookery/platform';
 import { EventCreation } from '../sending/event-creation.service.js';
 import { InvitePolicy } from './invite-policy.js';
 import { JoinService } from './join.service.js';
+import { LeaveService } from './leave.service.js';
 import { MemberProfiles } from './member-profiles.js';
 import { MemberEvents, type MembershipOptions } from './member-events.js';
 import { Participation } from '../sending/participation.js';
 import type { SentEvent } from '../model/stored-event.js';
-import { forget, roomExists, hasEverBeenNear } from './membership.query.js';
-import { OutOfBandMemberships } from './out-of-band.js';
 import { RemoteRooms } from '../remote-rooms.js';
 
-/** Inviting, leaving, kicking, banning, forgetting. */
+/** What somebody makes of the membership of another: inviting, kicking, banning. */
 @Injectable()
 export class MembershipService {
-  // Twelve parameters: each way in and out of a room asks somebody else whether and how.
+  // Nine parameters: beside the ways that are one's own (joining, leaving), each is asked whether and how an invite goes out.
   constructor(
     private readonly change: MemberEvents,
     private readonly joins: JoinService,
+    private readonly leaves: LeaveService,
     private readonly profiles: MemberProfiles,
     private readonly policy: InvitePolicy,
     private readonly remote: RemoteRooms,
-    private readonly outOfBand: OutOfBandMemberships,
-    private readonly hooks: RoomHooks,
     private readonly creation: EventCreation,
-    private readonly database: Database,
     private readonly config: Config,
-    private readonly clock: Clock,
     private readonly participation: Participation,
   ) {}
 
@@ -54,30 +48,6 @@ export class MembershipService {
     if (domainOf(target) !== this.config.serverName) await this.#assertReachable(roomId);
     const content = await this.profiles.ofInvited(target);
     return this.change.send(requester, roomId, target, 'invite', content, options);
-  }
-
-  /**
-   * Leaves a room, or gives up an invite or a knock. Leaving again changes nothing.
-   * @throws MatrixError 403 `M_FORBIDDEN` when the user is banned or never was in the room,
-   *   `M_CANNOT_LEAVE_SERVER_NOTICE_ROOM`
-   */
-  async leave(requester: Requester, roomId: string, options: MembershipOptions = {}): Promise<SentEvent | undefined> {
-    const { userId } = requester;
-    const before = (await this.change.localMembership(roomId, userId))?.membership ?? 'leave';
-    if (before === 'leave') {
-      if (await hasEverBeenNear(this.database, userId, roomId)) return undefined;
-      throw MatrixError.notInRoom();
-    }
-    if (before === 'ban') throw MatrixError.forbidden('You are banned from this room');
-    if (before === 'invite' && !options.unchecked) await this.participation.assertMayReject(requester, roomId);
-    let sent: SentEvent | undefined;
-    if (await this.change.isOurs(roomId)) {
-      sent = await this.change.send(requester, roomId, userId, 'leave', {}, options);
-    } else {
-      await this.#leaveElsewhere(roomId, userId, options);
-    }
-    if (this.config.get('forget_rooms_on_leave')) await this.forget(requester, roomId);
-    return sent;
   }
 
   /** @throws MatrixError 403 `M_FORBIDDEN`, also when the target is not in the room */
@@ -117,25 +87,8 @@ export class MembershipService {
   }
 
   /**
-   * Takes a room that was left out of the user's sight.
-   * @throws MatrixError 400 `M_UNKNOWN` while the user is still in it, 404 `M_NOT_FOUND` when it is not known
-   */
-  async forget(requester: Requester, roomId: string): Promise<void> {
-    const { userId } = requester;
-    if (!(await roomExists(this.database, roomId))) throw MatrixError.noSuchRoom();
-    const forgotten = await this.database.write((tx) => forget(tx, userId, roomId, this.clock.nowMs()), {
-      name: 'forget_room',
-    });
-    if (!forgotten) {
-      if (!(await hasEverBeenNear(this.database, userId, roomId))) return;
-      throw MatrixError.badRequest('You must leave the room before you can forget it');
-    }
-    for (const hook of this.hooks.all) hook.onForgotten?.(userId, roomId);
-  }
-
-  /**
-   * Does what a member event sent through the state endpoint asks for.
-   * @param originServerTs see {@link MembershipOptions}
+   * Does what the content of a member event asks for.
+   * @param given what the content does not say
    * @returns the event; `undefined` where nothing changed, or another server made it
    */
   async byContent(
@@ -143,11 +96,11 @@ export class MembershipService {
     roomId: string,
     target: string,
     content: Readonly<JsonObject>,
-    originServerTs?: number,
+    given: Pick<MembershipOptions, 'originServerTs' | 'via' | 'unchecked'> = {},
   ): Promise<SentEvent | undefined> {
     const { membership, reason, ...rest } = content;
     if (!isMembership(membership)) throw MatrixError.badJson('membership is not one of the five');
-    const options = { content: rest, originServerTs, ...(typeof reason === 'string' && { reason }) };
+    const options = { ...given, content: rest, ...(typeof reason === 'string' && { reason }) };
     const isSelf = target === requester.userId;
     if (membership === 'join') {
       if (!isSelf) throw MatrixError.forbidden('Nobody can join for somebody else');
@@ -159,7 +112,7 @@ export class MembershipService {
     }
     if (membership === 'invite') return this.invite(requester, roomId, target, options);
     if (membership === 'ban') return this.ban(requester, roomId, target, options);
-    if (isSelf) return this.leave(requester, roomId, options);
+    if (isSelf) return this.leaves.leave(requester, roomId, options);
     const before = await this.change.currentOf(roomId, target);
     return before === 'ban'
       ? this.unban(requester, roomId, target, options)
@@ -171,21 +124,6 @@ export class MembershipService {
     if (!this.remote.gateway) throw MatrixError.forbidden('Users of other servers cannot be invited');
     if ((await this.change.stateContent(roomId, 'm.room.create'))?.['m.federate'] === false)
       throw MatrixError.forbidden('This room is for users of its own server only');
-  }
-
-  /** Tells another server; when none will listen the membership ends here all the same. */
-  async #leaveElsewhere(roomId: string, userId: string, options: MembershipOptions): Promise<void> {
-    const current = await this.change.localMembership(roomId, userId);
-    const inviter = current?.membership === 'invite' ? current.sender : '';
-    const servers = [...new Set([domainOf(inviter), domainOf(roomId)])];
-    const reason = options.reason === undefined ? {} : { reason: options.reason };
-    const { gateway } = this.remote;
-    try {
-      if (gateway) return await gateway.membership.leave(userId, roomId, servers.filter(Boolean), reason);
-    } catch (error) {
-      if (!MatrixError.is(error)) throw error;
-    }
-    if (current) await this.outOfBand.reject(userId, current.eventId, reason);
   }
 }
 

@@ -4,7 +4,7 @@ import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { usersMigrations } from '@rookery/users';
 import { RoomCreation } from '../creation/room-creation.service.js';
 import { JoinService } from '../membership/join.service.js';
-import { MembershipService } from '../membership/membership.service.js';
+import { LeaveService } from '../membership/leave.service.js';
 import { roomsMigrations } from '../migrations/index.js';
 import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
 import { MembershipHistory } from './membership-history.js';
@@ -40,7 +40,7 @@ eachDatabase('what a user’s memberships were', (open) => {
     expect([await lastStay(), await end()]).toEqual([undefined, undefined]);
     await rooms.get(JoinService).join(bob, roomId);
     expect([await lastStay(), await end()]).toEqual([Infinity, undefined]);
-    await rooms.get(MembershipService).leave(bob, roomId);
+    await rooms.get(LeaveService).leave(bob, roomId);
     const leave = await ownEvent();
     expect([await lastStay(), await end()]).toEqual([leave.streamOrdering, leave]);
     await rooms.get(JoinService).join(bob, roomId);

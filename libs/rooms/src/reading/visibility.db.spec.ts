@@ -7,6 +7,7 @@ import { AccountDataService, UserHooks, usersMigrations } from '@rookery/users';
 import { RoomCreation } from '../creation/room-creation.service.js';
 import { RoomReadingService } from '../history/room-reading.service.js';
 import { JoinService } from '../membership/join.service.js';
+import { LeaveService } from '../membership/leave.service.js';
 import { MembershipService } from '../membership/membership.service.js';
 import { roomsMigrations } from '../migrations/index.js';
 import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
@@ -69,7 +70,7 @@ eachDatabase('history visibility', (open) => {
     await say('invited');
     await rooms.get(JoinService).join(bob, roomId);
     await say('joined');
-    await rooms.get(MembershipService).leave(bob, roomId);
+    await rooms.get(LeaveService).leave(bob, roomId);
     await say('after');
     await rooms.get(JoinService).join(readers['joinedLater']!, roomId);
     return { roomId, ids };

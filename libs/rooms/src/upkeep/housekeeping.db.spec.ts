@@ -10,7 +10,8 @@ import { RoomCreation } from '../creation/room-creation.service.js';
 import { RoomReadingService } from '../history/room-reading.service.js';
 import { AutoAcceptInvites } from '../accounts/auto-accept.service.js';
 import { JoinService } from '../membership/join.service.js';
-import { MembershipService } from '../membership/membership.service.js';
+import { LeaveService } from '../membership/leave.service.js';
+import { RoomForgetting } from '../membership/room-forgetting.js';
 import { roomsMigrations } from '../migrations/index.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
@@ -78,12 +79,12 @@ eachDatabase('housekeeping', (open) => {
     const returned = await create();
     for (const roomId of [forgotten, kept, returned]) await get(JoinService).join(bob, roomId);
     for (const roomId of [forgotten, kept, returned]) {
-      await get(MembershipService).leave(alice, roomId);
-      await get(MembershipService).forget(alice, roomId);
+      await get(LeaveService).leave(alice, roomId);
+      await get(RoomForgetting).forget(alice, roomId);
     }
     for (const roomId of [forgotten, returned]) {
-      await get(MembershipService).leave(bob, roomId);
-      await get(MembershipService).forget(bob, roomId);
+      await get(LeaveService).leave(bob, roomId);
+      await get(RoomForgetting).forget(bob, roomId);
     }
     await clock.advance(6 * hourMs);
     await get(JoinService)

@@ -6,7 +6,7 @@ import { Clock, eachLimit, Logger, type Requester, serverRequester } from '@rook
 import { deleteAliasesOf, moveAliases, selectAliasesOf } from '../directory/alias.query.js';
 import { setPublished } from '../directory/directory.query.js';
 import { forget, hasLocalMember } from '../membership/membership.query.js';
-import { MembershipService } from '../membership/membership.service.js';
+import { LeaveService } from '../membership/leave.service.js';
 import { PurgeService } from './purge.service.js';
 import { type Replacement, ReplacementRooms } from './replacement-rooms.js';
 import { RoomBlocking } from './room-blocking.service.js';
@@ -53,7 +53,7 @@ export class RoomShutdown implements OnModuleInit {
   constructor(
     private readonly database: Database,
     private readonly blocking: RoomBlocking,
-    private readonly memberships: MembershipService,
+    private readonly leaves: LeaveService,
     private readonly replacements: ReplacementRooms,
     private readonly modules: ModuleDispatcher,
     private readonly purge: PurgeService,
@@ -158,7 +158,7 @@ export class RoomShutdown implements OnModuleInit {
   async #remove(roomId: string, userId: string, newRoomId: string | undefined): Promise<boolean> {
     try {
       if (newRoomId !== undefined) await this.replacements.bring(userId, newRoomId);
-      await this.memberships.leave(serverRequester(userId), roomId, { unchecked: true });
+      await this.leaves.leave(serverRequester(userId), roomId, { unchecked: true });
       await this.database.write((tx) => forget(tx, userId, roomId, this.clock.nowMs()), { name: 'forget_room' });
       return true;
     } catch (error) {

@@ -8,7 +8,7 @@ import { RoomCreation } from '../creation/room-creation.service.js';
 import { RoomReadingService } from '../history/room-reading.service.js';
 import { JoinService } from '../membership/join.service.js';
 import { roomsMigrations } from '../migrations/index.js';
-import { MembershipService } from '../membership/membership.service.js';
+import { LeaveService } from '../membership/leave.service.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
 import { EventCreation } from '../sending/event-creation.service.js';
@@ -142,7 +142,7 @@ eachDatabase('upkeep of rooms', (open) => {
     const users = Array.from({ length: 30 }, (_, n) => requesterOf(`mover${n}`));
     for (const user of users) await rooms.get(JoinService).join(user, roomId);
     const dying = await buildRooms({ database: test.database, clock });
-    const service = dying.get(MembershipService);
+    const service = dying.get(LeaveService);
     const leave = service.leave.bind(service);
     let left = 0;
     let hanging = 0;
@@ -279,7 +279,7 @@ eachDatabase('upkeep of rooms', (open) => {
   ])('does not purge a room under somebody who returns %d times: %s', async (times, expected) => {
     const roomId = await create();
     await rooms.get(JoinService).join(bob, roomId);
-    const service = rooms.get(MembershipService);
+    const service = rooms.get(LeaveService);
     const leave = service.leave.bind(service);
     let returned = 0;
     service.leave = async (...request) => {

@@ -1,0 +1,64 @@
+import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
+import { domainOf, MatrixError } from '@rookery/matrix-types';
+import { Config, type Requester } from '@rookery/platform';
+import type { SentEvent } from '../model/stored-event.js';
+import { RemoteRooms } from '../remote-rooms.js';
+import { Participation } from '../sending/participation.js';
+import { MemberEvents, type MembershipOptions } from './member-events.js';
+import { hasEverBeenNear } from './membership.query.js';
+import { OutOfBandMemberships } from './out-of-band.js';
+import { RoomForgetting } from './room-forgetting.js';
+
+/** Leaving: rooms, invites and knocks. */
+@Injectable()
+export class LeaveService {
+  constructor(
+    private readonly change: MemberEvents,
+    private readonly forgetting: RoomForgetting,
+    private readonly remote: RemoteRooms,
+    private readonly outOfBand: OutOfBandMemberships,
+    private readonly database: Database,
+    private readonly config: Config,
+    private readonly participation: Participation,
+  ) {}
+
+  /**
+   * Leaves a room, or gives up an invite or a knock. Leaving again changes nothing.
+   * @throws MatrixError 403 `M_FORBIDDEN` when the user is banned or never was in the room,
+   *   `M_CANNOT_LEAVE_SERVER_NOTICE_ROOM`
+   */
+  async leave(requester: Requester, roomId: string, options: MembershipOptions = {}): Promise<SentEvent | undefined> {
+    const { userId } = requester;
+    const before = (await this.change.localMembership(roomId, userId))?.membership ?? 'leave';
+    if (before === 'leave') {
+      if (await hasEverBeenNear(this.database, userId, roomId)) return undefined;
+      throw MatrixError.notInRoom();
+    }
+    if (before === 'ban') throw MatrixError.forbidden('You are banned from this room');
+    if (before === 'invite' && !options.unchecked) await this.participation.assertMayReject(requester, roomId);
+    let sent: SentEvent | undefined;
+    if (await this.change.isOurs(roomId)) {
+      sent = await this.change.send(requester, roomId, userId, 'leave', {}, options);
+    } else {
+      await this.#leaveElsewhere(roomId, userId, options);
+    }
+    if (this.config.get('forget_rooms_on_leave')) await this.forgetting.forget(requester, roomId);
+    return sent;
+  }
+
+  /** Tells another server; when none will listen the membership ends here all the same. */
+  async #leaveElsewhere(roomId: string, userId: string, options: MembershipOptions): Promise<void> {
+    const current = await this.change.localMembership(roomId, userId);
+    const inviter = current?.membership === 'invite' ? current.sender : '';
+    const servers = [...new Set([domainOf(inviter), domainOf(roomId)])];
+    const reason = options.reason === undefined ? {} : { reason: options.reason };
+    const { gateway } = this.remote;
+    try {
+      if (gateway) return await gateway.membership.leave(userId, roomId, servers.filter(Boolean), reason);
+    } catch (error) {
+      if (!MatrixError.is(error)) throw error;
+    }
+    if (current) await this.outOfBand.reject(userId, current.eventId, reason);
+  }
+}
