@@ -6,6 +6,7 @@ import { InboundReceipts } from './federation/inbound-receipts.service.js';
 import { InboundEphemeral } from './federation/inbound-edus.service.js';
 import { EphemeralHooks } from './hooks.js';
 import { PresencePublisher } from './presence/presence-publisher.js';
+import { PresenceReader } from './presence/presence-reader.js';
 import { PresenceRouting } from './presence/presence-routing.js';
 import { PresenceService } from './presence/presence.service.js';
 import { ReceiptService } from './receipts/receipt.service.js';
@@ -17,6 +18,7 @@ const services = [
   RoomAudience,
   TypingService,
   ReceiptService,
+  PresenceReader,
   PresenceService,
   StickyEvents,
   InboundEphemeral,

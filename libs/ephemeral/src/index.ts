@@ -7,6 +7,7 @@ export { EphemeralHooks } from './hooks.js';
 export { ephemeralMigrations } from './migrations/ephemeral-01.migration.js';
 export { offlineState, presenceContent, type PresenceName, type PresenceState } from './model/presence-state.js';
 export type { StoredPresence } from './presence/presence.query.js';
+export { PresenceReader } from './presence/presence-reader.js';
 export { PresenceService } from './presence/presence.service.js';
 export { presenceStream } from './presence/presence-publisher.js';
 export { type Receipt, receiptContent, type StoredReceipt } from './model/receipt.js';

@@ -1,5 +1,6 @@
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { buildEphemeral, type EphemeralFixture, fixtureMigrations, requesterOf } from '../ephemeral.fixture.js';
+import { PresenceReader } from '../presence/presence-reader.js';
 import { PresenceService } from '../presence/presence.service.js';
 import { ReceiptService } from '../receipts/receipt.service.js';
 import { TypingService } from '../typing/typing.service.js';
@@ -109,7 +110,9 @@ eachDatabase('typing, receipts and presence of other servers', (open) => {
     await presence.flush();
     const upTo = presence.stream.current();
     const joinedRooms = new Set([roomId]);
-    expect(await presence.changes({ userId: alice.userId, joinedRooms, freshRooms: [], since, upTo })).toMatchObject([
+    expect(
+      await fixture.get(PresenceReader).changes({ userId: alice.userId, joinedRooms, freshRooms: [], since, upTo }),
+    ).toMatchObject([
       { userId: dora, state: 'online', statusMsg: 'hi', lastActiveMs: clock.nowMs() - 5_000, currentlyActive: true },
     ]);
   });

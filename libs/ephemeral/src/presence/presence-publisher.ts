@@ -78,6 +78,11 @@ export class PresencePublisher implements OnModuleDestroy {
     return this.#opening;
   }
 
+  /** Whether presence is shown at all. */
+  get enabled(): boolean {
+    return this.config.get('presence.enabled') !== false;
+  }
+
   /** What was told. */
   get board(): PresenceBoard {
     return this.#board;
@@ -109,6 +114,11 @@ export class PresencePublisher implements OnModuleDestroy {
     if (known !== undefined) return known;
     const [stored] = await presenceOf(this.database, [userId]);
     return stored ?? offlineState(userId);
+  }
+
+  /** A local user's presence by what the devices do now; that of others as it was told. */
+  now(before: PresenceState): PresenceState {
+    return this.#isLocal(before.userId) ? this.#compute(before) : before;
   }
 
   /**
@@ -170,7 +180,7 @@ export class PresencePublisher implements OnModuleDestroy {
     return [...dirty].flatMap(([userId, given]) => {
       const before = this.#board.find(userId) ?? stored.get(userId) ?? offlineState(userId);
       const base = given ?? before;
-      const after = this.#isLocal(userId) ? this.#compute(base) : base;
+      const after = this.now(base);
       return retold.has(userId) || isNews(before, after) ? [after] : [];
     });
   }
@@ -227,7 +237,7 @@ export class PresencePublisher implements OnModuleDestroy {
     await this.stream.open();
     this.#excluded = new Set(this.config.get('exclude_rooms_from_presence'));
     this.#board = new PresenceBoard(this.stream.current());
-    if (this.config.get('presence.enabled') === false) return [];
+    if (!this.enabled) return [];
     const present = await presentUsers(this.database, maxRestored);
     if (present.length === 0) return [];
     const rooms = await this.#roomsOf(present.map(({ userId }) => userId));

@@ -3,6 +3,7 @@ import { Access, type Infer, json, JsonBody, stable, Who } from '@rookery/http';
 import { isValidUserId, MatrixError } from '@rookery/matrix-types';
 import { Clock, type Requester } from '@rookery/platform';
 import { presenceContent, type PresenceName } from '../model/presence-state.js';
+import { PresenceReader } from './presence-reader.js';
 import { PresenceService } from './presence.service.js';
 
 const schema = json.object({
@@ -14,6 +15,7 @@ const schema = json.object({
 export class PresenceController {
   constructor(
     private readonly presence: PresenceService,
+    private readonly reader: PresenceReader,
     private readonly clock: Clock,
   ) {}
 
@@ -36,6 +38,6 @@ export class PresenceController {
   @Access({ auth: 'required', guests: true })
   async get(@Who() requester: Requester, @Param('userId') userId: string): Promise<object> {
     if (!isValidUserId(userId)) throw MatrixError.notUserId();
-    return presenceContent(await this.presence.visibleTo(requester.userId, userId), this.clock.nowMs());
+    return presenceContent(await this.reader.visibleTo(requester.userId, userId), this.clock.nowMs());
   }
 }

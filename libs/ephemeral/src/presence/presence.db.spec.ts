@@ -6,6 +6,7 @@ import { buildEphemeral, type EphemeralFixture, fixtureMigrations, requesterOf }
 import { EphemeralHooks } from '../hooks.js';
 import type { PresenceState } from '../model/presence-state.js';
 import { presenceStream } from './presence-publisher.js';
+import { PresenceReader } from './presence-reader.js';
 import { PresenceService } from './presence.service.js';
 
 let serial = 0;
@@ -15,14 +16,19 @@ eachDatabase('presence', (open) => {
   let test: TestDatabase;
   let fixture: EphemeralFixture;
   let presence: PresenceService;
+  let reader: PresenceReader;
   let roomId: string;
   let alice = requesterOf('alice');
   let bob = requesterOf('bob');
   let carol = requesterOf('carol');
 
   /** What a client in the room hears. */
-  const news = async (userId: string, since: number | undefined, freshRooms: string[] = [], of = presence) =>
-    byUser(await of.changes({ userId, joinedRooms: new Set([roomId]), freshRooms, since, upTo: of.stream.current() }));
+  const news = async (userId: string, since: number | undefined, freshRooms: string[] = [], of = fixture) => {
+    const upTo = of.get(PresenceService).stream.current();
+    return byUser(
+      await of.get(PresenceReader).changes({ userId, joinedRooms: new Set([roomId]), freshRooms, since, upTo }),
+    );
+  };
   const byUser = (states: readonly PresenceState[]): Record<string, string> =>
     Object.fromEntries(states.map((one) => [one.userId, one.state]));
 
@@ -31,6 +37,7 @@ eachDatabase('presence', (open) => {
     await test.migrate(fixtureMigrations);
     fixture = await buildEphemeral({ database: test.database, clock });
     presence = fixture.get(PresenceService);
+    reader = fixture.get(PresenceReader);
   });
   beforeEach(async () => {
     serial++;
@@ -50,10 +57,10 @@ eachDatabase('presence', (open) => {
     await presence.flush();
     expect(await news(bob.userId, since)).toEqual({ [alice.userId]: 'online' });
     await clock.advance(40_000);
-    expect((await presence.visibleTo(bob.userId, alice.userId)).state).toBe('online');
+    expect((await reader.visibleTo(bob.userId, alice.userId)).state).toBe('online');
     end();
     await clock.advance(29_000);
-    expect((await presence.visibleTo(bob.userId, alice.userId)).state).toBe('online');
+    expect((await reader.visibleTo(bob.userId, alice.userId)).state).toBe('online');
     await clock.advance(8_000);
     await presence.flush();
     expect(await news(bob.userId, since)).toEqual({ [alice.userId]: 'offline' });
@@ -65,9 +72,9 @@ eachDatabase('presence', (open) => {
     await presence.flush();
     expect(await news(bob.userId, since)).toEqual({ [alice.userId]: 'unavailable' });
     const other = { userId: carol.userId, joinedRooms: new Set(['!x']), freshRooms: [], since };
-    expect(await presence.changes({ ...other, upTo: presence.stream.current() })).toEqual([]);
-    expect(await presence.visibleTo(bob.userId, alice.userId)).toMatchObject({ statusMsg: 'at lunch' });
-    await expect(presence.visibleTo(carol.userId, alice.userId)).rejects.toMatchObject({ errcode: 'M_FORBIDDEN' });
+    expect(await reader.changes({ ...other, upTo: presence.stream.current() })).toEqual([]);
+    expect(await reader.visibleTo(bob.userId, alice.userId)).toMatchObject({ statusMsg: 'at lunch' });
+    await expect(reader.visibleTo(carol.userId, alice.userId)).rejects.toMatchObject({ errcode: 'M_FORBIDDEN' });
     expect(await news(bob.userId, presence.stream.current())).toEqual({});
   });
 
@@ -93,7 +100,7 @@ eachDatabase('presence', (open) => {
     await clock.advance(400);
     await presence.flush();
     expect(written).toEqual([2, 1]);
-    expect((await presence.visibleTo(bob.userId, alice.userId)).statusMsg).toBe('four');
+    expect((await reader.visibleTo(bob.userId, alice.userId)).statusMsg).toBe('four');
   });
 
   it('gives new clients everybody who is there, and newcomers to a room those in it', async () => {
@@ -145,11 +152,13 @@ eachDatabase('presence', (open) => {
     const again = await buildEphemeral({ database: await test.reopen(), clock });
     const restarted = again.get(PresenceService);
     expect(restarted.stream.current()).toBeGreaterThan(since);
-    expect(await news(bob.userId, since, [], restarted)).toEqual({ [alice.userId]: 'online' });
-    expect(await restarted.visibleTo(bob.userId, alice.userId)).toMatchObject({ statusMsg: 'still here' });
+    expect(await news(bob.userId, since, [], again)).toEqual({ [alice.userId]: 'online' });
+    expect(await again.get(PresenceReader).visibleTo(bob.userId, alice.userId)).toMatchObject({
+      statusMsg: 'still here',
+    });
     await clock.advance(40_000);
     await restarted.flush();
-    expect(await news(bob.userId, since, [], restarted)).toEqual({ [alice.userId]: 'offline' });
+    expect(await news(bob.userId, since, [], again)).toEqual({ [alice.userId]: 'offline' });
     await again.close();
   });
 
@@ -161,14 +170,14 @@ eachDatabase('presence', (open) => {
     await clock.advance(40_000);
     await presence.flush();
     const again = await buildEphemeral({ database: await test.reopen(), clock });
-    expect(await news(bob.userId, since, [], again.get(PresenceService))).toEqual({ [alice.userId]: 'offline' });
-    expect(await news(carol.userId, since, [], again.get(PresenceService))).toEqual({ [alice.userId]: 'offline' });
+    expect(await news(bob.userId, since, [], again)).toEqual({ [alice.userId]: 'offline' });
+    expect(await news(carol.userId, since, [], again)).toEqual({ [alice.userId]: 'offline' });
     await again.close();
   });
 
   it('answers who asks with what is so now', async () => {
     await presence.setByClient(alice.userId, 'A', 'unavailable', 'just now');
-    expect(await presence.visibleTo(bob.userId, alice.userId)).toMatchObject({
+    expect(await reader.visibleTo(bob.userId, alice.userId)).toMatchObject({
       state: 'unavailable',
       statusMsg: 'just now',
     });
@@ -201,9 +210,15 @@ eachDatabase('presence', (open) => {
     ]);
     const alone = { userId: carol.userId, joinedRooms: new Set<string>(), freshRooms: [] };
     const upTo = service.stream.current();
-    expect(byUser(await service.changes({ ...alone, since, upTo }))).toEqual({ [alice.userId]: 'online' });
-    expect(byUser(await service.changes({ ...alone, since: undefined, upTo }))).toEqual({ [alice.userId]: 'online' });
-    expect(byUser(await service.changes({ ...alone, userId: '@x:example.org', since, upTo }))).toEqual({});
+    expect(byUser(await router.get(PresenceReader).changes({ ...alone, since, upTo }))).toEqual({
+      [alice.userId]: 'online',
+    });
+    expect(byUser(await router.get(PresenceReader).changes({ ...alone, since: undefined, upTo }))).toEqual({
+      [alice.userId]: 'online',
+    });
+    expect(
+      byUser(await router.get(PresenceReader).changes({ ...alone, userId: '@x:example.org', since, upTo })),
+    ).toEqual({});
     await router.close();
   });
 
@@ -221,12 +236,12 @@ eachDatabase('presence', (open) => {
     const since = presence.stream.current();
     const alone = { userId: carol.userId, joinedRooms: new Set<string>(), freshRooms: [] };
     const woken = fixture.notifier.wait(carol.userId, { timeoutMs: 1_000 });
-    await presence.sendLocalPresenceTo([carol.userId, '@dora:elsewhere.org']);
+    await reader.sendLocalPresenceTo([carol.userId, '@dora:elsewhere.org']);
     expect(await woken).toBe('news');
-    expect(presence.mayHaveChanged(since)).toBe(true);
+    expect(reader.mayHaveChanged(since)).toBe(true);
     const upTo = presence.stream.current();
-    expect(byUser(await presence.changes({ ...alone, since, upTo }))).toMatchObject({ [alice.userId]: 'online' });
-    expect(await presence.changes({ ...alone, since: upTo, upTo })).toEqual([]);
+    expect(byUser(await reader.changes({ ...alone, since, upTo }))).toMatchObject({ [alice.userId]: 'online' });
+    expect(await reader.changes({ ...alone, since: upTo, upTo })).toEqual([]);
     expect(await news(bob.userId, since)).toEqual({});
     expect(remote).toEqual([['@dora:elsewhere.org'], true]);
   });
@@ -245,9 +260,9 @@ eachDatabase('presence', (open) => {
     await service.setByClient(alice.userId, 'A', 'online', 'hello');
     service.syncing(alice.userId, 'A', 'online');
     await service.flush();
-    expect(service.mayHaveChanged(0)).toBe(false);
-    expect(await news(bob.userId, 0, [roomId], service)).toEqual({});
-    expect((await service.visibleTo(bob.userId, alice.userId)).state).toBe('offline');
+    expect(off.get(PresenceReader).mayHaveChanged(0)).toBe(false);
+    expect(await news(bob.userId, 0, [roomId], off)).toEqual({});
+    expect((await off.get(PresenceReader).visibleTo(bob.userId, alice.userId)).state).toBe('offline');
     await off.close();
   });
 

@@ -1,5 +1,5 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { EphemeralHooks, PresenceService, type PresenceState } from '@rookery/ephemeral';
+import { EphemeralHooks, PresenceReader, type PresenceState } from '@rookery/ephemeral';
 import { domainOf } from '@rookery/matrix-types';
 import { BackgroundTasks, Clock, Config, Lifecycle, Logger, Metrics } from '@rookery/platform';
 import { FederationSender } from '../sender/federation-sender.js';
@@ -23,7 +23,7 @@ export class OutgoingPresence implements OnModuleInit {
     private readonly clock: Clock,
     private readonly config: Config,
     private readonly hooks: EphemeralHooks,
-    private readonly presence: PresenceService,
+    private readonly presence: PresenceReader,
     private readonly audience: RemoteAudience,
     private readonly sender: FederationSender,
     private readonly tasks: BackgroundTasks,

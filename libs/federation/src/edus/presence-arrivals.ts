@@ -1,5 +1,5 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
-import { PresenceService, RoomAudience } from '@rookery/ephemeral';
+import { PresenceReader, RoomAudience } from '@rookery/ephemeral';
 import { domainOf } from '@rookery/matrix-types';
 import { Clock, Config, Lifecycle, Logger, type Timer } from '@rookery/platform';
 import { type EventBatch, EventStore, RoomHooks } from '@rookery/rooms';
@@ -24,7 +24,7 @@ export class PresenceArrivals implements OnModuleInit, OnModuleDestroy {
     private readonly clock: Clock,
     private readonly config: Config,
     private readonly roomHooks: RoomHooks,
-    private readonly presence: PresenceService,
+    private readonly presence: PresenceReader,
     private readonly members: RoomAudience,
     private readonly events: EventStore,
     private readonly out: OutgoingPresence,

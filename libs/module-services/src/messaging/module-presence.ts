@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { PresenceService } from '@rookery/ephemeral';
+import { PresenceReader, PresenceService } from '@rookery/ephemeral';
 import { isValidUserId, MatrixError } from '@rookery/matrix-types';
 import type { MessagingApi } from '@rookery/module-api';
 import { LocalAccounts } from '../accounts/local-accounts.js';
@@ -20,6 +20,7 @@ export class ModulePresence {
   constructor(
     private readonly local: LocalAccounts,
     private readonly presence: PresenceService,
+    private readonly reader: PresenceReader,
   ) {}
 
   async sendLocalOnlinePresenceTo(userIds: readonly string[]): Promise<void> {
@@ -27,7 +28,7 @@ export class ModulePresence {
     for (const userId of userIds) {
       if (!isValidUserId(userId)) throw MatrixError.notUserId();
     }
-    await this.presence.sendLocalPresenceTo(userIds);
+    await this.reader.sendLocalPresenceTo(userIds);
   }
 
   async setPresenceForUsers(...[states]: Parameters<MessagingApi['setPresenceForUsers']>): Promise<void> {

@@ -27,6 +27,9 @@ describe('KeyedMutex', () => {
     expect(log.indexOf('b1 ends')).toBeLessThan(log.indexOf('a1 ends'));
     await pause(1);
     expect(queue.busyKeys).toBe(0);
+    const done = queue.run('a', () => pause(1));
+    expect([queue.isBusy('a'), queue.isBusy('b')]).toEqual([true, false]);
+    await done;
   });
 
   it('goes on after failures of either kind', async () => {

@@ -17,6 +17,11 @@ export class KeyedMutex {
     return this.#waiting.size;
   }
 
+  /** Whether work of a key runs or waits. */
+  isBusy(key: string): boolean {
+    return this.#waiting.has(key);
+  }
+
   /** Pieces of work of a key that wait, without the one that runs. */
   waiting(key: string): number {
     return this.#waiting.get(key)?.length ?? 0;

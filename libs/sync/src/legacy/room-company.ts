@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { presenceContent, PresenceService, receiptContent, ReceiptService } from '@rookery/ephemeral';
+import { presenceContent, PresenceReader, receiptContent, ReceiptService } from '@rookery/ephemeral';
 import type { JsonObject } from '@rookery/matrix-types';
 import { Clock, type Requester } from '@rookery/platform';
 import { SyncService } from '../sync.service.js';
@@ -9,7 +9,7 @@ import { SyncService } from '../sync.service.js';
 export class RoomCompany {
   constructor(
     private readonly sync: SyncService,
-    private readonly presence: PresenceService,
+    private readonly presence: PresenceReader,
     private readonly receipts: ReceiptService,
     private readonly clock: Clock,
   ) {}

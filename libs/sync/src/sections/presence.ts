@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { presenceContent, PresenceService } from '@rookery/ephemeral';
+import { presenceContent, PresenceReader } from '@rookery/ephemeral';
 import { type JsonObject, passesFilter } from '@rookery/matrix-types';
 import { Clock } from '@rookery/platform';
 import type { SyncContext } from '../sync-context.js';
@@ -8,7 +8,7 @@ import type { SyncContext } from '../sync-context.js';
 @Injectable()
 export class PresenceSection {
   constructor(
-    private readonly presence: PresenceService,
+    private readonly presence: PresenceReader,
     private readonly clock: Clock,
   ) {}
 
