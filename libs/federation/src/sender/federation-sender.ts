@@ -1,16 +1,13 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Destinations, FederationClient } from '@rookery/federation-client';
-import { Clock, Config, Ids, Lifecycle, Logger, Metrics } from '@rookery/platform';
-import { Destination, type DestinationParts } from './destination.js';
+import { Destinations } from '@rookery/federation-client';
+import { Lifecycle, Logger } from '@rookery/platform';
+import type { Destination } from './destination.js';
+import { DestinationQueues } from './destination-queues.js';
 import { FederationEventFeed } from './event-feed.js';
-import { EventTexts } from './event-texts.js';
 import type { EduStore } from './outgoing-edu.js';
 import { RemoteAudience } from './remote-audience.js';
-import { SenderMetrics } from './sender-metrics.js';
 import { type OutgoingEvent, serversBehind, writeRoomMarks } from './sender.query.js';
-import { SuccessLog } from './success-log.js';
-import { SendingTurns } from './turns.js';
 
 /** Servers that are looked at together at the start. */
 const startPage = 200;
@@ -21,47 +18,18 @@ const startPage = 200;
  */
 @Injectable()
 export class FederationSender implements OnModuleInit {
-  readonly #destinations = new Map<string, Destination>();
   readonly #stopping = new AbortController();
-  readonly #stores: EduStore[] = [];
-  readonly #successes: SuccessLog;
-  readonly #metrics: SenderMetrics;
-  readonly #parts: DestinationParts;
-  #transactions = 0;
-  #taken: (server: string, eventIds: readonly string[]) => void = () => undefined;
   #starting: Promise<void> = Promise.resolve();
 
-  // Twelve parameters: five of them are for its destinations, which come and go and are not made by Nest.
   constructor(
     private readonly database: Database,
-    private readonly clock: Clock,
     private readonly lifecycle: Lifecycle,
     private readonly logger: Logger,
     private readonly audience: RemoteAudience,
     private readonly known: Destinations,
     private readonly feed: FederationEventFeed,
-    ids: Ids,
-    config: Config,
-    metrics: Metrics,
-    client: FederationClient,
-    texts: EventTexts,
-  ) {
-    this.#successes = new SuccessLog(database, clock, logger);
-    this.#metrics = new SenderMetrics(metrics, config, clock, () => this.#waiting());
-    // No transaction of an earlier process had one of these ids.
-    const run = `${clock.nowMs()}${ids.letters(6)}`;
-    this.#parts = {
-      ...{ database, clock, ids, config, logger, client, texts, destinations: known },
-      metrics: this.#metrics,
-      successes: this.#successes,
-      turns: new SendingTurns(),
-      stores: this.#stores,
-      stopping: this.#stopping.signal,
-      nextTransactionId: () => `${run}${++this.#transactions}`,
-      onIdle: (destination) => this.#forget(destination),
-      onTaken: (server, eventIds) => this.#taken(server, eventIds),
-    };
-  }
+    private readonly queues: DestinationQueues,
+  ) {}
 
   onModuleInit(): void {
     this.lifecycle.on('streams', { name: 'federation sender', start: () => this.start(), stop: () => this.stop() });
@@ -69,8 +37,7 @@ export class FederationSender implements OnModuleInit {
 
   /** Takes up what was left over, in the background, and follows what comes. */
   async start(): Promise<void> {
-    this.known.onRecovery((server) => this.#destinations.get(server)?.recovered());
-    this.known.onLife((server) => this.#destinations.get(server)?.showedLife());
+    this.queues.listen();
     await this.feed.open();
     this.#starting = this.#begin();
   }
@@ -78,28 +45,25 @@ export class FederationSender implements OnModuleInit {
   /** Cuts transactions under way short; they are repeated after the next start. */
   async stop(): Promise<void> {
     this.#stopping.abort();
+    this.queues.abort();
     await this.#starting;
     await this.feed.stop();
-    for (const destination of this.#destinations.values()) destination.stop();
-    await this.#parts.turns.settled();
-    await this.#successes.write();
+    await this.queues.stop();
   }
 
   /** Adds a kind of EDUs that lie in the database. Before the start; in the order in which they are to arrive. */
   addStore(store: EduStore): void {
-    this.#stores.push(store);
+    this.queues.stores.push(store);
   }
 
   /** Tells which events a server has taken, without objection to them. Before the start; one listener. */
   onTaken(listener: (server: string, eventIds: readonly string[]) => void): void {
-    this.#taken = listener;
+    this.queues.onTaken(listener);
   }
 
   /** What is to go to a server that may be reached; not to be kept. */
   to(server: string): Destination {
-    let destination = this.#destinations.get(server);
-    if (!destination) this.#destinations.set(server, (destination = new Destination(server, this.#parts)));
-    return destination;
+    return this.queues.to(server);
   }
 
   /** Something lies in a store for servers. */
@@ -130,11 +94,9 @@ export class FederationSender implements OnModuleInit {
       this.logger.error('What other servers have not got could not be looked up', { err: error });
     }
     if (this.#stopping.signal.aborted) return;
-    await this.feed.start(async ({ byServer, destinationCounts, looked }) => {
-      await this.known.prepare([...byServer.keys()]);
-      this.#metrics.processed(looked);
-      for (const count of destinationCounts) this.#metrics.queued(count);
-      for (const [server, events] of byServer) this.to(server).addEvents(events);
+    await this.feed.start(async (batch) => {
+      await this.known.prepare([...batch.byServer.keys()]);
+      this.queues.addEvents(batch);
     });
   }
 
@@ -147,20 +109,6 @@ export class FederationSender implements OnModuleInit {
       for (const server of servers) this.to(server).catchUp();
       after = page.last;
     }
-    for (const store of this.#stores) this.wake(store, await store.destinations());
-  }
-
-  #forget(destination: Destination): void {
-    if (destination.isIdle && this.#destinations.get(destination.name) === destination)
-      this.#destinations.delete(destination.name);
-  }
-
-  #waiting(): { pdus: number; edus: number; destinations: number } {
-    let [pdus, edus] = [0, 0];
-    for (const destination of this.#destinations.values()) {
-      pdus += destination.waitingEvents;
-      edus += destination.waitingEdus;
-    }
-    return { pdus, edus, destinations: this.#destinations.size };
+    for (const store of this.queues.stores) this.wake(store, await store.destinations());
   }
 }
