@@ -53,7 +53,6 @@ describe('rookery', () => {
   it('exits with 2 when called wrongly', async () => {
     expect((await rookery([])).code).toBe(2);
     expect((await rookery(['nonsense'])).code).toBe(2);
-    expect((await rookery(['config', 'check'])).code).toBe(2);
     expect((await rookery(['config', 'check', '--nonsense', 'x'])).code).toBe(2);
     expect((await rookery(['config', 'generate', '--port', 'x'])).code).toBe(2);
   });
@@ -77,7 +76,15 @@ describe('rookery config', () => {
     const again = await rookery(['config', 'generate', '-n', 'other.org', '-o', file]);
     expect([again.code, again.notes]).toEqual([1, `${file} exists; --force replaces it`]);
     expect(loadConfig([file], { env: {} }).serverName).toBe('example.org');
-    expect((await rookery(['config', 'check', file])).code).toBe(0);
+    const checked = await rookery(['config', 'check', file]);
+    expect(checked).toMatchObject({ code: 0, out: 'Nothing is wrong.' });
+    expect(await rookery(['config', 'check', '-c', file])).toMatchObject({ code: 0, out: 'Nothing is wrong.' });
+  });
+
+  it('checks homeserver.yaml here where no file is named', async () => {
+    const { code, out } = await rookery(['config', 'check']);
+    expect(code).toBe(1);
+    expect(out).toContain('error: homeserver.yaml: cannot read: there is no such file or folder');
   });
 
   it('asks for the server name, and refuses what is none', async () => {

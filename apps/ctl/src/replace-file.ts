@@ -9,31 +9,18 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs';
+import { fileProblem } from '@rookery/platform';
 import { CommandError } from './command-error.js';
-
-const reasons: Readonly<Record<string, string>> = {
-  EACCES: 'permission denied',
-  EISDIR: 'it is a folder',
-  ENOENT: 'there is no such file',
-  EPERM: 'permission denied',
-  EROFS: 'it lies in a place that is read-only',
-};
 
 /** A file beside the other cannot take its place; the other may be written all the same. */
 const onlyInPlace = new Set(['EACCES', 'EPERM', 'EBUSY']);
-
-/** Why a file could not be read or written, in words. */
-export function because(error: unknown): string {
-  const { code, message } = error as NodeJS.ErrnoException;
-  return (code === undefined ? undefined : reasons[code]) ?? code ?? message;
-}
 
 /** @throws CommandError when a file may not be written, before anything depends on it */
 export function assertWritable(path: string): void {
   try {
     accessSync(path, constants.W_OK);
   } catch (error) {
-    throw new CommandError(`${path} cannot be written: ${because(error)}`);
+    throw new CommandError(`${path} cannot be written: ${fileProblem(error)}`);
   }
 }
 
@@ -48,7 +35,7 @@ export function replaceFile(path: string, text: string): void {
     const file = realpathSync(path);
     if (!swap(file, text)) writeFileSync(file, text);
   } catch (error) {
-    throw new CommandError(`${path} cannot be written: ${because(error)}`);
+    throw new CommandError(`${path} cannot be written: ${fileProblem(error)}`);
   }
 }
 

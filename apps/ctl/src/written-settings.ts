@@ -1,9 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { isMap, isScalar, LineCounter, parseDocument, type YAMLMap } from 'yaml';
-import { filesAt } from '@rookery/platform';
+import { fileProblem, filesAt } from '@rookery/platform';
 import { CommandError } from './command-error.js';
 import type { SettingsLookup, WrittenSetting } from './releases/index.js';
-import { because } from './replace-file.js';
 
 /**
  * Settings as the files say them, whatever the server thinks of them: a file for an older release has names that it refuses.
@@ -24,7 +23,7 @@ function filesOf(path: string): string[] {
   try {
     return filesAt(path);
   } catch (error) {
-    throw new CommandError(`${path} cannot be read: ${because(error)}`);
+    throw new CommandError(`${path} cannot be read: ${fileProblem(error)}`);
   }
 }
 
@@ -33,7 +32,7 @@ function read(file: string): (path: readonly string[]) => WrittenSetting | undef
   try {
     text = readFileSync(file, 'utf8');
   } catch (error) {
-    throw new CommandError(`${file} cannot be read: ${because(error)}`);
+    throw new CommandError(`${file} cannot be read: ${fileProblem(error)}`);
   }
   const lines = new LineCounter();
   const document = parseDocument(text, { version: '1.1', merge: true, lineCounter: lines, logLevel: 'silent' });

@@ -10,5 +10,5 @@ export function nodeProblem(version: string): string | undefined {
   const [major = 0, minor = 0] = version.split('.').map(Number);
   return major > oldest[0] || (major === oldest[0] && minor >= oldest[1])
     ? undefined
-    : `Rookery needs Node.js ${oldest.join('.')} or newer, and this is ${version}: npm start uses the one that is installed along with it`;
+    : `Rookery needs Node.js ${oldest.join('.')} or newer, and this is ${version}: install a newer one. In a clone, npm start and npx rookery use one of their own`;
 }

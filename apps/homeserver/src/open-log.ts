@@ -1,5 +1,5 @@
-import { type Config, loggerOptions, PinoLogger } from '@rookery/platform';
-import { fileProblem, StartupError } from './startup-error.js';
+import { type Config, fileProblem, loggerOptions, PinoLogger } from '@rookery/platform';
+import { StartupError } from './startup-error.js';
 
 /** The log that the settings want. @throws StartupError when a file of it cannot be opened, ConfigError when `log_config` is wrong */
 export function openLog(config: Config): PinoLogger {

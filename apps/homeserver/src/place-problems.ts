@@ -1,10 +1,16 @@
 import { accessSync, constants, statSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { dirname, join } from 'node:path';
-import { type Config, type ConfigProblem, loggerOptions, type SettingName, settingProblem } from '@rookery/platform';
+import {
+  type Config,
+  type ConfigProblem,
+  fileProblem,
+  loggerOptions,
+  type SettingName,
+  settingProblem,
+} from '@rookery/platform';
 import { databaseOptions } from './database-options.js';
 import { isLoopback } from './manhole.js';
-import { fileProblem } from './startup-error.js';
 
 /** A setting, and the place inside of it. */
 export type SettingPlace = readonly [name: SettingName, path: readonly (string | number)[]];

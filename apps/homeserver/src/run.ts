@@ -1,4 +1,4 @@
-import { type Config, isReadable, loadConfig, loggerOptions, SystemIds } from '@rookery/platform';
+import { type Config, fileProblem, isReadable, loadConfig, loggerOptions, SystemIds } from '@rookery/platform';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
@@ -10,14 +10,14 @@ import { WatchedProcesses, type WatchMessage } from './processes/watch-processes
 import { type ReloadOutcome, reloadOutcomeFile, writeReloadOutcome } from './reload-outcome.js';
 import { loadSigningKeys } from './signing-keys.js';
 import { openLog } from './open-log.js';
-import { checkParts, fileProblem, StartupError, startupMessage } from './startup-error.js';
+import { checkParts, StartupError, startupMessage } from './startup-error.js';
 import { version } from './version.js';
 import { firstAdministratorCommand, welcomeScreen } from './welcome.js';
 
 interface Options {
   readonly config?: string[];
-  readonly serverName: string;
-  readonly port?: string;
+  readonly serverName?: string;
+  readonly port?: number;
   readonly processes: number;
   readonly oneOf?: number;
 }
@@ -28,6 +28,12 @@ interface Running {
   reload(next: Config): Promise<ReloadReport>;
   stop(): Promise<void>;
 }
+
+const port = (text: string): number => {
+  const value = Number(text);
+  if (!Number.isInteger(value) || value < 0 || value > 65_535) throw new InvalidArgumentError('Expected 0 to 65535.');
+  return value;
+};
 
 const count = (text: string): number => {
   const value = Number(text);
@@ -41,8 +47,8 @@ const program = new Command('rookery-homeserver')
   )
   .version(version)
   .option('-c, --config <paths...>', 'settings files, or folders of *.yaml files; later ones win')
-  .option('--server-name <name>', 'the name of a new server, on the first run', 'localhost')
-  .option('--port <port>', 'the port of a new server, on the first run')
+  .option('--server-name <name>', 'the name of a new server, on the first run (default: "localhost")')
+  .option('--port <port>', 'the port of a new server, on the first run', port)
   .option(
     '--processes <count>',
     'how many processes of this machine are the server, with PostgreSQL and Redis',
@@ -60,11 +66,31 @@ function fail(error: unknown): never {
 }
 
 function settingsFiles(options: Options): string[] {
-  if (options.config !== undefined) return options.config.map((path) => resolve(path));
+  if (options.config !== undefined) {
+    const [missing] = options.config.filter((path) => !existsSync(path));
+    if (missing !== undefined)
+      throw new StartupError(
+        `There is no ${resolve(missing)}\nrookery config generate --output ${missing} makes the settings of a new server`,
+      );
+    return options.config.map((path) => resolve(path));
+  }
   const file = resolve('homeserver.yaml');
-  const port = options.port === undefined ? undefined : Number(options.port);
-  if (!existsSync(file)) writeFirstConfig({ file, serverName: options.serverName, port }, new SystemIds());
+  if (!existsSync(file)) {
+    const { serverName = 'localhost', port } = options;
+    writeFirstConfig({ file, serverName, port }, new SystemIds());
+  }
   return [file];
+}
+
+/** What only a first run takes must not be passed over in silence afterwards. @throws StartupError where the settings say otherwise */
+function refuseLateOptions({ serverName, port }: Options, config: Config, files: readonly string[]): void {
+  const where = files.join(', ');
+  if (serverName !== undefined && serverName !== config.serverName)
+    throw new StartupError(
+      `--server-name ${serverName} comes too late: ${where} says ${config.serverName}, and the name of a server never changes. Begin another server in another folder`,
+    );
+  if (port !== undefined && !config.get('listeners').some((listener) => listener.port === port))
+    throw new StartupError(`--port ${port} comes too late: change the port of the listener in ${where}`);
 }
 
 /** Leaves the process id where the settings want it, until the process ends. @returns where @throws StartupError */
@@ -144,6 +170,7 @@ async function run(): Promise<void> {
   const files = settingsFiles(options);
   const load = (): Config => loadConfig(files, { createSecrets: new SystemIds() });
   const config = load();
+  refuseLateOptions(options, config, files);
   checkParts(config);
   if (options.processes > 1) return watch(files, config, options.processes);
   let running: Running;

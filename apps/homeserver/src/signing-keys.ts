@@ -1,9 +1,9 @@
 import { SigningKey } from '@rookery/events';
 import { type OldKey, OwnKeys } from '@rookery/federation-client';
-import { type Config, type Ids, settingError } from '@rookery/platform';
+import { type Config, fileProblem, type Ids, settingError } from '@rookery/platform';
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { fileProblem, StartupError } from './startup-error.js';
+import { StartupError } from './startup-error.js';
 
 /** Writes a file as a whole or not at all; readable by its owner only. */
 export function writeWhole(file: string, text: string): void {

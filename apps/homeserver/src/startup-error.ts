@@ -31,24 +31,3 @@ export function checkParts(config: Config): void {
   const problem = missingParts(config);
   if (problem !== undefined) throw new StartupError(problem);
 }
-
-/** The system's word for a failed file operation: `permission denied`. */
-export function fileProblem(error: unknown): string {
-  switch ((error as NodeJS.ErrnoException).code) {
-    case 'EACCES':
-    case 'EPERM':
-      return 'permission denied';
-    case 'ENOENT':
-      return 'no such file or folder';
-    case 'EROFS':
-      return 'the file system is read-only';
-    case 'ENOSPC':
-      return 'no space left';
-    case 'EISDIR':
-      return 'it is a folder';
-    case 'ENOTDIR':
-      return 'a part of the path is not a folder';
-    default:
-      return (error as Error).message;
-  }
-}

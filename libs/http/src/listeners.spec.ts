@@ -185,7 +185,9 @@ describe('listeners', () => {
       ids: new SystemIds(),
       logger: new SilentLogger(),
     });
-    await expect(app.listen()).rejects.toThrow(`Cannot listen on 127.0.0.1:${port}: it is in use by another program`);
+    await expect(app.listen()).rejects.toThrow(
+      `Cannot listen on 127.0.0.1:${port}: it is in use by another program. Stop that one, or give the listener another port`,
+    );
     await expect(fetch(`http://127.0.0.1:${app.addresses[0]!.port}/health`)).rejects.toThrow();
     taken.close();
     await expect(begin({ listeners: [{ ...listener, tls: true }] })).rejects.toThrow('tls_certificate_path');

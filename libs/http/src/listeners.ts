@@ -113,9 +113,9 @@ const unusable = (files: TlsFiles | undefined, error: unknown): ListenError =>
   );
 
 const reasons: Readonly<Record<string, string>> = {
-  EADDRINUSE: 'it is in use by another program',
-  EACCES: 'permission denied',
-  EADDRNOTAVAIL: 'this machine has no such address',
+  EADDRINUSE: 'it is in use by another program. Stop that one, or give the listener another port',
+  EACCES: 'permission denied. Ports below 1024 are for root: take another one, and a reverse proxy in front',
+  EADDRNOTAVAIL: 'this machine has no such address. Correct bind_addresses of the listener',
   EAFNOSUPPORT: 'this machine has no such address family',
 };
 

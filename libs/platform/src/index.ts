@@ -38,6 +38,7 @@ export { settingsReport } from './config/settings-report.js';
 export { withoutEffect } from './config/without-effect.js';
 export { OnlyAtWriterError } from './elsewhere.js';
 export { environmentOf } from './environment.js';
+export { fileProblem } from './file-problem.js';
 export { Ids, SystemIds } from './ids.js';
 export { Lifecycle } from './lifecycle.js';
 export { type DatabaseCost, LogContext, type LogContextFields } from './logging/log-context.js';

@@ -1,9 +1,9 @@
 import { existsSync } from 'node:fs';
 import { chmod, mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
+import { fileProblem } from '@rookery/platform';
 import { claimDatabase, DatabaseError } from '@rookery/database';
 import { CommandError } from '../command-error.js';
-import { because } from '../replace-file.js';
 import { newKey, plainSealing, type Sealing, secretSealing, unwrapKey, type WrappedKey } from './sealing.js';
 import type { Manifest } from './manifest.js';
 
@@ -228,5 +228,5 @@ function failed(error: unknown, what: string): Error {
   if (error instanceof CommandError) return error;
   const { code } = error as NodeJS.ErrnoException;
   if (code === undefined) return error as Error;
-  return new CommandError(`${what}: ${code === 'ENOSPC' ? 'the disk is full' : because(error)}`);
+  return new CommandError(`${what}: ${fileProblem(error)}`);
 }

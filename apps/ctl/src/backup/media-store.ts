@@ -1,8 +1,8 @@
 import type { Dirent } from 'node:fs';
 import { open, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { fileProblem } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
-import { because } from '../replace-file.js';
 
 /** A file as it lies in the media store. */
 export interface FoundFile {
@@ -37,7 +37,7 @@ async function entriesOf(folder: string, isRoot: boolean): Promise<Dirent[]> {
     const { code } = error as NodeJS.ErrnoException;
     // It may have gone since its own folder was read.
     if (code === 'ENOENT') return [];
-    throw new CommandError(`${isRoot ? 'The media store ' : ''}${folder} cannot be read: ${because(error)}`);
+    throw new CommandError(`${isRoot ? 'The media store ' : ''}${folder} cannot be read: ${fileProblem(error)}`);
   }
 }
 
@@ -45,7 +45,7 @@ async function entriesOf(folder: string, isRoot: boolean): Promise<Dirent[]> {
 export async function openPieces(path: string): Promise<AsyncIterable<Uint8Array> | undefined> {
   const file = await open(path, 'r').catch((error: unknown) => {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    throw new CommandError(`${path} cannot be read: ${because(error)}`);
+    throw new CommandError(`${path} cannot be read: ${fileProblem(error)}`);
   });
   if (file === undefined) return undefined;
   return (async function* () {

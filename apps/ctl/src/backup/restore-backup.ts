@@ -2,9 +2,8 @@ import { existsSync } from 'node:fs';
 import { chmod, mkdir, open, readFile, rename, rm, stat, utimes } from 'node:fs/promises';
 import { dirname, join, resolve, sep } from 'node:path';
 import { type DatabaseOptions, type ImagePart, isEmptyDatabase, loadImage, markRestored } from '@rookery/database';
-import { type Clock, type Config, eachLimit } from '@rookery/platform';
+import { type Clock, type Config, eachLimit, fileProblem } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
-import { because } from '../replace-file.js';
 import type { BackupFolder } from './backup-folder.js';
 import { comparePaths, type Manifest, type MediaEntry, type StoredFile } from './manifest.js';
 import { filesOf } from './media-store.js';
@@ -195,12 +194,12 @@ async function contentsOf(path: string): Promise<Buffer | undefined> {
   try {
     return await readFile(path);
   } catch (error) {
-    throw new CommandError(`${path} cannot be read: ${because(error)}`);
+    throw new CommandError(`${path} cannot be read: ${fileProblem(error)}`);
   }
 }
 
 function readable(error: unknown, path: string): unknown {
   const { code } = error as NodeJS.ErrnoException;
   if (error instanceof CommandError || code === undefined) return error;
-  return new CommandError(`${path} cannot be written: ${code === 'ENOSPC' ? 'the disk is full' : because(error)}`);
+  return new CommandError(`${path} cannot be written: ${fileProblem(error)}`);
 }

@@ -1,14 +1,13 @@
 import { readFileSync } from 'node:fs';
 import { type Command, InvalidArgumentError } from 'commander';
-import { SystemClock } from '@rookery/platform';
+import { fileProblem, loadConfig, SystemClock } from '@rookery/platform';
 import { BackupFolder } from '../backup/backup-folder.js';
 import { pruneBackups, verifyBackups } from '../backup/look-after.js';
 import { makeBackup } from '../backup/make-backup.js';
 import type { Retention } from '../backup/retention.js';
 import { CommandError } from '../command-error.js';
-import { because } from '../replace-file.js';
 import type { Terminal } from '../terminal.js';
-import { askTwice, collect, configOf, inBytes, inTime, many } from './common.js';
+import { askTwice, collect, inBytes, inTime, many } from './common.js';
 import { withDatabaseErrors } from './database-at.js';
 
 interface FolderOptions {
@@ -88,7 +87,7 @@ async function make(
   terminal: Terminal,
   version: string,
 ): Promise<void> {
-  const config = configOf(files);
+  const config = loadConfig(files);
   const { databaseOptions } = await import('@rookery/homeserver');
   const clock = new SystemClock();
   const startedAtMs = clock.monotonicMs();
@@ -206,7 +205,7 @@ function passwordIn(file: string): string {
   try {
     text = readFileSync(file, 'utf8').replace(/\r?\n$/, '');
   } catch (error) {
-    throw new CommandError(`${file} cannot be read: ${because(error)}`);
+    throw new CommandError(`${file} cannot be read: ${fileProblem(error)}`);
   }
   if (text === '') throw new CommandError(`${file} is empty`);
   return text;

@@ -1,4 +1,3 @@
-import { checkConfig, type Config } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
 
@@ -33,14 +32,4 @@ export function inTime(seconds: number): string {
   if (seconds < 1) return 'less than a second';
   if (seconds < 120) return many(Math.round(seconds), 'second');
   return seconds < 7200 ? many(Math.round(seconds / 60), 'minute') : many(Math.round(seconds / 3600), 'hour');
-}
-
-/** The settings in force. @throws CommandError with the first thing that is wrong */
-export function configOf(files: readonly string[]): Config {
-  const { config, problems } = checkConfig(files);
-  if (config === undefined)
-    throw new CommandError(
-      `The settings cannot be read: ${problems.find(({ level }) => level === 'error')?.message ?? ''}`,
-    );
-  return config;
 }

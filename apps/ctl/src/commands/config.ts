@@ -7,12 +7,10 @@ import {
   ConfigError,
   configurationSchema,
   describeProblem,
+  fileProblem,
   generateConfig,
   readLogConfig,
-  type SettingName,
-  settingNames,
   SystemIds,
-  withoutEffect,
 } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
@@ -21,6 +19,7 @@ import { schemaWithModules } from './module-schema.js';
 import { processLines } from './process-lines.js';
 
 interface CheckOptions {
+  readonly config?: readonly string[];
   readonly strict?: boolean;
   readonly secretsInFiles?: boolean;
   readonly quiet?: boolean;
@@ -42,11 +41,18 @@ export function registerConfigCommands(program: Command, terminal: Terminal): vo
   config
     .command('check')
     .description('Says what is wrong with settings files, without starting the server.')
-    .argument('<files...>', 'settings files, or folders of *.yaml files, in the order in which the server gets them')
+    .argument(
+      '[files...]',
+      'settings files, or folders of *.yaml files, in the order in which the server gets them (default: homeserver.yaml)',
+    )
+    .option('-c, --config <file>', 'the same, as other commands take it; may be given several times', collect)
     .option('--strict', 'fail on warnings, too')
     .option('--secrets-in-files', 'refuse secrets that stand in the settings themselves')
     .option('-q, --quiet', 'say nothing when nothing is wrong')
-    .action((files: string[], options: CheckOptions) => check(files, options, terminal));
+    .action((named: string[], options: CheckOptions) => {
+      const files = [...named, ...(options.config ?? [])];
+      return check(files.length > 0 ? files : ['homeserver.yaml'], options, terminal);
+    });
   config
     .command('generate')
     .description('Makes the settings file of a new server: SQLite, port 8008 of this machine, registration closed.')
@@ -100,9 +106,6 @@ async function check(files: readonly string[], options: CheckOptions, terminal: 
     );
     const processes = result.config ? processLines(result.config) : [];
     if (processes.length > 0) terminal.out(`\n${processes.join('\n')}`);
-    const idle = settingNames.filter((name) => withoutEffect.has(name));
-    if (idle.length > 0)
-      terminal.out(`\nKnown settings without effect in this version, used or not:\n${bySection(idle)}`);
   }
   if (errors > 0) throw new CommandError('The server would not start with these settings.');
   if (options.strict && warnings > 0) throw new CommandError('There are warnings.');
@@ -110,27 +113,6 @@ async function check(files: readonly string[], options: CheckOptions, terminal: 
 
 const count = (number: number, what: string): string =>
   `${number === 0 ? 'no' : number} ${what}${number === 1 ? '' : 's'}`;
-
-/** `email: app_name, smtp_host`, one paragraph per section. */
-function bySection(names: readonly SettingName[]): string {
-  const sections = new Map<string, string[]>();
-  for (const name of names) {
-    const dot = name.indexOf('.');
-    const section = dot < 0 ? 'top level' : name.slice(0, dot);
-    sections.set(section, [...(sections.get(section) ?? []), name.slice(dot + 1)]);
-  }
-  return [...sections].map(([section, keys]) => wrapped(`${section}: ${keys.join(', ')}`)).join('\n');
-}
-
-/** Lines of up to 100 characters, the first indented by two, the others by four. */
-function wrapped(text: string): string {
-  const lines = [' '];
-  for (const word of text.split(' ')) {
-    if ((lines.at(-1) ?? '').length + word.length > 99) lines.push('   ');
-    lines[lines.length - 1] += ` ${word}`;
-  }
-  return lines.join('\n');
-}
 
 async function generate(options: GenerateOptions, terminal: Terminal): Promise<void> {
   const output = options.output;
@@ -156,7 +138,7 @@ async function generate(options: GenerateOptions, terminal: Terminal): Promise<v
   try {
     writeFileSync(output, text, { mode: 0o600, flag: options.force ? 'w' : 'wx' });
   } catch (error) {
-    throw new CommandError(`Cannot write ${output}: ${(error as NodeJS.ErrnoException).code ?? String(error)}`);
+    throw new CommandError(`Cannot write ${output}: ${fileProblem(error)}`);
   }
   terminal.note(`Wrote ${resolve(output)}.`);
 }

@@ -10,7 +10,7 @@ import {
   packageOfModule,
   settingsOptionOf,
 } from '@rookery/module-host';
-import { describeProblem, filesAt, loadConfig } from '@rookery/platform';
+import { describeProblem, fileProblem, filesAt, loadConfig } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
 import { collect } from './common.js';
@@ -21,7 +21,7 @@ import { describeSettings, schemaOfModule } from './module-schema.js';
 import { searchModules, showModuleInfo } from './module-registry.js';
 import { suggestModules } from './module-suggest.js';
 import { isRunning, reload } from './reload.js';
-import { assertWritable, because } from '../replace-file.js';
+import { assertWritable } from '../replace-file.js';
 
 interface Options {
   readonly config?: readonly string[];
@@ -137,7 +137,7 @@ function placesOf(paths: readonly string[]): { file: string; folder: string; mod
   try {
     files = paths.flatMap((path) => filesAt(path));
   } catch (error) {
-    throw new CommandError(`${paths.join(', ')}: ${because(error)}; -c names the settings`);
+    throw new CommandError(`${paths.join(', ')}: ${fileProblem(error)}; -c names the settings`);
   }
   // Later files win; where none lists modules yet, the first one begins.
   const file = files.findLast((path) => listsModules(path)) ?? files[0];
@@ -186,7 +186,7 @@ function install(name: string, folder: string, file: string): string {
       mkdirSync(folder, { recursive: true });
       writeFileSync(manifest, `${JSON.stringify({ private: true, dependencies: {} }, null, 2)}\n`);
     } catch (error) {
-      throw new CommandError(`${folder} cannot be written: ${because(error)}`);
+      throw new CommandError(`${folder} cannot be written: ${fileProblem(error)}`);
     }
   }
   const before = dependencies(manifest);
@@ -274,13 +274,13 @@ async function upgrade(names: readonly string[], paths: readonly string[], termi
     await reload(paths, terminal);
   } catch (error) {
     // It goes on with the code that it has; so it shall after its next start.
-    goBack(`The running server did not take them over. ${because(error)}`);
+    goBack(`The running server did not take them over. ${fileProblem(error)}`);
   }
 }
 
 async function doctor(paths: readonly string[], terminal: Terminal): Promise<void> {
   const { modules } = placesOf(paths);
-  terminal.out(`Node.js ${process.versions.node}, module API ${ownApiVersion()}`);
+  terminal.out(`Node.js ${process.versions.node}, @rookery/module-api ${ownApiVersion()}`);
   const manifest = join(modules, 'package.json');
   const listed = existsSync(manifest) ? Object.keys(dependencies(manifest)) : [];
   const there = installedVersions(modules, listed);
@@ -360,7 +360,7 @@ function dependencies(manifest: string): Readonly<Record<string, string>> {
     const parsed = JSON.parse(readFileSync(manifest, 'utf8')) as { dependencies?: Record<string, string> };
     return parsed.dependencies ?? {};
   } catch (error) {
-    throw new CommandError(`${manifest} cannot be read: ${because(error)}`);
+    throw new CommandError(`${manifest} cannot be read: ${fileProblem(error)}`);
   }
 }
 

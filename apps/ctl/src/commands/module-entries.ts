@@ -1,9 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
+import { fileProblem } from '@rookery/platform';
 import { type CST, type Document, isMap, isScalar, isSeq, parseDocument, stringify, type YAMLSeq } from 'yaml';
 import { packageOfModule } from '@rookery/module-host';
 import { CommandError } from '../command-error.js';
-import { because, replaceFile } from '../replace-file.js';
+import { replaceFile } from '../replace-file.js';
 
 /** A settings file, read. */
 interface Source {
@@ -56,7 +57,7 @@ function read(file: string): Source {
   try {
     text = readFileSync(file, 'utf8');
   } catch (error) {
-    throw new CommandError(`${file} cannot be read: ${because(error)}`);
+    throw new CommandError(`${file} cannot be read: ${fileProblem(error)}`);
   }
   const document = parse(text);
   const [problem] = document.errors;

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
+import { fileProblem } from '@rookery/platform';
 import { parse, stringify } from 'yaml';
 import { CommandError } from '../command-error.js';
-import { because } from '../replace-file.js';
 import type { Terminal } from '../terminal.js';
 
 type Settings = Readonly<Record<string, unknown>>;
@@ -231,6 +231,6 @@ function read(file: string): Settings {
   try {
     return objectOf(parse(readFileSync(file, 'utf8'), { version: '1.1', merge: true, logLevel: 'error' }));
   } catch (error) {
-    throw new CommandError(`${file} cannot be read: ${because(error)}`);
+    throw new CommandError(`${file} cannot be read: ${fileProblem(error)}`);
   }
 }

@@ -8,11 +8,11 @@ import {
   openDatabase,
   queueBackgroundUpdate,
 } from '@rookery/database';
-import { SystemClock } from '@rookery/platform';
+import { loadConfig, SystemClock } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import { runningPid } from '../process-control/control.js';
 import type { Terminal } from '../terminal.js';
-import { collect, configOf, inTime, many } from './common.js';
+import { collect, inTime, many } from './common.js';
 import { placeOf, withDatabaseErrors } from './database-at.js';
 
 interface Options {
@@ -39,7 +39,7 @@ export function registerMoveDatabaseCommand(program: Command, terminal: Terminal
 async function move({ config: files = ['homeserver.yaml'], to }: Options, terminal: Terminal): Promise<void> {
   const { databaseOptions, migrations } = await import('@rookery/homeserver');
   const { moveSequence } = await import('@rookery/appservices');
-  const [from, next] = [configOf(files), configOf([...files, to])];
+  const [from, next] = [loadConfig(files), loadConfig([...files, to])];
   const pidFile = from.get('pid_file');
   const pid = pidFile === undefined ? undefined : runningPid(pidFile);
   if (pid !== undefined) throw new CommandError(`The server runs (process ${pid} of ${pidFile}): stop it first`);

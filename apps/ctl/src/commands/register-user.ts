@@ -2,7 +2,7 @@ import { createHmac } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import type { Command } from 'commander';
-import { type Config, type Listener, loadConfig } from '@rookery/platform';
+import { type Config, fileProblem, type Listener, loadConfig } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
 import { askTwice, collect } from './common.js';
@@ -192,7 +192,7 @@ function firstLine(file: string): string {
   try {
     return readFileSync(file, 'utf8').split(/\r?\n/, 1)[0] ?? '';
   } catch (error) {
-    throw new CommandError(`Cannot read ${file}: ${(error as NodeJS.ErrnoException).code ?? String(error)}`);
+    throw new CommandError(`Cannot read ${file}: ${fileProblem(error)}`);
   }
 }
 

@@ -1,12 +1,12 @@
 import type { Command } from 'commander';
 import { claimDatabase, markRestored, openDatabase } from '@rookery/database';
-import { SystemClock } from '@rookery/platform';
+import { loadConfig, SystemClock } from '@rookery/platform';
 import { restoreBackup, restoreSettings } from '../backup/restore-backup.js';
 import { CommandError } from '../command-error.js';
 import { runningPid } from '../process-control/control.js';
 import type { Terminal } from '../terminal.js';
 import { openFolder, reporter } from './backup.js';
-import { collect, configOf, inTime } from './common.js';
+import { collect, inTime } from './common.js';
 import { placeOf, withDatabaseErrors } from './database-at.js';
 
 interface Options {
@@ -56,7 +56,7 @@ async function bringBack(id: string | undefined, options: Options, terminal: Ter
       `Settings: ${manifest.settings.paths.join(', ')} (${written} of ${manifest.settings.files.length} files were missing)`,
     );
   }
-  const config = configOf(options.config ?? manifest.settings.paths);
+  const config = loadConfig(options.config ?? manifest.settings.paths);
   const pidFile = config.get('pid_file');
   const pid = pidFile === undefined ? undefined : runningPid(pidFile);
   if (pid !== undefined) throw new CommandError(`The server runs (process ${pid} of ${pidFile}): stop it first`);
@@ -86,7 +86,7 @@ async function adopt(
   { config: files = ['homeserver.yaml'] }: Pick<Options, 'config'>,
   terminal: Terminal,
 ): Promise<void> {
-  const config = configOf(files);
+  const config = loadConfig(files);
   const { databaseOptions } = await import('@rookery/homeserver');
   await withDatabaseErrors(async () => {
     const options = databaseOptions(config);

@@ -9,7 +9,7 @@ import {
   rollback,
   type SchemaRollback,
 } from '@rookery/database';
-import { checkConfig, type Config, SystemClock } from '@rookery/platform';
+import { type Config, loadConfig, SystemClock } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import { runningPid } from '../process-control/control.js';
 import { releaseName, releases } from '../releases/index.js';
@@ -52,7 +52,7 @@ async function run(name: string | undefined, options: Options, apply: boolean, t
     throw new CommandError('Say which: --to VERSION, or the name of a way back', 2);
   const files = options.config ?? ['homeserver.yaml'];
   const own = options.to === undefined ? undefined : ownRelease(options.to);
-  if (own !== undefined) return backToOwn(own, configOf(files), options, apply, terminal);
+  if (own !== undefined) return backToOwn(own, loadConfig(files), options, apply, terminal);
   const recipe = recipeFor({
     ...(name !== undefined && { from: name }),
     ...(options.to !== undefined && { to: options.to }),
@@ -77,16 +77,6 @@ function ownRelease(text: string): { readonly version: string; readonly schema: 
   const name = releaseName(/^v?\d+\.\d+\.\d+$/.test(text) ? `rookery-${text.replace(/^v/, '')}` : text);
   const release = releases.find(({ version }) => version === name && version.startsWith('rookery-'));
   return release?.schema && { version: release.version, schema: release.schema.version };
-}
-
-/** Settings that this version would refuse are no obstacle to going back; a file that cannot be read is. */
-function configOf(files: readonly string[]): Config {
-  const { config, problems } = checkConfig(files);
-  if (config === undefined)
-    throw new CommandError(
-      `The settings cannot be read: ${problems.find(({ level }) => level === 'error')?.message ?? ''}`,
-    );
-  return config;
 }
 
 async function backToOwn(
@@ -140,7 +130,7 @@ async function byRecipe(
     recipe.steps.some((step) => step.collectorLog) && options.collectorData !== undefined
       ? collectorLog(options.collectorData)
       : undefined;
-  const config = needsDatabase ? configOf(files) : undefined;
+  const config = needsDatabase ? loadConfig(files) : undefined;
   terminal.out(`From ${recipe.from} to ${recipe.to}, with the server stopped:`);
   for (const step of recipe.steps) terminal.out(`  ${step.text}`);
   if (config !== undefined) {

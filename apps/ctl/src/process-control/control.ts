@@ -3,7 +3,7 @@ import { closeSync, existsSync, mkdirSync, openSync, readFileSync, rmSync } from
 import { dirname, join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { because } from '../replace-file.js';
+import { fileProblem } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
 import type { ManagedProcess } from './managed-processes.js';
@@ -96,7 +96,7 @@ function openOutput(file: string): number {
     mkdirSync(dirname(file), { recursive: true });
     return openSync(file, 'w', ownerOnly);
   } catch (error) {
-    throw new CommandError(`${file} cannot be written: ${because(error)}`);
+    throw new CommandError(`${file} cannot be written: ${fileProblem(error)}`);
   }
 }
 

@@ -1,8 +1,7 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { type Config, loadConfig } from '@rookery/platform';
+import { type Config, fileProblem, loadConfig } from '@rookery/platform';
 import { writtenSettings } from '../written-settings.js';
-import { because } from '../replace-file.js';
 import { CommandError } from '../command-error.js';
 
 /** A process that is started and stopped by its settings. */
@@ -51,7 +50,7 @@ function yamlFilesIn(folder: string): string[] {
       .sort()
       .map((name) => join(folder, name));
   } catch (error) {
-    throw new CommandError(`${folder} cannot be read: ${because(error)}`);
+    throw new CommandError(`${folder} cannot be read: ${fileProblem(error)}`);
   }
 }
 

@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
+import { fileProblem } from '@rookery/platform';
 import { isMap, isScalar, parseDocument, type YAMLMap } from 'yaml';
-import { because, replaceFile } from '../replace-file.js';
+import { replaceFile } from '../replace-file.js';
 import { CommandError } from '../command-error.js';
 
 const options = { version: '1.1', merge: true, logLevel: 'silent' } as const;
@@ -16,7 +17,7 @@ export function setSetting(file: string, [section, name]: readonly [string, stri
   try {
     text = readFileSync(file, 'utf8');
   } catch (error) {
-    throw new CommandError(`${file} cannot be read: ${because(error)}`);
+    throw new CommandError(`${file} cannot be read: ${fileProblem(error)}`);
   }
   const document = parseDocument(text, options);
   if (document.getIn([section, name]) === value) return false;

@@ -229,7 +229,7 @@ ip_range_whitelist: [127.0.0.1, "10.0.0.0/8", "fd00::/8"]`,
 
   it('that are not there are refused', () => {
     const [problem] = read(join(folder, 'none.yaml')).problems;
-    expect(problem).toMatchObject({ level: 'error', message: 'cannot read: there is no such file' });
+    expect(problem).toMatchObject({ level: 'error', message: 'cannot read: there is no such file or folder' });
   });
 
   it('need ids and tokens of their own', () => {

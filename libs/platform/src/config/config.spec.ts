@@ -113,7 +113,7 @@ const refusals: [name: string, lines: string, expected: string[]][] = [
   [
     'a secret whose file is missing',
     'form_secret_path: ./nowhere',
-    ['error homeserver.yaml:3: form_secret_path: cannot read nowhere: ENOENT'],
+    ['error homeserver.yaml:3: form_secret_path: cannot read nowhere: there is no such file or folder'],
   ],
   [
     'a secret of a provider twice',
@@ -445,6 +445,10 @@ const wrongValues: [lines: string, expected: string][] = [
     'homeserver.yaml:3: rc_message.per_second: expected a number of at least 0, found -1',
   ],
   ['listeners: [{port: 1', 'homeserver.yaml:4: not valid YAML'],
+  [
+    'enable_search: true\n enable_metrics: true',
+    'homeserver.yaml:3: not valid YAML: Nested mappings are not allowed in compact mappings; are the spaces at the beginning of this line and the next right?',
+  ],
 ];
 
 describe('values that cannot be read', () => {
@@ -466,7 +470,9 @@ describe('values that cannot be read', () => {
   });
 
   it('tells a missing file, an empty folder and a file that is no section', () => {
-    expect(checkConfig([join(folder, 'none.yaml')]).problems[0]?.message).toBe('cannot read: there is no such file');
+    expect(checkConfig([join(folder, 'none.yaml')]).problems[0]?.message).toBe(
+      'cannot read: there is no such file or folder',
+    );
     expect(checkConfig([mkdtempSync(join(folder, 'd'))]).problems[0]?.message).toContain('no *.yaml files');
     writeFileSync(file, '- a\n- b\n');
     expect(checkConfig([file]).problems[0]?.message).toContain('expected settings');

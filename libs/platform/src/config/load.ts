@@ -1,5 +1,6 @@
 import { existsSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
+import { fileProblem } from '../file-problem.js';
 import type { Ids } from '../ids.js';
 import { Config } from './config.js';
 import { ConfigError, type ConfigProblem } from './problem.js';
@@ -70,7 +71,7 @@ function createSharedSecret(
       level: 'error',
       where: undefined,
       setting,
-      message: `cannot write ${file}: ${(error as NodeJS.ErrnoException).code ?? String(error)}`,
+      message: `cannot write ${file}: ${fileProblem(error)}`,
     };
   }
 }

@@ -1,4 +1,5 @@
 import { readFileSync, statSync } from 'node:fs';
+import { fileProblem } from '../file-problem.js';
 import { applyOldForms, writtenOut } from './compat.js';
 import { applyDependentDefaults } from './defaults.js';
 import { didYouMean, isSection, type ReadContext, type SettingPath, shown } from './kinds.js';
@@ -171,7 +172,7 @@ function readSecret(file: string, report: (message: string) => void): string | u
     if (secret !== '') return secret;
     report(`${file} is empty`);
   } catch (error) {
-    report(`cannot read ${file}: ${(error as NodeJS.ErrnoException).code ?? String(error)}`);
+    report(`cannot read ${file}: ${fileProblem(error)}`);
   }
   return undefined;
 }

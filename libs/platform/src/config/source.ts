@@ -13,6 +13,7 @@ import {
   parseDocument,
   type YAMLMap,
 } from 'yaml';
+import { fileProblem } from '../file-problem.js';
 import { isSection, type SettingPath } from './kinds.js';
 import type { ConfigProblem } from './problem.js';
 import { settingsTags } from './yaml-scalars.js';
@@ -39,6 +40,9 @@ export interface MergedSettings {
   readonly locate: (path: SettingPath) => string | undefined;
 }
 
+/** Errors whose cause is a line that is moved to the right or left, which their texts do not say. */
+const ofSpaces: ReadonlySet<string> = new Set(['BAD_INDENT', 'BLOCK_AS_IMPLICIT_KEY', 'MULTILINE_IMPLICIT_KEY']);
+
 /**
  * Reads YAML as the field's files are written: `yes` and `on` are true, `y` is text, `<<` merges; see {@link settingsTags}.
  */
@@ -60,7 +64,7 @@ export function parseSettings(file: string, text: string): SettingsFile {
     message:
       error.code === 'DUPLICATE_KEY'
         ? 'the same key stands here twice: the last one holds'
-        : `not valid YAML: ${error.message}`,
+        : `not valid YAML: ${error.message}${ofSpaces.has(error.code) ? '; are the spaces at the beginning of this line and the next right?' : ''}`,
   }));
   let values: Record<string, unknown> = {};
   if (!problems.some((problem) => problem.level === 'error')) {
@@ -159,13 +163,7 @@ export function readSources(paths: readonly string[]): MergedSettings {
   const problems: ConfigProblem[] = [];
   const sourceOf = new Map<string, SettingsFile>();
   const failed = (where: string, error: unknown): void => {
-    const { code, message } = error as NodeJS.ErrnoException;
-    problems.push({
-      level: 'error',
-      where,
-      setting: '',
-      message: `cannot read: ${code === 'ENOENT' ? 'there is no such file' : (code ?? message)}`,
-    });
+    problems.push({ level: 'error', where, setting: '', message: `cannot read: ${fileProblem(error)}` });
   };
   for (const path of paths) {
     let files: string[] = [];
