@@ -268,8 +268,10 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
     if (typeof target === 'string') raw.url = target;
     const context = new RequestContext(requestId, url, raw, response, plan, core.clock.monotonicMs(), core.store);
     core.store.open.add(context);
+    response.once('close', () => finish(context));
     const begin = (): void => {
-      response.once('close', () => finish(context));
+      // The client may have gone before its turn came.
+      if (response.destroyed) return;
       if (core.draining()) response.shouldKeepAlive = false;
       const { headers } = context;
       if (
@@ -288,6 +290,6 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
       }
     };
     context.trace = core.tracer?.begin();
-    LogContext.run({ requestId }, begin, context.cost, context.trace);
+    core.store.arrivals.add(() => LogContext.run({ requestId }, begin, context.cost, context.trace));
   };
 }

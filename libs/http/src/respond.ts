@@ -1,8 +1,9 @@
 import { MatrixError } from '@rookery/matrix-types';
-import { type ServerResponse, validateHeaderValue } from 'node:http';
+import { validateHeaderValue } from 'node:http';
 import { Readable, pipeline } from 'node:stream';
 import { gzip } from 'node:zlib';
 import type { RequestContext } from './request-context.js';
+import { type Body, isInParts, pour, sliceBytes } from './pour.js';
 import { HttpReply } from './reply.js';
 
 /**
@@ -32,14 +33,10 @@ const leftoverTimeoutMs = 10_000;
 const streamedBytes = 131_072;
 
 type Headers = Record<string, string | number | string[]>;
-type Body = string | Uint8Array | readonly Uint8Array[];
-
 function sizeOf(body: Body): number {
   if (typeof body === 'string') return Buffer.byteLength(body);
   return isInParts(body) ? body.reduce((size, part) => size + part.length, 0) : body.length;
 }
-
-const isInParts = (body: Body): body is readonly Uint8Array[] => Array.isArray(body);
 
 /** Keeps a client from sending a refused body for ever, without cutting off the answer it is to read. */
 function discardLeftover(context: RequestContext): void {
@@ -50,32 +47,6 @@ function discardLeftover(context: RequestContext): void {
   raw.once('end', () => clearTimeout(timer)).once('close', () => clearTimeout(timer));
 }
 
-/** Most that is handed to the system at once, bytes: what is sent in parts shows whether the client reads. */
-const sliceBytes = 65_536;
-
-function* slicesOf(body: Body): Generator<Uint8Array> {
-  const parts = typeof body === 'string' ? [Buffer.from(body)] : isInParts(body) ? body : [body];
-  for (const part of parts)
-    for (let at = 0; at < part.length; at += sliceBytes) yield part.subarray(at, at + sliceBytes);
-}
-
-/** Writes as fast as the client reads. */
-function pour(response: ServerResponse, slices: Generator<Uint8Array>): void {
-  // One write for the system.
-  response.cork();
-  let taken = true;
-  while (taken) {
-    const { done, value } = slices.next();
-    if (done === true) {
-      response.end();
-      return;
-    }
-    taken = response.write(value);
-  }
-  response.uncork();
-  response.once('drain', () => pour(response, slices));
-}
-
 function write(context: RequestContext, status: number, headers: Headers, body: Body): void {
   const { response } = context;
   if (response.destroyed) return;
@@ -83,7 +54,7 @@ function write(context: RequestContext, status: number, headers: Headers, body: 
   headers['content-length'] = context.sentBytes;
   response.writeHead(status, headers);
   if (context.method === 'HEAD') response.end();
-  else if (isInParts(body) || context.sentBytes > sliceBytes) pour(response, slicesOf(body));
+  else if (isInParts(body) || context.sentBytes > sliceBytes) pour(response, body);
   else response.end(body);
   context.noteUnread(context.sentBytes);
   discardLeftover(context);
