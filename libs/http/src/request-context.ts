@@ -7,7 +7,7 @@ import { gunzip } from 'node:zlib';
 import type { InboundRequest, LateRequest } from './access.js';
 import { type AnswerTurn, AnswerTurns, moduleTurnLimits } from './answer-turns.js';
 import { UnreadAnswers } from './answers.js';
-import { Arrivals } from './arrivals.js';
+import { RequestArrivals } from './request-arrivals.js';
 import { HeldBytes, type HeldLimits, holderOf } from './held-bytes.js';
 import { parseJsonText } from './json-text.js';
 
@@ -40,7 +40,7 @@ export class RequestContexts {
   readonly waiting = new Set<RequestContext>();
   /** Requests under way. */
   readonly open = new Set<RequestContext>();
-  readonly arrivals = new Arrivals();
+  readonly arrivals = new RequestArrivals();
   readonly strangerBodies = new HeldBytes(strangerBodies);
   readonly knownBodies = new HeldBytes(knownBodies);
   readonly unread = new UnreadAnswers();

@@ -5,7 +5,7 @@ export const arrivalsPerTurn = 32;
  * Begins requests in the order in which they came, no more than some in a turn of the event loop. What a thousand connections
  * bring at once would be begun in one turn otherwise, while nothing else goes on.
  */
-export class Arrivals {
+export class RequestArrivals {
   readonly #waiting: (() => void)[] = [];
   #begun = 0;
 

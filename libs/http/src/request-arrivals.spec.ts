@@ -1,10 +1,10 @@
-import { Arrivals, arrivalsPerTurn } from './arrivals.js';
+import { RequestArrivals, arrivalsPerTurn } from './request-arrivals.js';
 
 const nextTurn = (): Promise<unknown> => new Promise((resolve) => setImmediate(resolve));
 
 describe('requests that come at once', () => {
   it('are begun in order, so many in a turn of the event loop, those that come meanwhile behind them', async () => {
-    const arrivals = new Arrivals();
+    const arrivals = new RequestArrivals();
     const begun: number[] = [];
     const counts: number[] = [];
     const count = arrivalsPerTurn * 3 + 1;
@@ -22,7 +22,7 @@ describe('requests that come at once', () => {
   });
 
   it('are begun at once where others have had their turn', async () => {
-    const arrivals = new Arrivals();
+    const arrivals = new RequestArrivals();
     for (let turn = 0; turn < 3; turn++) {
       let begun = 0;
       for (let i = 0; i < arrivalsPerTurn; i++) arrivals.add(() => begun++);
