@@ -4,7 +4,8 @@
  * it is there, memory above rest, the longest turns of the event loop, what comes over the wire, and what becomes of somebody who sends
  * messages to another room meanwhile.
  *
- * `npm run bench -- joins [members...] [--whole]`; `--whole` joins with all of the state at once.
+ * `npm run bench -- joins [members...] [--whole] [--told]`; `--whole` joins with all of the state at once, with `--told` the other
+ * server leaves nobody out, whatever it is asked for.
  */
 import {
   buildEvent,
@@ -27,6 +28,7 @@ import { PlayedServer } from '../e2e/federation/federation-world.js';
 import { type BenchServer, call, register, room, startServer, table } from './support.js';
 
 const isWhole = process.argv.includes('--whole');
+const leavesOut = !process.argv.includes('--told');
 const named = process.argv.slice(2).filter((each) => !each.startsWith('-'));
 const sizes = named.length > 0 ? named.map(Number) : [2_000, 10_000];
 const version = '11';
@@ -64,7 +66,9 @@ const peer = createServer({ cert, key }, (request, response) => {
     if (!large) return void response.writeHead(404).end('{"errcode":"M_NOT_FOUND","error":"No"}');
     if (kind === 'make_join') return answer(template(large, rest[1] ?? ''));
     if (kind === 'send_join')
-      return answer(joined(large, Buffer.concat(chunks).toString(), url.searchParams.get('omit_members') === 'true'));
+      return answer(
+        joined(large, Buffer.concat(chunks).toString(), leavesOut && url.searchParams.get('omit_members') === 'true'),
+      );
     const chain = large.state.filter(({ id }) => large!.auth.includes(id));
     if (kind === 'state_ids')
       return answer(

@@ -80,6 +80,61 @@ describe.each(databases)('rooms of which not all members are known (%s)', (datab
     );
   });
 
+  /** A larger room whose server leaves nobody out of its answer to a join. */
+  const told = (version: string): { room: ElsewhereRoom; everybody: string[] } => {
+    const room = new ElsewhereRoom(far, version);
+    const members = Array.from({ length: 260 }, (_, n) => `@member${n}:far.test`);
+    for (const sender of members)
+      room.add({ type: 'm.room.member', stateKey: sender, sender, content: { membership: 'join' } });
+    return { room, everybody: [alice.userId, room.creator, ...members].sort() };
+  };
+  const joinedIn = async (room: ElsewhereRoom): Promise<string[]> => {
+    const { joined } = await ok<{ joined: object }>(alice, 'GET', `/rooms/${room.roomId}/joined_members`);
+    return Object.keys(joined).sort();
+  };
+
+  it.each(['11', '12'])(
+    'are known from the answer to the join where it leaves nobody out, version %s',
+    async (version) => {
+      const { room, everybody } = told(version);
+      const { next_batch: since } = await ok<{ next_batch: string }>(alice, 'GET', '/sync?timeout=0');
+      await join(room);
+      await say(alice, room.roomId, 'at once');
+      expect(await joinedIn(room)).toEqual(everybody);
+      // Nothing was asked for once more.
+      expect(room.requests.filter((kind) => kind.startsWith('state'))).toEqual([]);
+      const synced = await ok<Rooms>(alice, 'GET', `/sync?timeout=0&since=${since}`);
+      const state = synced.rooms?.join?.[room.roomId]?.state.events ?? [];
+      const seen = state.flatMap((event) => (event['type'] === 'm.room.member' ? [String(event['state_key'])] : []));
+      expect(new Set([...seen, alice.userId])).toEqual(new Set(everybody));
+    },
+  );
+
+  it('are asked for where the answer to the join turns out to be wrong', async () => {
+    const { room, everybody } = told('11');
+    room.lies.set('send_join', (honest) => {
+      const sender = '@member7:far.test';
+      const content = { membership: 'leave' };
+      const second = room.make({ type: 'm.room.member', stateKey: sender, sender, content });
+      return { ...honest, state: [...(honest['state'] as JsonObject[]), second.pdu] };
+    });
+    await join(room);
+    await say(alice, room.roomId, 'at once');
+    expect(await joinedIn(room)).toEqual(everybody);
+    expect(room.requests).toContain('state_ids');
+  });
+
+  it('are left out of the answer to a join where they do not prove themselves', async () => {
+    const { room, everybody } = told('12');
+    const isForged = (pdu: JsonObject): boolean => pdu['state_key'] === '@member7:far.test';
+    room.lies.set('send_join', (honest) => ({
+      ...honest,
+      state: (honest['state'] as JsonObject[]).map((pdu) => (isForged(pdu) ? { ...pdu, signatures: {} } : pdu)),
+    }));
+    await join(room);
+    expect(await joinedIn(room)).toEqual(everybody.filter((userId) => userId !== '@member7:far.test'));
+  });
+
   it('make who acts upon somebody that is not known wait, until they are', async () => {
     const { room, members, release, asked } = crowded();
     const [bob = '', dave = '', erin = ''] = members;

@@ -13,6 +13,8 @@ export interface ListElement {
 export interface SplitLimits {
   /** Longest element, key, or value beside the lists, bytes. */
   readonly maxBytes: number;
+  /** Longest value that is kept, bytes; as the others where absent. */
+  readonly maxKeptBytes?: number;
   /** Most elements of all lists together. */
   readonly maxElements: number;
 }
@@ -66,11 +68,17 @@ export class ListSplitter {
   readonly #keys = new Set<string>();
   #value: Value | undefined;
   #elements = 0;
+  /** The texts of values that are kept, by key. */
+  readonly kept = new Map<string, string>();
 
-  /** @param lists keys whose values are split; others are parsed and forgotten */
+  /**
+   * @param lists keys whose values are split
+   * @param keys those whose values are kept as they are written; others are parsed and forgotten
+   */
   constructor(
     private readonly lists: ReadonlySet<string>,
     private readonly limits: SplitLimits,
+    private readonly keys: ReadonlySet<string> = new Set(),
   ) {}
 
   /**
@@ -196,7 +204,7 @@ export class ListSplitter {
   #take(piece: Buffer, from: number, to: number, elements: ListElement[]): void {
     const value = this.#value!;
     value.length += to - from;
-    if (value.length > this.limits.maxBytes) throw new RangeError('A value is too long');
+    if (value.length > this.#longest(value.taken)) throw new RangeError('A value is too long');
     const part = piece.subarray(from, to);
     if (this.#place !== after(value.taken)) return void value.parts.push(part);
     this.#value = undefined;
@@ -204,7 +212,16 @@ export class ListSplitter {
     if (!isUtf8(bytes)) throw new SyntaxError('The text is not UTF-8');
     if (value.taken === 'element') elements.push({ list: this.#key, at: value.at, bytes });
     else if (value.taken === 'key') this.#takeKey(bytes);
-    else JSON.parse(bytes.toString());
+    else {
+      const text = bytes.toString();
+      JSON.parse(text);
+      if (this.keys.has(this.#key)) this.kept.set(this.#key, text);
+    }
+  }
+
+  #longest(taken: Taken): number {
+    const { maxBytes, maxKeptBytes = maxBytes } = this.limits;
+    return taken === 'other' && this.keys.has(this.#key) ? maxKeptBytes : maxBytes;
   }
 
   #takeKey(bytes: Buffer): void {

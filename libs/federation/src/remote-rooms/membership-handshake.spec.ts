@@ -1,8 +1,10 @@
-import { type RoomEvent, SigningKey } from '@rookery/events';
+import { type RoomEvent, roomVersionRules, SigningKey } from '@rookery/events';
 import type { FederationClient, FederationRequest } from '@rookery/federation-client';
 import { Config } from '@rookery/platform';
 import { FakeClock, SeededIds } from '@rookery/testing';
+import { Readable } from 'node:stream';
 import { type Handshake, MembershipHandshake } from './membership-handshake.js';
+import type { ToldJoin } from './told-join.js';
 
 describe('what a server is waited for that takes an event', () => {
   const asked: FederationRequest[] = [];
@@ -11,18 +13,35 @@ describe('what a server is waited for that takes an event', () => {
       asked.push(request);
       return {};
     },
+    stream: async (request: FederationRequest) => {
+      asked.push(request);
+      return { body: Readable.from([Buffer.from('{"state":[],"auth_chain":[]}')]) };
+    },
   } as unknown as FederationClient;
   const config = Config.fromObject({ 'federation.client_timeout': '40s' });
   const key = SigningKey.fromSeed('own', new Uint8Array(32));
   const handshake = new MembershipHandshake(client, key, new FakeClock(), new SeededIds(), config);
-  const event = { roomId: '!r:far.test', eventId: '$e', pdu: {} } as unknown as RoomEvent;
+  const own = {
+    type: 'm.room.member',
+    stateKey: '@a:home.test',
+    sender: '@a:home.test',
+    content: { membership: 'join' },
+  };
+  const event = {
+    ...own,
+    roomId: '!r:far.test',
+    eventId: '$e',
+    pdu: {},
+    rules: roomVersionRules('11'),
+  } as unknown as RoomEvent;
 
   it.each<[Handshake, number, number]>([
     ['join', 120_000, 40_000],
     ['knock', 40_000, 40_000],
     ['leave', 15_000, 15_000],
   ])('a %s may take %i ms in all, in silence %i', async (kind, timeoutMs, silenceMs) => {
-    await handshake.send(kind, 'far.test', event);
+    if (kind === 'join') await ((await handshake.join('far.test', event, false)) as ToldJoin).close();
+    else await handshake.send(kind, 'far.test', event);
     expect(asked.at(-1)).toMatchObject({ timeoutMs, silenceMs, retries: 'none' });
   });
 });

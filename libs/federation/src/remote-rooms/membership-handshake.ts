@@ -12,19 +12,19 @@ import {
   signEvent,
   SigningKey,
 } from '@rookery/events';
-import { FederationClient, federationPath, FederationRequestError } from '@rookery/federation-client';
+import {
+  FederationClient,
+  federationPath,
+  type FederationRequest,
+  FederationRequestError,
+} from '@rookery/federation-client';
 import { domainOf, isJsonObject, type JsonObject } from '@rookery/matrix-types';
 import { Clock, Config, Ids } from '@rookery/platform';
 import { type Attempt, WrongAnswer } from './candidates.js';
+import { ToldJoin } from './told-join.js';
 
 /** What a user can do in a room only with the help of a server that is in it. */
 export type Handshake = 'join' | 'knock' | 'leave';
-
-/** How an event is handed over. */
-interface SendOptions {
-  readonly huge?: boolean;
-  readonly mayOmit?: boolean;
-}
 
 /** Largest proposal, and largest answer to a leave or a knock, bytes. */
 const maxSmallBytes = 1_048_576;
@@ -106,46 +106,56 @@ export class MembershipHandshake {
     });
   }
 
-  /**
-   * Hands an event over; the same one may be handed over again.
-   * @param options.huge whether the largest answer to a join is taken, instead of one of the usual size
-   * @param options.mayOmit whether a join can do without most of the members (MSC3706)
-   * @throws FederationRequestError `too_large` when the answer is larger
-   */
-  async send(
-    kind: Handshake,
-    server: string,
-    event: RoomEvent,
-    { huge = false, mayOmit = false }: SendOptions = {},
-  ): Promise<JsonObject> {
-    const isJoin = kind === 'join';
-    const request = {
-      destination: server,
-      method: 'PUT',
-      canonicalContent: canonicalJson(event.pdu),
-      maxBytes: !isJoin ? maxSmallBytes : huge ? maxJoinBytes : usualJoinBytes,
-      retries: 'none',
-      ignoreBackoff: true,
-      timeoutMs: this.#timeoutMs(kind) * (isJoin ? joinPatience : 1),
-      silenceMs: this.#timeoutMs(kind),
-    } as const;
-    // Which rooms are known in part is told to no other process.
-    const omits = mayOmit && this.config.get('experimental.faster_joins') && !this.config.get('redis.enabled');
-    const path = federationPath`/${event.roomId}/${event.eventId}`;
+  /** Hands over an event with which somebody knocks or leaves. @throws FederationRequestError */
+  async send(kind: Exclude<Handshake, 'join'>, server: string, event: RoomEvent): Promise<JsonObject> {
     const latest = kind === 'knock' ? 'v1' : 'v2';
     try {
-      const answer = await this.client.requestExactJson({
-        ...request,
-        path: `/_matrix/federation/${latest}/send_${kind}${path}`,
-        ...(isJoin && { query: { omit_members: omits } }),
-      });
-      if (answer['members_omitted'] === true && !omits) throw new WrongAnswer(server, 'a state without its members');
-      return answer;
+      return await this.client.requestExactJson(this.#sending(kind, server, event, latest));
     } catch (error) {
       if (latest === 'v1' || !isUnrecognized(error)) throw error;
-      const answer = await this.client.request({ ...request, path: `/_matrix/federation/v1/send_${kind}${path}` });
-      return secondOf(server, answer.body);
+      return secondOf(server, (await this.client.request(this.#sending(kind, server, event, 'v1'))).body);
     }
+  }
+
+  /** Whether this server can do without most of the members of a room that it joins (MSC3706). */
+  get mayOmit(): boolean {
+    // Which rooms are known in part is told to no other process.
+    return this.config.get('experimental.faster_joins') && !this.config.get('redis.enabled');
+  }
+
+  /**
+   * Hands over an event with which somebody joins; the same one may be handed over again. What a server tells as it has to lies in
+   * a file, which is to be closed; what one tells that knows the first version of the endpoint alone is in memory.
+   * @param huge whether the largest answer is taken, instead of one of the usual size
+   * @throws FederationRequestError `too_large` when the answer is larger
+   */
+  async join(server: string, event: RoomEvent, huge: boolean): Promise<ToldJoin | JsonObject> {
+    const request = { ...this.#sending('join', server, event, 'v2'), maxBytes: huge ? maxJoinBytes : usualJoinBytes };
+    try {
+      const { body } = await this.client.stream({ ...request, query: { omit_members: this.mayOmit } });
+      return await ToldJoin.read(server, body, event);
+    } catch (error) {
+      if (!isUnrecognized(error)) throw error;
+      const { body } = await this.client.request({
+        ...this.#sending('join', server, event, 'v1'),
+        maxBytes: request.maxBytes,
+      });
+      return secondOf(server, body);
+    }
+  }
+
+  #sending(kind: Handshake, server: string, event: RoomEvent, version: 'v1' | 'v2'): FederationRequest {
+    return {
+      destination: server,
+      method: 'PUT',
+      path: `/_matrix/federation/${version}/send_${kind}${federationPath`/${event.roomId}/${event.eventId}`}`,
+      canonicalContent: canonicalJson(event.pdu),
+      maxBytes: maxSmallBytes,
+      retries: 'none',
+      ignoreBackoff: true,
+      timeoutMs: this.#timeoutMs(kind) * (kind === 'join' ? joinPatience : 1),
+      silenceMs: this.#timeoutMs(kind),
+    };
   }
 
   #timeoutMs(kind: Handshake): number {

@@ -8,6 +8,7 @@ import type { MembershipHandshake } from './membership-handshake.js';
 import { HandedOver } from './handed-over.js';
 import { RemoteJoins } from './remote-joins.js';
 import type { RemoteState } from './remote-state.js';
+import type { StoredStates } from './stored-states.js';
 
 describe('joins through other servers', () => {
   it('have few answers of the largest size in memory at once', async () => {
@@ -21,7 +22,7 @@ describe('joins through other servers', () => {
         prepared.push(event);
         return event;
       },
-      send: async (_: string, server: string, event: RoomEvent, { huge }: { huge: boolean }) => {
+      join: async (server: string, event: RoomEvent, huge: boolean) => {
         sent.push({ event, huge });
         if (!huge) throw new FederationRequestError(server, 'too_large', 'too large');
         return {};
@@ -42,7 +43,7 @@ describe('joins through other servers', () => {
     const state = { currentEvent: async () => undefined } as unknown as RoomStateReader;
     const joins = new RemoteJoins(
       ...([candidates, handshake, {} as RemoteState, {} as KeyRing, {} as EventPersister] as const),
-      ...([inbound, state, new HandedOver(), new SilentLogger()] as const),
+      ...([inbound, state, new HandedOver(), {} as StoredStates, new SilentLogger()] as const),
     );
     const all = Array.from({ length: 5 }, (_, i) =>
       joins.joinAuthorised(`@u${i}:home.test`, `!r${i}`, ['far.test'], {}),

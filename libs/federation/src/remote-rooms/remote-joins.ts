@@ -9,6 +9,8 @@ import { HandedOver } from './handed-over.js';
 import { MembershipHandshake } from './membership-handshake.js';
 import { RemoteState } from './remote-state.js';
 import { type ProvenState, refusalOf } from './room-proof.js';
+import { StoredStates } from './stored-states.js';
+import { ToldJoin } from './told-join.js';
 
 /** Joins whose answers are in memory at once; and those of one user. */
 const maxAtOnce = 8;
@@ -25,8 +27,6 @@ interface JoinAttempt {
   readonly content: Readonly<JsonObject>;
   /** The room's create event, where its state is known; what an invite says about a room's version may be wrong. */
   readonly create: RoomEvent | undefined;
-  /** Whether the answer may leave out most members (MSC3706). */
-  readonly mayOmit?: boolean;
 }
 
 const refuse = (): MatrixError => MatrixError.limitExceeded(10_000);
@@ -42,7 +42,7 @@ export class RemoteJoins {
   readonly #entering = new KeyedMutex({ maxWaiting, refuse });
   readonly #logger: Logger;
 
-  // Nine parameters: the steps of a join: whom to ask, the handshake, the proof, and storing in one of two ways.
+  // Ten parameters: the steps of a join: whom to ask, the handshake, the proof, and storing in one of three ways.
   constructor(
     private readonly candidates: Candidates,
     private readonly handshake: MembershipHandshake,
@@ -52,6 +52,7 @@ export class RemoteJoins {
     private readonly inbound: InboundEvents,
     private readonly state: RoomStateReader,
     private readonly handedOver: HandedOver,
+    private readonly states: StoredStates,
     logger: Logger,
   ) {
     this.#logger = logger.child('federation');
@@ -83,27 +84,39 @@ export class RemoteJoins {
       () =>
         this.candidates.first(servers, async (server, attempt) => {
           const create = (await this.state.currentEvent(roomId, 'm.room.create'))?.event;
-          const request = { userId, roomId, content, create, mayOmit: true };
+          const request = { userId, roomId, content, create };
           await this.#handOver(server, attempt, request, (event, answer) => this.#enter(server, create, event, answer));
         }),
       { holder: userId },
     );
   }
 
-  async #enter(server: string, create: RoomEvent | undefined, event: RoomEvent, answer: JsonObject): Promise<void> {
+  /** @returns whether what was told is kept: somebody else gives it back */
+  async #enter(
+    server: string,
+    create: RoomEvent | undefined,
+    event: RoomEvent,
+    told: ToldJoin | JsonObject,
+  ): Promise<boolean> {
     const { roomId, rules } = event;
-    const told = { state: answer['state'], authChain: answer['auth_chain'] };
-    const proven = await this.remoteState.read(server, told, rules, roomId);
+    const omitted = partialJoinOf(server, told);
+    if (omitted && !this.handshake.mayOmit) throw new WrongAnswer(server, 'a state without its members');
+    const later = told instanceof ToldJoin && told.isLarge && !omitted && this.handshake.mayOmit ? told : undefined;
+    const { state, auth_chain: authChain } = await (later ? later.withoutMembers() : wholeOf(told));
+    const proven = await this.remoteState.read(server, { state, authChain }, rules, roomId);
     if (create && proven.state.every(({ eventId }) => eventId !== create.eventId)) {
       throw new WrongAnswer(server, 'another create event than the one that is known');
     }
-    const partial = partialJoinOf(server, answer);
+    const partial = later ? { via: server, servers: [...new Set([server, ...later.servers])] } : omitted;
     const refused = refusalOf(event, partial ? withClaimedMembers(event, proven) : proven);
     if (refused !== undefined) throw new WrongAnswer(server, `the state does not allow the join: ${refused}`);
     const store = (): ReturnType<EventPersister['receiveWithState']> =>
       this.persister.receiveWithState(rules.version, event, proven, partial);
+    // Before anybody can ask for it.
+    if (later) await this.states.keep(event.eventId, later);
     const verdict = await this.handedOver.while(event.eventId, store);
-    if (verdict.kind === 'accepted' || verdict.kind === 'known') return;
+    if (verdict.kind === 'accepted' || verdict.kind === 'known') return later !== undefined;
+    await this.states.drop(event.eventId);
     this.#logger.warn('A join through another server could not be stored', { roomId, verdict: verdict.kind });
     throw new WrongAnswer(server, 'the join does not stand in the state that it told');
   }
@@ -124,13 +137,13 @@ export class RemoteJoins {
       () =>
         this.candidates.first(servers, async (server, attempt) => {
           const create = (await this.state.currentEvent(roomId, 'm.room.create'))?.event;
+          const request = { userId, roomId, content, create };
           // Of the room only the event is wanted.
-          const request = { userId, roomId, content, create, mayOmit: true };
           await this.#handOver(server, attempt, request, async (event) => {
             const store = (): ReturnType<EventPersister['receiveWithState']> =>
               this.inbound.receive(server, roomId, { event, origin: server });
             const verdict = await this.handedOver.while(event.eventId, store);
-            if (verdict.kind === 'accepted' || verdict.kind === 'known') return;
+            if (verdict.kind === 'accepted' || verdict.kind === 'known') return false;
             if (verdict.kind === 'missingAncestors')
               throw new WrongAnswer(server, 'the room before the join is not known');
             throw MatrixError.forbidden('The room does not let you in');
@@ -141,20 +154,25 @@ export class RemoteJoins {
   }
 
   /**
-   * Makes a join with a server. What comes back is checked as far as the event is concerned, and in memory while it is used.
-   * @param use throws what ends the join
+   * Makes a join with a server. What comes back is checked as far as the event is concerned, and at hand while it is used.
+   * @param use throws what ends the join; whether it keeps the answer
    */
   async #handOver(
     server: string,
     attempt: Attempt,
-    { userId, roomId, content, create, mayOmit = false }: JoinAttempt,
-    use: (event: RoomEvent, answer: JsonObject) => Promise<void>,
+    { userId, roomId, content, create }: JoinAttempt,
+    use: (event: RoomEvent, answer: ToldJoin | JsonObject) => Promise<boolean>,
   ): Promise<void> {
     const room = { roomId, knownVersion: create?.rules.version };
     const own = await this.handshake.prepare('join', server, room, userId, content, attempt);
     const finish = async (huge: boolean): Promise<void> => {
-      const answer = await this.handshake.send('join', server, own, { huge, mayOmit });
-      await use(await this.#withSignatures(server, own, answer['event']), answer);
+      const answer = await this.handshake.join(server, own, huge);
+      let isKept = false;
+      try {
+        isKept = await use(await this.#withSignatures(server, own, fieldOf(answer, 'event')), answer);
+      } finally {
+        if (answer instanceof ToldJoin && !isKept) await answer.close();
+      }
     };
     try {
       await finish(false);
@@ -175,10 +193,19 @@ export class RemoteJoins {
   }
 }
 
-/** What another server says of a state without its members; `undefined` where it has left out nobody. @throws WrongAnswer */
-function partialJoinOf(server: string, answer: JsonObject): { via: string; servers: string[] } | undefined {
-  if (answer['members_omitted'] !== true) return undefined;
-  const told = answer['servers_in_room'];
+const fieldOf = (answer: ToldJoin | JsonObject, key: string): unknown =>
+  answer instanceof ToldJoin ? answer.field(key) : answer[key];
+
+const wholeOf = (answer: ToldJoin | JsonObject): Promise<JsonObject> =>
+  answer instanceof ToldJoin ? answer.whole() : Promise.resolve(answer);
+
+/**
+ * What another server says of a state without its members; `undefined` where it has left out nobody.
+ * @throws WrongAnswer
+ */
+function partialJoinOf(server: string, answer: ToldJoin | JsonObject): { via: string; servers: string[] } | undefined {
+  if (fieldOf(answer, 'members_omitted') !== true) return undefined;
+  const told = fieldOf(answer, 'servers_in_room');
   if (!Array.isArray(told) || told.length === 0)
     throw new WrongAnswer(server, 'members left out and no servers instead');
   const servers = told.slice(0, maxServers).filter((name): name is string => typeof name === 'string');

@@ -25,6 +25,7 @@ function completing(storing: (signal: AbortSignal, stop: () => Promise<void>) =>
     partial as unknown as PartialRooms,
     {
       before: (_: string, __: string, signal: AbortSignal) => storing(signal, () => lifecycle.stop()),
+      drop: async () => undefined,
     } as unknown as StoredStates,
     { usable: () => ['b.test'] } as unknown as Candidates,
     persister as unknown as EventPersister,

@@ -54,8 +54,9 @@ export class StateCompleter implements OnModuleInit {
   }
 
   #take(room: PartialRoom): void {
-    if (this.#stopping.signal.aborted) return;
-    const work = this.#complete(room).finally(() => this.#running.delete(work));
+    const work = this.#complete(room)
+      .finally(() => this.states.drop(room.joinEventId))
+      .finally(() => this.#running.delete(work));
     this.#running.add(work);
   }
 

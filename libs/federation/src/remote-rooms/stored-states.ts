@@ -10,10 +10,14 @@ import { WrongAnswer } from './candidates.js';
 import { fewEvents, idsOf, maxBytes, maxStateBytes, MissingEvents, patienceMs } from './missing-events.js';
 import { PduChecker } from './pdu-checker.js';
 import { maxStateEvents } from './remote-state.js';
-import { ToldEvents } from './told-events.js';
+import { faultOf, lookForBeginning, maxEventBytes, ToldEvents } from './told-events.js';
+import type { ToldJoin } from './told-join.js';
 
 /** All of the state before an event, whose events are stored. */
 export type KnownState = Parameters<EventPersister['completeState']>[2];
+
+/** Answers to joins whose state waits to be stored: of more of them it is fetched once more. */
+const maxAtHand = 8;
 
 /** The same while it is being made: a large one is not copied. */
 interface OwnState extends KnownState {
@@ -23,8 +27,6 @@ interface OwnState extends KnownState {
 
 /** Events that are checked and stored together: others get a turn in between. */
 const eventsAtOnce = 25;
-/** Longest text of an event, bytes: six for each that it may have. */
-const maxEventBytes = 524_288;
 /** For how long a state may arrive, and for how long it is stored, milliseconds. */
 const arrivingLimitMs = 10 * 60_000;
 const storingLimitMs = 60 * 60_000;
@@ -43,6 +45,9 @@ interface At {
  */
 @Injectable()
 export class StoredStates {
+  /** What the answer to a join told, by the join. */
+  readonly #atHand = new Map<string, ToldJoin>();
+
   constructor(
     private readonly client: FederationClient,
     private readonly missing: MissingEvents,
@@ -52,6 +57,19 @@ export class StoredStates {
     private readonly config: Config,
     private readonly clock: Clock,
   ) {}
+
+  /** Has the state before a join at hand, which came with the answer to it: it is taken once, and given back then. */
+  async keep(joinEventId: string, told: ToldJoin): Promise<void> {
+    this.#atHand.set(joinEventId, told);
+    for (const oldest of this.#atHand.keys()) if (this.#atHand.size > maxAtHand) await this.drop(oldest);
+  }
+
+  /** Told that nobody will ask for the state before a join. */
+  async drop(joinEventId: string): Promise<void> {
+    const told = this.#atHand.get(joinEventId);
+    this.#atHand.delete(joinEventId);
+    await told?.close();
+  }
 
   /**
    * The state before an event that this server has, as another one tells it. What does not prove itself by its auth events, or does not
@@ -63,12 +81,22 @@ export class StoredStates {
   async before(server: string, eventId: string, signal: AbortSignal): Promise<KnownState | undefined> {
     const event = (await this.stored.one(eventId))?.event;
     if (!event) throw new Error(`An event that is known is not there: ${eventId}`);
+    const told = this.#atHand.get(eventId);
+    if (told) {
+      this.#atHand.delete(eventId);
+      return this.#toldBefore({ server: told.server, event, signal }, told);
+    }
     const at = { server, event, signal };
     const [prev] = event.prevEventIds;
     // One that has the event knows the state before it; but who has not seen it yet knows the one that it follows upon.
     if (event.prevEventIds.length !== 1 || prev === undefined) return this.#before(at, eventId);
     const before = await this.#before(at, prev);
     return before && this.#after(at, prev, before);
+  }
+
+  async #toldBefore(at: At, { events, state }: ToldJoin): Promise<OwnState | undefined> {
+    await this.#storeAll(at, events);
+    return at.signal.aborted ? undefined : this.#known(at, [...state]);
   }
 
   async #before(at: At, eventId: string): Promise<OwnState | undefined> {
@@ -86,7 +114,7 @@ export class StoredStates {
     if (missing.size > fewEvents) await this.#storeMany(at, eventId, missing);
     else if (missing.size > 0) {
       const events = await this.missing.events(server, event.roomId, [...missing]);
-      for (const each of events) lookForBeginning(at, each);
+      for (const each of events) lookForBeginning(server, event, each);
       await this.persister.receiveOutliers(event.roomId, event.rules.version, byAuth(events));
     }
     // What is left out because the server stops must not be taken for all there is.
@@ -109,12 +137,17 @@ export class StoredStates {
     const told = await ToldEvents.read(body, {
       ...{ lists: new Set(['pdus', 'auth_chain']), ids: missing, rules, roomId },
       limits: { maxBytes: maxEventBytes, maxElements: 2 * maxStateEvents },
-      look: (each) => lookForBeginning(at, each),
+      look: (each) => lookForBeginning(server, event, each),
     }).catch((error: unknown) => {
       body.destroy();
-      if (error instanceof SyntaxError || error instanceof RangeError) throw new WrongAnswer(server, error.message);
-      throw error;
+      throw faultOf(server, error);
     });
+    await this.#storeAll(at, told);
+  }
+
+  /** Checks and stores events that are told, and gives their file back. */
+  async #storeAll({ server, event, signal }: At, told: ToldEvents): Promise<void> {
+    const { roomId, rules } = event;
     const untilMs = this.clock.monotonicMs() + storingLimitMs;
     const storeSome = async (): Promise<boolean> => {
       const pdus = await told.next(eventsAtOnce);
@@ -170,10 +203,4 @@ export class StoredStates {
     if (type === 'm.room.member' && content['membership'] === 'join') before.servers.add(domainOf(stateKey));
     return before;
   }
-}
-
-/** A room has one create event: that upon which rests what is known of it. @throws WrongAnswer for another one */
-function lookForBeginning({ server, event }: At, { type, eventId }: RoomEvent): void {
-  if (type === 'm.room.create' && !restsUpon(event).includes(eventId))
-    throw new WrongAnswer(server, 'two create events');
 }

@@ -3,10 +3,16 @@ import { restsUpon } from '@rookery/state-res';
 import { type FileHandle, mkdtemp, open, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { WrongAnswer } from './candidates.js';
 import { type ListElement, ListSplitter, type SplitLimits } from './list-splitter.js';
 
+/** Longest text of an event, bytes: six for each that it may have. */
+export const maxEventBytes = 524_288;
 /** What lies so near together is read at once, bytes. */
 const maxReadBytes = 4_194_304;
+
+/** Events that are read before others get a turn. */
+const readAtOnce = 100;
 
 /** Where an event lies, and which of those that are told it rests upon. */
 interface Place {
@@ -19,11 +25,14 @@ interface Place {
 export interface WantedEvents {
   readonly lists: ReadonlySet<string>;
   readonly limits: SplitLimits;
-  readonly ids: ReadonlySet<string>;
+  /** Those that are wanted; absent: all. */
+  readonly ids?: ReadonlySet<string>;
   readonly rules: RoomVersionRules;
   readonly roomId: string;
-  /** Looks at each event that is wanted; throws what ends the reading. */
-  readonly look: (event: RoomEvent) => void;
+  /** Looks at each event that is wanted, once for each list in which it stands; throws what ends the reading. */
+  readonly look: (event: RoomEvent, list: string) => void;
+  /** Keys beside the lists whose values are wanted. */
+  readonly keys?: ReadonlySet<string>;
 }
 
 /**
@@ -36,6 +45,10 @@ export class ToldEvents {
   /** Begun, the last first. */
   readonly #pending: { readonly id: string; readonly isBehindItsOwn: boolean }[] = [];
   #rest: Iterator<string> | undefined;
+  /** Ids that many events name, each once in memory. */
+  readonly #names = new Map<string, string>();
+  /** The texts of what stood beside the lists and is wanted, by key. */
+  fields: ReadonlyMap<string, string> = new Map();
 
   private constructor(private readonly file: FileHandle) {}
 
@@ -53,13 +66,14 @@ export class ToldEvents {
     }
     const told = new ToldEvents(file);
     try {
-      const splitter = new ListSplitter(wanted.lists, wanted.limits);
+      const splitter = new ListSplitter(wanted.lists, wanted.limits, wanted.keys);
       for await (const piece of body) {
         // All of it: a plain write may take less.
         await file.appendFile(piece);
         for (const element of splitter.push(piece)) told.#note(element, wanted);
       }
       splitter.end();
+      told.fields = splitter.kept;
       return told;
     } catch (error) {
       await file.close();
@@ -67,7 +81,7 @@ export class ToldEvents {
     }
   }
 
-  #note({ bytes, at }: ListElement, { ids, rules, roomId, look }: WantedEvents): void {
+  #note({ list, bytes, at }: ListElement, { ids, rules, roomId, look }: WantedEvents): void {
     let event: RoomEvent;
     try {
       event = parsePdu(parseJson(bytes.toString('utf8')), rules, { roomId });
@@ -77,12 +91,44 @@ export class ToldEvents {
       if (error.kind === 'json') JSON.parse(bytes.toString('utf8'));
       return;
     }
-    if (!ids.has(event.eventId) || this.#places.has(event.eventId)) return;
-    look(event);
-    this.#places.set(event.eventId, {
-      ...{ at, length: bytes.length },
-      auth: restsUpon(event).filter((id) => ids.has(id)),
-    });
+    if (ids && !ids.has(event.eventId)) return;
+    look(event, list);
+    if (this.#places.has(event.eventId)) return;
+    const auth = restsUpon(event).filter((id) => ids?.has(id) ?? true);
+    this.#places.set(event.eventId, { at, length: bytes.length, auth: auth.map((id) => this.#nameOf(id)) });
+  }
+
+  #nameOf(id: string): string {
+    const name = this.#names.get(id);
+    if (name === undefined) this.#names.set(id, id);
+    return name ?? id;
+  }
+
+  /** All that are told. */
+  get ids(): Iterable<string> {
+    return this.#places.keys();
+  }
+
+  /** Those of some events that are told, and of all upon which these rest. */
+  withChains(eventIds: Iterable<string>): Set<string> {
+    const found = new Set<string>();
+    const pending = [...eventIds];
+    for (let id = pending.pop(); id !== undefined; id = pending.pop()) {
+      const place = this.#places.get(id);
+      if (!place || found.has(id)) continue;
+      found.add(id);
+      pending.push(...place.auth);
+    }
+    return found;
+  }
+
+  /** The texts of events that are told, parsed, in the order of their ids. */
+  async read(eventIds: Iterable<string>): Promise<unknown[]> {
+    const values: unknown[] = [];
+    const places = [...eventIds].flatMap((id) => this.#places.get(id) ?? []);
+    for (let start = 0; start < places.length; start += readAtOnce)
+      values.push(...(await this.#values(places.slice(start, start + readAtOnce))));
+    return values;
   }
 
   /** The next events, each behind those of its auth events that are told; empty once all were given. */
@@ -136,3 +182,13 @@ export class ToldEvents {
     return this.file.close();
   }
 }
+
+/** A room has one create event: that upon which rests what is known of it. @throws WrongAnswer for another one */
+export function lookForBeginning(server: string, known: RoomEvent, { type, eventId }: RoomEvent): void {
+  if (type === 'm.room.create' && !restsUpon(known).includes(eventId))
+    throw new WrongAnswer(server, 'two create events');
+}
+
+/** What reading an answer threw, as the fault of who gave it where it is theirs. */
+export const faultOf = (server: string, error: unknown): unknown =>
+  error instanceof SyntaxError || error instanceof RangeError ? new WrongAnswer(server, error.message) : error;

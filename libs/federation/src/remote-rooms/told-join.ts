@@ -1,0 +1,101 @@
+import { parseJson, type RoomEvent } from '@rookery/events';
+import { domainOf, type JsonObject } from '@rookery/matrix-types';
+import { authTypesFor, stateKeyOf } from '@rookery/state-res';
+import type { Readable } from 'node:stream';
+import { maxStateEvents } from './remote-state.js';
+import { faultOf, lookForBeginning, maxEventBytes, ToldEvents } from './told-events.js';
+
+/** Longest value beside the events, bytes: the names of all servers of a large room. */
+const maxFieldBytes = 2 * 1_048_576;
+/** So many members are taken with the join; with more of them it does not wait for them. */
+const fewMembers = 200;
+/** Other servers of the room that are remembered. */
+const maxServers = 20_000;
+const lists: ReadonlySet<string> = new Set(['state', 'auth_chain']);
+
+/** What another server tells of a room as an answer to a join: events that lie in a file, and what stands beside them. */
+export class ToldJoin {
+  /** Ids of the state before the join. */
+  readonly state = new Set<string>();
+  /** Servers with a user who is joined in that state. */
+  readonly servers = new Set<string>();
+  /** Of the state: all but members, and the members by whom the join is judged. */
+  readonly #core = new Set<string>();
+  readonly #creates: RoomEvent[] = [];
+  #events: ToldEvents | undefined;
+
+  private constructor(
+    /** Who tells it. */
+    readonly server: string,
+    private readonly join: RoomEvent,
+  ) {}
+
+  /**
+   * Takes an answer as it arrives; only the format of its events is checked.
+   * @param join the event that was handed over
+   * @throws WrongAnswer when the answer is not what it has to be; what the stream or the file system throws
+   */
+  static async read(server: string, body: Readable, join: RoomEvent): Promise<ToldJoin> {
+    const told = new ToldJoin(server, join);
+    const judging = new Set(authTypesFor(join, join.rules).map(([type, key]) => stateKeyOf(type, key)));
+    try {
+      told.#events = await ToldEvents.read(body, {
+        ...{ lists, rules: join.rules, roomId: join.roomId },
+        limits: { maxBytes: maxEventBytes, maxKeptBytes: maxFieldBytes, maxElements: 2 * maxStateEvents },
+        look: (event, list) => told.#look(event, list, judging),
+        keys: new Set(['event', 'members_omitted', 'servers_in_room']),
+      });
+      return told;
+    } catch (error) {
+      body.destroy();
+      throw faultOf(server, error);
+    }
+  }
+
+  #look(event: RoomEvent, list: string, judging: ReadonlySet<string>): void {
+    if (event.type === 'm.room.create') this.#creates.push(event);
+    if (list !== 'state') return;
+    const { eventId, type, stateKey, content } = event;
+    this.state.add(eventId);
+    const isMember = type === 'm.room.member' && stateKey !== undefined;
+    if (!isMember || judging.has(stateKeyOf(type, stateKey))) this.#core.add(eventId);
+    if (isMember && content['membership'] === 'join' && this.servers.size < maxServers)
+      this.servers.add(domainOf(stateKey));
+  }
+
+  get events(): ToldEvents {
+    return this.#events!;
+  }
+
+  /** A value that stands beside the events. */
+  field(key: string): unknown {
+    const text = this.events.fields.get(key);
+    return text === undefined ? undefined : parseJson(text);
+  }
+
+  /** Whether there are so many members that a join need not wait for them. */
+  get isLarge(): boolean {
+    return this.state.size - this.#core.size > fewMembers;
+  }
+
+  /** All of the state and its auth chain, as they came. */
+  async whole(): Promise<JsonObject> {
+    const around = [...this.events.ids].filter((id) => !this.state.has(id));
+    return { state: await this.events.read(this.state), auth_chain: await this.events.read(around) } as JsonObject;
+  }
+
+  /** The same without the members by whom nothing else, nor the join, is judged. @throws WrongAnswer */
+  async withoutMembers(): Promise<JsonObject> {
+    for (const create of this.#creates) lookForBeginning(this.server, this.join, create);
+    const needed = [...this.events.withChains([...this.join.authEventIds, ...this.#core])];
+    return {
+      state: await this.events.read(needed.filter((id) => this.state.has(id))),
+      auth_chain: await this.events.read(needed.filter((id) => !this.state.has(id))),
+    } as JsonObject;
+  }
+
+  /** Gives the file back. */
+  close(): Promise<void> {
+    return this.events.close();
+  }
+}
