@@ -219,6 +219,11 @@ export class EventForModules implements ModuleEvent {
   toJSON(): ModuleEvent {
     return { ...this, pdu: this.pdu };
   }
+
+  /** The PDU as JSON, without a copy of it in between. */
+  static pduText(event: EventForModules): string {
+    return JSON.stringify(event.#event.pdu);
+  }
 }
 // Whoever gets one event could otherwise change what all say.
 Object.freeze(EventForModules.prototype);

@@ -2,12 +2,13 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { eventually, RecordingLogger } from '@rookery/testing';
+import type { RoomEvent } from '@rookery/events';
 import type { MediaServerSettings } from '@rookery/module-api';
 import { SystemClock } from '@rookery/platform';
 import type { ModuleCapabilities } from './capabilities.js';
 import { callbackContext } from './context.js';
 import { ModuleHost } from './host.js';
-import { toStateView } from './isolation.js';
+import { toModuleEvent, toStateView } from './isolation.js';
 import type { ModuleEntry } from './loader.js';
 import { offlineCapabilities } from './offline.js';
 
@@ -86,6 +87,32 @@ it('judges as a module beside it does: passes, refuses with its words, throws on
     extra: { retry_after_ms: 5 },
     failed: false,
   });
+});
+
+it('is given an event that looks as one in the server does', async () => {
+  const seen = `async checkEventForSpam(event) {
+    const keys = Object.keys(event).join();
+    const isFrozen = [event, event.content, event.content.deep.deeper, event.prevEventIds, event.pdu, event.pdu.hashes].every(Object.isFrozen);
+    return { errcode: Codes.FORBIDDEN, message: JSON.stringify([keys, isFrozen, 'stateKey' in event, event, { ...event }]) };
+  }`;
+  write('beside', `api.registerSpamCheckerCallbacks({ ${seen} })`);
+  write('within', `api.registerSpamCheckerCallbacks({ ${seen} })`);
+  const content = { body: 'x', deep: { deeper: [{ a: 1 }] } };
+  const event = toModuleEvent({
+    ...{ eventId: '$e', roomId: '!r:x', rules: { version: '12' }, type: 'm.room.message', sender: '@a:x', content },
+    ...{ originServerTs: 1, depth: 2, prevEventIds: ['$p'], authEventIds: ['$a', '$b'] },
+    pdu: { content, hashes: { sha256: 'x' } },
+  } as unknown as RoomEvent);
+  const heard: unknown[] = [];
+  for (const [name, isolate] of [['beside', 'thread'] as const, ['within', undefined] as const]) {
+    const one = new ModuleHost({ clock: new SystemClock(), logger: log, configDir: folder });
+    await one.start(await one.import([entryOf(name, { isolate })]), offline);
+    const verdict = await one.dispatcher.gate('checkEventForSpam', context, event);
+    heard.push(JSON.parse((verdict as { message: string }).message));
+    await one.stop();
+  }
+  expect(heard[0]).toEqual(heard[1]);
+  expect(heard[0]).toMatchObject([expect.any(String), true, true, { pdu: { hashes: {} } }, { content }]);
 });
 
 it('reads state, keeps documents, uses transactions and timers through the wire', async () => {
@@ -290,6 +317,30 @@ it('blames the one that hangs alone, and counts what those beside it said', asyn
   expect(await joining()).toMatchObject({ allowed: true });
   const late = log.lines.filter(({ message }) => message === 'A module did not answer in time');
   expect(late).toMatchObject([{ fields: { module: 'second' } }]);
+});
+
+it('goes on with what is its own, and hears of other calls, while it is asked again and again', async () => {
+  write(
+    'asked',
+    `let [ticks, asked] = [0, 0];
+    setInterval(() => ticks++, 1);
+    api.registerWebResource('/_synapse/client/asked', () => Response.json({ ticks, asked }));
+    api.registerSpamCheckerCallbacks({ async userMayJoinRoom() { asked++; return NOT_SPAM; } });`,
+  );
+  await start([entryOf('asked')]);
+  let isOver = false;
+  const asking = (async () => {
+    while (!isOver) expect(await joining()).toMatchObject({ allowed: true });
+  })();
+  await eventually(async () => {
+    const answer = await host.dispatcher.answerWeb(new Request('https://x/_synapse/client/asked'));
+    const { ticks, asked } = (await answer.json()) as { ticks: number; asked: number };
+    return ticks > 20 && asked > 200;
+  });
+  isOver = true;
+  await asking;
+  const [report] = await host.dispatcher.report();
+  expect(report?.thread?.busy).toBeLessThanOrEqual(1);
 });
 
 it('brings new code by a reload, and leaves a thread alone whose entry and code are the same', async () => {

@@ -25,7 +25,10 @@ export interface ThreadData {
   readonly port: MessagePort;
   /** Where answers come in while it rests. */
   readonly answers: MessagePort;
-  /** By how much the server's clocks differ from the thread's: of the day, and the steady one. */
+  /**
+   * By how much the server's clocks differ from the thread's: of the day, and the steady one; and how long the thread lay still
+   * where its event loop could not tell. Milliseconds.
+   */
   readonly time: Float64Array;
   readonly module: string;
   readonly configDir: string;
@@ -76,7 +79,7 @@ export interface ThreadOptions {
 const harmless = ['TZ', 'LANG', 'LC_ALL', 'NODE_ENV', 'NODE_OPTIONS', 'SWC_NODE_PROJECT'];
 const mebibyte = 1_048_576;
 /** So many calls are kept in mind, for what comes of them. */
-const maxContexts = 1_000;
+const maxContexts = 1_024;
 /** While it is loaded, which engines may do for long without a break, it may be silent for so long at least. */
 const loadingLimitMs = 10_000;
 const lookAgainMs = 10;
@@ -84,12 +87,39 @@ const figuresLimitMs = 500;
 /** Stays when a thread is ended while somebody still waits for the news of it. */
 const endLimitMs = 2_000;
 
+/** What belongs to the calls that came last, by their numbers, which grow one by one. Flat: many are made and none is looked at. */
+class LastCalls<T> {
+  readonly #values: (T | undefined)[];
+  readonly #callIds: Float64Array;
+
+  constructor(private readonly size: number) {
+    this.#values = Array.from({ length: size }, () => undefined);
+    this.#callIds = new Float64Array(size);
+  }
+
+  get(callId: number): T | undefined {
+    const at = callId % this.size;
+    return this.#callIds[at] === callId ? this.#values[at] : undefined;
+  }
+
+  set(callId: number, value: T): void {
+    const at = callId % this.size;
+    this.#callIds[at] = callId;
+    this.#values[at] = value;
+  }
+
+  clear(): void {
+    this.#callIds.fill(0);
+    this.#values.fill(undefined);
+  }
+}
+
 /** A module's worker thread: carries its callbacks out, watches over it, and ends it when it has to. */
 export class ModuleThread {
   readonly #worker: Worker;
   readonly #peer: Peer;
   /** Where calls into the thread came from: what comes of them there goes on from here, also when they are answered. */
-  readonly #contexts = new Map<number, <T>(fn: () => T) => T>();
+  readonly #contexts = new LastCalls<<T>(fn: () => T) => T>(maxContexts);
   readonly #functions = new Map<string, Lent>();
   readonly #time: Float64Array;
   readonly #member: PollMember | undefined;
@@ -104,6 +134,7 @@ export class ModuleThread {
   #silentMs: number | undefined;
   #watch: NodeJS.Timeout | undefined;
   #seen: EventLoopUtilization | undefined;
+  #restedMs = 0;
   #tellOver: (why: string) => void = () => {};
   /** The thread that took this one's place, once there is one. */
   #successor: Promise<ModuleThread> | undefined;
@@ -115,7 +146,7 @@ export class ModuleThread {
     const { limits, manifest, module } = options;
     const wire = new MessageChannel();
     const answers = new MessageChannel();
-    this.#time = new Float64Array(new SharedArrayBuffer(16));
+    this.#time = new Float64Array(new SharedArrayBuffer(24));
     const polled = options.polls?.member((callId, value) => this.#peer.settle(callId, value));
     this.#member = polled?.member;
     const data: ThreadData = {
@@ -143,13 +174,15 @@ export class ModuleThread {
       named: (name) => this.#named(name),
       around: (_callId, cause, work) => {
         const context = cause === undefined ? undefined : this.#contexts.get(cause);
-        if (context) context(work);
-        else runAs(options.owner, work);
+        const own = (): void => runAs(options.owner, work);
+        if (context) context(own);
+        else own();
       },
-      begun: (callId) => this.#keepContext(callId),
+      begun: (callId) => this.#contexts.set(callId, AsyncLocalStorage.snapshot()),
       settled: (callId) => void this.#asked.delete(callId),
       freezes: false,
       reply: (message) => answers.port1.postMessage(message),
+      sent: () => this.#member && options.polls?.nudge(this.#member),
     });
     wire.port1.on('message', (message) => {
       try {
@@ -207,11 +240,6 @@ export class ModuleThread {
     return this.#peer.waiting;
   }
 
-  /** What of its time the thread was busy since the last call, 0 to 1. */
-  utilization(): number {
-    return this.#isOver ? 0 : this.#worker.performance.eventLoopUtilization().utilization;
-  }
-
   /** Its memory, how busy it was since it was last looked at, and the calls that wait. `undefined` when it has ended. */
   async figures(): Promise<{ heapBytes: number; busy: number; waiting: number } | undefined> {
     if (this.#isOver) return undefined;
@@ -223,7 +251,10 @@ export class ModuleThread {
       const now = this.#worker.performance.eventLoopUtilization();
       const since = this.#seen ? this.#worker.performance.eventLoopUtilization(now, this.#seen) : now;
       this.#seen = now;
-      const { utilization: busy } = since;
+      const restedMs = this.#time[2]!;
+      const busyMs = Math.max(0, since.active - (restedMs - this.#restedMs));
+      this.#restedMs = restedMs;
+      const busy = busyMs === 0 ? 0 : busyMs / (since.idle + since.active);
       return { heapBytes, busy, waiting: this.#peer.waiting };
     } catch {
       return undefined;
@@ -241,23 +272,18 @@ export class ModuleThread {
     if ((this.#isOver || this.#isRetired) && this.#successor) return (await this.#successor).call(slot, args);
     this.#setTime();
     const begun = (callId: number): void => void this.#asked.set(callId, slot);
-    const { polls, owner } = this.options;
+    const { polls } = this.options;
     const poll = this.#member && !this.#isOver ? polls?.pollFor(slot, args) : undefined;
     if (poll) {
       const { callId, answer } = this.#peer.expect(begun);
-      this.#keepContext(callId, (work) => poll.context(() => runAs(owner, work)));
+      this.#contexts.set(callId, poll.context);
       poll.members.push({ member: this.#member!, callId });
       return answer;
     }
     return this.#peer.call(slot, args, (callId) => {
-      this.#keepContext(callId);
+      this.#contexts.set(callId, AsyncLocalStorage.snapshot());
       begun(callId);
     });
-  }
-
-  #keepContext(callId: number, context: <T>(fn: () => T) => T = AsyncLocalStorage.snapshot()): void {
-    this.#contexts.set(callId, context);
-    if (this.#contexts.size > maxContexts) this.#contexts.delete(this.#contexts.keys().next().value!);
   }
 
   /**

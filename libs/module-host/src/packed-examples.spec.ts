@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { NpmRegistry } from '../../../test/support/npm-registry.js';
+import { isHostAllowed } from './manifest.js';
 import { idpKeys } from '../../../test/e2e/sso/fixtures/saml-keys.js';
 
 const root = fileURLToPath(new URL('../../../', import.meta.url));
@@ -245,6 +246,27 @@ it.each(examples)('%s answers the same in a thread of its own, held to its manif
   expect(result).toMatchObject({ modules: [name], answer });
 });
 
+/** Packages in the sources of examples that connect to nothing by themselves. */
+const connectless = ['@nestjs/common', 'class-validator', 'typeorm', 'jose', '@node-saml/passport-saml'];
+/** Ways out of the server: requests, sockets, and packages that may connect. */
+function waysOut(sources: string): string[] {
+  const ways =
+    /\bhttpClient\b|\bfederation\.\w+|(?<![.\w])(?:fetch|WebSocket|EventSource)(?=\()|'node:(?:net|tls|https?|http2|dns)'/g;
+  const imported = [...sources.matchAll(/(?:from|import\() ?'((?:@[\w-]+\/)?[\w-]+)/g)].map(([, name = '']) => name);
+  const packages = imported.filter((name) => !/^(?:node$|@rookery\/)/.test(name) && !connectless.includes(name));
+  return [...new Set([...[...sources.matchAll(ways)].map(([way]) => way), ...packages])];
+}
+
+it('finds each way out of the server', () => {
+  const each = ['httpClient', 'fetch', 'federation.request', "'node:tls'", 'ldapts', '@aws-sdk/client-s3'];
+  const lines = ['api.httpClient.get(url);', 'await fetch(url);', 'api.federation.request();', "import 'node:tls';"];
+  const imports = ["import { Client } from 'ldapts';", "await import('@aws-sdk/client-s3');", "from '@rookery/nest';"];
+  expect(waysOut([...lines, ...imports, "from './fetch.js'; from 'node:crypto'; store.fetch(id);"].join('\n'))).toEqual(
+    expect.arrayContaining(each),
+  );
+  expect(waysOut("from './net.js'; from 'node:crypto'; from 'typeorm'; store.fetch(id);")).toEqual([]);
+});
+
 /** Whose callbacks depend on their settings: settings with all of them. */
 const everything: Record<string, unknown> = {
   'http-antispam': {
@@ -267,6 +289,12 @@ it.each(examples)('the manifest of %s says what it uses, and nothing else', (nam
   expect([...new Set(tables.map(([, entity, table]) => entity ?? table))]).toEqual(rookery.tables);
   expect([...sources.matchAll(/process\.env\.?\[?'?(\w+)/g)].map(([, variable]) => variable)).toEqual(rookery.secrets);
   expect([...sources.matchAll(/messages\.ask\('(\w+)'/g)].map(([, module]) => module)).toEqual(rookery.modules);
+  // Who names no host has no way out; who has one names where to.
+  const ways = waysOut(sources);
+  expect({ ways, isHeld: rookery.hosts.length === 0 }).toEqual({ ways, isHeld: ways.length === 0 });
+  const written = [...sources.matchAll(/['`]https?:\/\/([\w.-]+\w)(?=[/:'`])/g)].map(([, host = '']) => host);
+  for (const host of rookery.hosts.filter((one) => one !== '*'))
+    expect(written.some((one) => isHostAllowed([host], one))).toBe(true);
   const readme = readFileSync(join(folder, 'README.md'), 'utf8');
   for (const setting of rookery.settings)
     expect([setting, readme]).toEqual([setting, expect.stringContaining(setting)]);

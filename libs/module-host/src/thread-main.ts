@@ -58,7 +58,13 @@ const peer = new Peer(port, {
   answers: { port: answers, receive: (from: MessagePort) => receiveMessageOnPort(from)?.message as unknown },
 });
 port.on('message', (message) => peer.receive(message));
-if (polls) void answerPolls(polls, (call) => peer.carryOut(call));
+if (polls) {
+  void answerPolls(polls, {
+    carryOut: (call) => peer.carryOut(call),
+    isAtRest: () => peer.isAtRest,
+    rested: (ms) => (time[2]! += ms),
+  });
+}
 
 // As in the server's own process: what a module lets escape is written down, and the module goes on.
 process.on('uncaughtException', (error) => peer.post('escaped', ['exception', error]));

@@ -43,6 +43,8 @@ export interface PeerOptions {
   readonly answers?: { readonly port: MessagePort; readonly receive: (port: MessagePort) => unknown };
   /** Where answers to calls at rest go out, on the other side. */
   readonly reply?: (message: unknown) => void;
+  /** Told of each message behind it. */
+  readonly sent?: () => void;
 }
 
 /** What goes with one call and ends with it. */
@@ -75,6 +77,10 @@ export class Peer {
   /** Signals that came with the call that is read now. */
   #heard: number[] = [];
   #next = 0;
+  /** Numbers of our calls, which follow each other. */
+  #calls = 0;
+  /** Calls of the other side that are not answered yet. */
+  #carrying = 0;
   #closed: Error | undefined;
   #onPong: () => void = () => {};
 
@@ -88,10 +94,15 @@ export class Peer {
     return this.#pending.size;
   }
 
+  /** Whether no side waits for the other. */
+  get isAtRest(): boolean {
+    return this.#carrying === 0 && this.#pending.size === 0;
+  }
+
   /** Calls by name, or what was lent by its number. @param begun told the number of the call before it goes out */
   call(target: string | number, args: readonly unknown[], begun?: (callId: number) => void): Promise<unknown> {
     if (this.#closed) return Promise.reject(this.#closed);
-    const callId = ++this.#next;
+    const callId = ++this.#calls;
     const loan: Loan = { ids: [], ends: [] };
     let message: unknown;
     try {
@@ -112,7 +123,7 @@ export class Peer {
   /** Awaits a call that goes out by another way; what answers it is a message, or {@link settle}. @throws Error once it is closed */
   expect(begun: (callId: number) => void): { readonly callId: number; readonly answer: Promise<unknown> } {
     if (this.#closed) throw this.#closed;
-    const callId = ++this.#next;
+    const callId = ++this.#calls;
     begun(callId);
     const answer = new Promise((resolve, reject) => this.#pending.set(callId, { resolve, reject, loan: noLoan }));
     return { callId, answer };
@@ -124,8 +135,9 @@ export class Peer {
   }
 
   /** Carries out a call of the other side that came by another way. */
-  carryOut({ callId, target, args, pass, told }: PollCall): void {
-    this.#carryOut(callId, target, args, undefined, (value) => pass(value), told);
+  carryOut(call: PollCall): void {
+    const { callId, target } = call;
+    this.#carryOut(callId, target, () => call.args(), undefined, call);
   }
 
   /** Calls what gives a stream, which begins once it is read. */
@@ -210,18 +222,15 @@ export class Peer {
     this.#carryOut(callId, target, decoded, cause);
   }
 
-  /**
-   * @param pass answers by another way than a message, if it can
-   * @param told to be called behind a message
-   */
+  /** @param other another way than a message to answer */
   #carryOut(
     callId: number,
     target: string | number,
     args: () => unknown[],
     cause: number | undefined,
-    pass?: (value: unknown) => boolean,
-    told?: () => void,
+    other?: PollCall,
   ): void {
+    this.#carrying++;
     this.options.around(callId, cause, () => {
       void (async (): Promise<void> => {
         let message: unknown;
@@ -229,14 +238,16 @@ export class Peer {
         try {
           const call = this.#target(target);
           const value = await call(...args());
-          if (heard.length === 0 && pass?.(value) === true) return;
+          if (heard.length === 0 && other?.pass(value) === true) return;
           message = [kind.answer, callId, this.encode(value, modeOfResult(target))];
         } catch (error) {
           message = [kind.thrown, callId, this.#encodeError(error)];
+        } finally {
+          this.#carrying--;
         }
         for (const id of heard) this.#signals.delete(id);
         this.#send(message);
-        told?.();
+        other?.told();
       })();
     });
   }
@@ -281,7 +292,9 @@ export class Peer {
   }
 
   #send(message: unknown): void {
-    if (!this.#closed) this.port.postMessage(message);
+    if (this.#closed) return;
+    this.port.postMessage(message);
+    this.options.sent?.();
   }
 
   #lend(value: unknown, loan?: Loan): number {

@@ -13,15 +13,26 @@ afterEach(() => polls.close());
 interface Thread {
   readonly asked: PollCall[];
   readonly heard: (readonly [callId: number, value: unknown])[];
+  /** How long it rested, each time. */
+  readonly rests: readonly number[];
   readonly member: ReturnType<Polls['member']>['member'];
 }
+
+/** Whether threads have nothing else to wait for. */
+let isAtRest = false;
+afterEach(() => void (isAtRest = false));
 
 function thread(): Thread {
   const heard: Thread['heard'] = [];
   const asked: PollCall[] = [];
   const { memory, member } = polls.member((callId, value) => heard.push([callId, value]));
-  void answerPolls(memory, (call) => asked.push(call));
-  return { asked, heard, member };
+  const rests: number[] = [];
+  void answerPolls(memory, {
+    carryOut: (call) => asked.push(call),
+    isAtRest: () => isAtRest,
+    rested: (ms) => rests.push(ms),
+  });
+  return { asked, heard, rests, member };
 }
 
 let calls = 0;
@@ -51,9 +62,9 @@ it('brings one question to all, word for word and frozen', async () => {
   const threads = several(3);
   const context = callbackContext(undefined, { source: 'client', userId: '@a:x' });
   ask(threads, draft('äöü 🦉 line\nbreak'), '@a:x', undefined, null, true, 7, context);
-  for (const { target, args } of await all(threads)) {
-    expect(target).toBe('callback:test');
-    const given = args();
+  for (const asked of await all(threads)) {
+    expect(asked.target).toBe('callback:test');
+    const given = asked.args();
     expect(given).toMatchObject([
       { content: { body: 'äöü 🦉 line\nbreak' }, sender: '@a:x' },
       ...['@a:x', undefined, null, true, 7],
@@ -133,7 +144,7 @@ it('goes on without one that has ended', async () => {
     await eventually(() => threads[1]!.heard.length === round + 1);
   }
   // More than there are places: each was free again.
-  expect(threads[1]!.asked.map(({ args }) => args()[1])).toEqual(Array.from({ length: 40 }, (_, i) => i));
+  expect(threads[1]!.asked.map((asked) => asked.args()[1])).toEqual(Array.from({ length: 40 }, (_, i) => i));
 });
 
 it('has no more under way than there is room for, and takes what has another way no further', async () => {
@@ -141,7 +152,7 @@ it('has no more under way than there is room for, and takes what has another way
   const rounds = Array.from({ length: 40 }, (_, i) => ask([one], i).length);
   expect(rounds.filter((joined) => joined === 1)).toHaveLength(32);
   await eventually(() => one.asked.length === 32);
-  for (const { pass } of one.asked) pass(NOT_SPAM);
+  for (const asked of one.asked) asked.pass(NOT_SPAM);
   await eventually(() => one.heard.length === 32);
   expect(ask([one], 'again')).toHaveLength(1);
 });
@@ -172,4 +183,24 @@ it('knows where the question came from', () => {
     const poll = requests.run('one', () => polls.pollFor('callback:test', []));
     expect(poll?.context(() => requests.getStore())).toBe('one');
   });
+});
+
+it('rests for the next question once it is asked often, and never while it has something else to wait for', async () => {
+  const [one] = several(1) as [Thread];
+  const until = async (isSo: () => boolean): Promise<void> => {
+    while (!isSo()) await new Promise((resolve) => setImmediate(resolve));
+  };
+  const round = async (): Promise<void> => {
+    const before = one.asked.length;
+    ask([one], before);
+    await until(() => one.asked.length > before);
+    one.asked.at(-1)!.pass(NOT_SPAM);
+    await until(() => one.heard.length === one.asked.length);
+  };
+  for (let i = 0; i < 50; i++) await round();
+  expect(one.rests).toEqual([]);
+  isAtRest = true;
+  // What rests is the thread of the test itself: its event loop has its turns all the same.
+  while (one.rests.length < 3) await round();
+  await round();
 });

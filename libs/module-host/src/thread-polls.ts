@@ -3,7 +3,9 @@ import { NOT_SPAM } from '@rookery/module-api';
 import { readArguments, writeArguments } from './thread-text.js';
 
 // A module may change what it finds in its thread.
-const { add, load, notify, or, store, waitAsync } = Atomics;
+const { add, load, notify, or, store, wait, waitAsync } = Atomics;
+const { setImmediate: afterATurn } = globalThis;
+const now = performance.now.bind(performance);
 
 /** So many questions are under way at a time; more go the other way. */
 const slots = 32;
@@ -13,6 +15,14 @@ const slotBytes = 16_384;
 const maxMembers = 31;
 /** A thread's answer that is the last one rings. When they take longer, each does, so that none waits for another. */
 const hurryMs = 5;
+/**
+ * A thread that was asked twice within this time stays where it is for the next question, which costs half of what its event loop does
+ * to hear of one. It gives the event loop a turn no later than this, for what a module has of its own: timers and sockets are late by
+ * no more.
+ */
+const restMs = 10;
+/** So often a thread looks whether an answer that waits for nothing but promises is there. */
+const maxTurns = 32;
 
 /** Words of a slot: whom the question was put to, who has answered, who said what, whether each answer rings, and its text. */
 const word = { asked: 0, done: 1, passed: 2, agreed: 3, each: 4, bytes: 5, isAscii: 6 } as const;
@@ -21,7 +31,9 @@ const bell = slots * wordsPerSlot;
 const firstByte = (bell + wordsPerSlot) * 4;
 /** Words of an entry in a thread's inbox: the slot, the number of the call there, and the thread's bit. */
 const wordsPerEntry = 3;
-const firstEntry = 1;
+const firstEntry = 3;
+/** Words in front of them: a bell, how many questions were put there, and whether the thread rests. */
+const inboxWord = { bell: 0, posted: 1, isResting: 2 } as const;
 
 /** The memory that a server shares with the threads of its modules for questions, and that of one thread. */
 export interface PollMemory {
@@ -135,16 +147,23 @@ export class Polls {
     store(this.#words, slot * wordsPerSlot + word.asked, 2 ** members.length - 1);
     for (const [i, { member, callId }] of members.entries()) {
       const { inbox } = member;
-      const posted = load(inbox, 0);
+      const posted = load(inbox, inboxWord.posted);
       const at = firstEntry + (posted & (slots - 1)) * wordsPerEntry;
       inbox[at] = slot;
       inbox[at + 1] = callId;
       inbox[at + 2] = 1 << i;
-      store(inbox, 0, (posted + 1) | 0);
-      notify(inbox, 0);
+      store(inbox, inboxWord.posted, (posted + 1) | 0);
+      add(inbox, inboxWord.bell, 1);
+      notify(inbox, inboxWord.bell);
     }
     this.#hurryLater();
     if (!this.#isListening) void this.#listen();
+  }
+
+  /** Tells a thread that a message waits for it, too. */
+  nudge({ inbox }: PollMember): void {
+    add(inbox, inboxWord.bell, 1);
+    if (load(inbox, inboxWord.isResting) === 1) notify(inbox, inboxWord.bell);
   }
 
   /** To be told of a thread that has ended: it answers nothing any more. */
@@ -225,52 +244,100 @@ export interface PollCall {
   readonly callId: number;
   readonly target: string;
   /** Reads what it is asked. */
-  readonly args: () => unknown[];
+  args(): unknown[];
   /** Answers, if the value is one that has a bit. */
-  readonly pass: (value: unknown) => boolean;
+  pass(value: unknown): boolean;
   /** To be called when it was answered by a message. */
-  readonly told: () => void;
+  told(): void;
 }
 
-/** Reads in a module's thread what the server asks there. Until the thread ends. @param carryOut does not throw */
+const noTime = Promise.resolve();
+const aTurnOfTheEventLoop = (): Promise<void> => new Promise((resolve) => void afterATurn(resolve));
+
+/** A question that lies in shared memory. */
+class AskedCall implements PollCall {
+  constructor(
+    private readonly words: Int32Array,
+    private readonly at: number,
+    private readonly bit: number,
+    readonly callId: number,
+    readonly target: string,
+    private readonly text: string,
+  ) {}
+
+  args(): unknown[] {
+    return readArguments(this.text);
+  }
+
+  pass(value: unknown): boolean {
+    if (value !== NOT_SPAM && value !== true) return false;
+    or(this.words, this.at + (value === true ? word.agreed : word.passed), this.bit);
+    if (this.done()) ring(this.words);
+    return true;
+  }
+
+  told(): void {
+    // What was answered before may count now.
+    this.done();
+    ring(this.words);
+  }
+
+  private done(): boolean {
+    const { words, at, bit } = this;
+    const isLast = (or(words, at + word.done, bit) | bit) === load(words, at + word.asked);
+    return isLast || load(words, at + word.each) === 1;
+  }
+}
+
+/** What a thread does with questions. */
+export interface PollAnswerer {
+  /** Does not throw. */
+  readonly carryOut: (call: PollCall) => void;
+  /** Whether it was answered what it asked, and has answered what it was asked. */
+  readonly isAtRest: () => boolean;
+  /** Told how long the thread lay still where its event loop could not tell. */
+  readonly rested: (ms: number) => void;
+}
+
+/** Reads in a module's thread what the server asks there. Until the thread ends. */
 export async function answerPolls(
   { board, inbox: shared }: PollMemory,
-  carryOut: (call: PollCall) => void,
+  { carryOut, isAtRest, rested }: PollAnswerer,
 ): Promise<void> {
   const words = new Int32Array(board, 0, firstByte / 4);
   const bytes = Buffer.from(board);
   const inbox = new Int32Array(shared);
+  const take = (read: number): void => {
+    const entry = firstEntry + (read & (slots - 1)) * wordsPerEntry;
+    const [slot, callId, bit] = [inbox[entry]!, inbox[entry + 1]!, inbox[entry + 2]!];
+    const at = slot * wordsPerSlot;
+    const from = firstByte + slot * slotBytes;
+    const encoding = words[at + word.isAscii] === 1 ? 'latin1' : 'utf8';
+    const text = bytes.toString(encoding, from, from + words[at + word.bytes]!);
+    const end = text.indexOf('\n');
+    carryOut(new AskedCall(words, at, bit, callId, text.slice(0, end), text.slice(end + 1)));
+  };
+  let [turnedAtMs, askedAtMs] = [0, 0];
   for (let read = 0; ;) {
-    const next = waitAsync(inbox, 0, read);
-    if (next.async) await next.value;
-    for (const posted = load(inbox, 0); read !== posted; read = (read + 1) | 0) {
-      const entry = firstEntry + (read & (slots - 1)) * wordsPerEntry;
-      const [slot, callId, bit] = [inbox[entry]!, inbox[entry + 1]!, inbox[entry + 2]!];
-      const at = slot * wordsPerSlot;
-      const from = firstByte + slot * slotBytes;
-      const encoding = words[at + word.isAscii] === 1 ? 'latin1' : 'utf8';
-      const text = bytes.toString(encoding, from, from + words[at + word.bytes]!);
-      const done = (): boolean => {
-        const isLast = (or(words, at + word.done, bit) | bit) === load(words, at + word.asked);
-        return isLast || load(words, at + word.each) === 1;
-      };
-      const end = text.indexOf('\n');
-      carryOut({
-        callId,
-        target: text.slice(0, end),
-        args: () => readArguments(text.slice(end + 1)),
-        pass(value) {
-          if (value !== NOT_SPAM && value !== true) return false;
-          or(words, at + (value === true ? word.agreed : word.passed), bit);
-          if (done()) ring(words);
-          return true;
-        },
-        told() {
-          // What was answered before may count now.
-          done();
-          ring(words);
-        },
-      });
+    const heard = load(inbox, inboxWord.bell);
+    const posted = load(inbox, inboxWord.posted);
+    if (read !== posted) {
+      for (; read !== posted; read = (read + 1) | 0) take(read);
+      for (let turns = 0; turns < maxTurns && !isAtRest(); turns++) await noTime;
+      const nowMs = now();
+      const isOften = nowMs - askedAtMs < restMs;
+      askedAtMs = nowMs;
+      const leftMs = turnedAtMs + restMs - nowMs;
+      if (isOften && leftMs > 0 && isAtRest()) {
+        store(inbox, inboxWord.isResting, 1);
+        wait(inbox, inboxWord.bell, heard, leftMs);
+        store(inbox, inboxWord.isResting, 0);
+        rested(now() - nowMs);
+        if (load(inbox, inboxWord.posted) !== read) continue;
+      }
     }
+    const next = waitAsync(inbox, inboxWord.bell, heard);
+    await (next.async ? next.value : aTurnOfTheEventLoop());
+    turnedAtMs = now();
   }
 }

@@ -1,3 +1,4 @@
+import type { ModuleEvent } from '@rookery/module-api';
 import { ContextForModules } from './context.js';
 import { DraftForModules, EventForModules } from './isolation.js';
 
@@ -14,30 +15,91 @@ const travelling = new WeakMap<object, Travelling>();
 export function travels(value: object): Travelling | undefined {
   const known = travelling.get(value);
   if (known) return known;
-  const event = value instanceof EventForModules ? value : undefined;
-  if (!event && !(value instanceof DraftForModules) && !(value instanceof ContextForModules)) return undefined;
-  const made = {
-    text: JSON.stringify(event ? { ...event } : value),
-    pdu: event && JSON.stringify(event.pdu),
-  };
-  travelling.set(value, made);
+  const made = written(value);
+  if (made) travelling.set(value, made);
   return made;
 }
 
-const freezeDeep = <T>(value: T): T => {
-  if (typeof value !== 'object' || value === null) return value;
-  for (const inner of Object.values(value)) freezeDeep(inner);
-  return Object.freeze(value);
-};
+function written(value: object): Travelling | undefined {
+  if (value instanceof EventForModules) {
+    return { text: JSON.stringify({ ...value }), pdu: EventForModules.pduText(value) };
+  }
+  if (value instanceof ArrivedEvent) return { text: JSON.stringify({ ...value }), pdu: ArrivedEvent.pduText(value) };
+  const isKnown = value instanceof ContextForModules || value instanceof DraftForModules;
+  return isKnown ? { text: JSON.stringify(value), pdu: undefined } : undefined;
+}
 
-/** An event, or a context, as modules see it. The PDU is read when a module looks at it: few do. */
+function hasObjects(value: Readonly<Record<string, unknown>>): boolean {
+  for (const key in value) if (typeof value[key] === 'object') return true;
+  return false;
+}
+
+// Written for the engine: each thread compiles it for itself, and what freezes what it goes through is compiled again and again.
+function freezeDeep<T>(value: T): T {
+  if (typeof value !== 'object' || value === null) return value;
+  if (Array.isArray(value)) {
+    for (let i = 0; i < value.length; i++) freezeDeep(value[i] as unknown);
+  } else if (hasObjects(value as Record<string, unknown>)) {
+    for (const inner of Object.values(value)) freezeDeep(inner);
+  }
+  return Object.freeze(value);
+}
+
+/** An event as a module in a thread sees it, the same to look at as one in the server. The PDU is read when a module looks at it: few do. */
+class ArrivedEvent implements ModuleEvent {
+  readonly eventId: string;
+  readonly roomId: string;
+  readonly roomVersion: string;
+  readonly type: string;
+  readonly stateKey: string | undefined;
+  readonly sender: string;
+  readonly content: Readonly<Record<string, unknown>>;
+  readonly originServerTs: number;
+  readonly redacts: string | undefined;
+  readonly depth: number;
+  readonly prevEventIds: readonly string[];
+  readonly authEventIds: readonly string[];
+  readonly #text: string;
+  #pdu: ModuleEvent['pdu'] | undefined;
+
+  /** @param event just read, and nobody else's */
+  constructor(event: ModuleEvent, pdu: string) {
+    this.eventId = event.eventId;
+    this.roomId = event.roomId;
+    this.roomVersion = event.roomVersion;
+    this.type = event.type;
+    this.stateKey = event.stateKey;
+    this.sender = event.sender;
+    this.content = freezeDeep(event.content);
+    this.originServerTs = event.originServerTs;
+    this.redacts = event.redacts;
+    this.depth = event.depth;
+    this.prevEventIds = Object.freeze(event.prevEventIds);
+    this.authEventIds = Object.freeze(event.authEventIds);
+    this.#text = pdu;
+    Object.freeze(this);
+  }
+
+  get pdu(): ModuleEvent['pdu'] {
+    return (this.#pdu ??= freezeDeep(JSON.parse(this.#text) as ModuleEvent['pdu']));
+  }
+
+  /** For `JSON.stringify`: with the PDU. */
+  toJSON(): ModuleEvent {
+    return { ...this, pdu: this.pdu };
+  }
+
+  static pduText(event: ArrivedEvent): string {
+    return event.#text;
+  }
+}
+// As of those in the server.
+Object.freeze(ArrivedEvent.prototype);
+
+/** An event, or a context, as modules see it. */
 export function arrived({ text, pdu }: Travelling): object {
-  const event = JSON.parse(text) as Record<string, unknown>;
-  if (pdu === undefined) return freezeDeep(event);
-  let read: unknown;
-  for (const value of Object.values(event)) freezeDeep(value);
-  const get = (): unknown => (read ??= freezeDeep(JSON.parse(pdu)));
-  return Object.freeze(Object.defineProperty(event, 'pdu', { get, enumerable: true }));
+  const value = JSON.parse(text) as object;
+  return pdu === undefined ? freezeDeep(value) : new ArrivedEvent(value as ModuleEvent, pdu);
 }
 
 /** What a line of {@link writeArguments} holds, by its first character. */
@@ -50,7 +112,7 @@ export function writeArguments(given: readonly unknown[]): string | undefined {
     if (lines !== '') lines += '\n';
     if (value === undefined) lines += line.nothing;
     else if (typeof value === 'object' && value !== null) {
-      const known = travels(value);
+      const known = written(value);
       if (!known) return undefined;
       lines += known.pdu === undefined ? line.object + known.text : `${line.event}${known.text}\n${known.pdu}`;
     } else if (typeof value === 'function' || typeof value === 'symbol' || typeof value === 'bigint') return undefined;
