@@ -20,6 +20,8 @@ type FrameworkRequest = GuardedRequest & { readonly raw: IncomingMessage; readon
 interface Endpoint {
   readonly access: AccessOptions;
   readonly servlet: string;
+  /** Thrown where this process may not answer; made once, for most requests may end with it. */
+  readonly elsewhere: OnlyAtWriterError;
 }
 
 /** What a route declared with `@Access`, on the method or on its class. */
@@ -48,13 +50,13 @@ export class AccessGuard implements CanActivate {
 
   async canActivate(execution: ExecutionContext): Promise<true> {
     const request = execution.switchToHttp().getRequest<FrameworkRequest>();
-    const { access, servlet } = this.#endpointOf(execution.getClass(), execution.getHandler());
+    const { access, servlet, elsewhere } = this.#endpointOf(execution.getClass(), execution.getHandler());
     const context = RequestContext.of(request.raw);
     context.servlet = servlet;
     context.query = request.query;
     request.inbound = context;
     if (this.forwarding?.writer !== undefined) {
-      if (!access.anyProcess) throw new OnlyAtWriterError(servlet);
+      if (!access.anyProcess) throw elsewhere;
       const hearing = this.forwarding.heard?.();
       if (hearing !== undefined) await hearing;
     }
@@ -99,10 +101,8 @@ export class AccessGuard implements CanActivate {
     if (endpoint === undefined) {
       const access = accessOf(handler, controller);
       if (access === undefined) throw new Error(`${controller.name}.${handler.name} declares no @Access`);
-      handlers.set(
-        handler,
-        (endpoint = { access, servlet: `${controller.name.replace(/Controller$/, '')}.${handler.name}` }),
-      );
+      const servlet = `${controller.name.replace(/Controller$/, '')}.${handler.name}`;
+      handlers.set(handler, (endpoint = { access, servlet, elsewhere: new OnlyAtWriterError(servlet) }));
     }
     return endpoint;
   }

@@ -12,7 +12,8 @@ import {
 } from '@rookery/platform';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { RequestContexts } from './request-context.js';
-import { Forwarder, type ForwardingOptions, type ProcessAddress } from './forwarding/forwarder.js';
+import type { ProcessAddress } from './forwarding/fellow-connection.js';
+import { Forwarder, type ForwardingOptions } from './forwarding/forwarder.js';
 import { HttpRootModule, type HttpRootOptions } from './http-root.module.js';
 import { type BoundAddress, Listeners, type ListenerSettings, type TlsFiles } from './listeners.js';
 import { MatrixFastifyAdapter } from './matrix-fastify-adapter.js';

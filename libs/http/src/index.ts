@@ -9,7 +9,8 @@ export {
   Who,
 } from './access.js';
 export { federationGuardOf, httpSettingsOf, outboundOptionsOf, rateLimitsOf } from './from-config.js';
-export type { ForwardingOptions, ProcessAddress } from './forwarding/forwarder.js';
+export type { ProcessAddress } from './forwarding/fellow-connection.js';
+export type { ForwardingOptions } from './forwarding/forwarder.js';
 export { wantsPage } from './for-people.js';
 export { HttpApp } from './http-app.js';
 export { IpGuard } from './ip-guard.js';

@@ -112,8 +112,8 @@ export function normalizeTarget(target: string, prefixes: PathPrefixes): string 
 const digestOf = (text: string): Buffer => createHash('sha256').update(text).digest();
 
 /** Compares in a time that tells nothing. */
-const isSecret = (given: string | readonly string[] | undefined, secret: string): boolean =>
-  typeof given === 'string' && timingSafeEqual(digestOf(given), digestOf(secret));
+const isSecret = (given: string | readonly string[] | undefined, digest: Buffer): boolean =>
+  typeof given === 'string' && timingSafeEqual(digestOf(given), digest);
 
 const firstReleases = '/_matrix/client/r0/';
 
@@ -154,6 +154,7 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
     return core.explain(error);
   };
   let toldOfProto = false;
+  const fellowsWith = plan.fellowsWith === undefined ? undefined : digestOf(plan.fellowsWith);
 
   async function serveMetrics(context: RequestContext): Promise<void> {
     context.servlet = 'metrics';
@@ -168,7 +169,7 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
   function serve(context: RequestContext, refusal: MatrixError | undefined): void {
     const { method, raw } = context;
     if (refusal !== undefined) return respondError(context, refusal, unexpected);
-    if (plan.fellowsWith !== undefined && !isSecret(context.headers[secretHeader], plan.fellowsWith))
+    if (fellowsWith !== undefined && !isSecret(context.headers[secretHeader], fellowsWith))
       return respondError(context, MatrixError.forbidden('This listener is for processes of the server'), unexpected);
     if (method === 'OPTIONS')
       return respond(context, new HttpReply(204, { 'access-control-max-age': '86400' }, undefined));

@@ -39,7 +39,7 @@ function sizeOf(body: Body): number {
 }
 
 /** Keeps a client from sending a refused body for ever, without cutting off the answer it is to read. */
-function discardLeftover(context: RequestContext): void {
+export function discardLeftover(context: RequestContext): void {
   const { raw } = context;
   if (raw.complete || raw.destroyed || !context.hasBody) return;
   const timer = setTimeout(() => raw.socket.destroy(), leftoverTimeoutMs);

@@ -1,17 +1,8 @@
 import { MatrixError } from '@rookery/matrix-types';
 import { type Clock, type Logger, processTls } from '@rookery/platform';
-import { Agent, type IncomingMessage, request, type RequestOptions } from 'node:http';
-import { Agent as TlsAgent, request as tlsRequest } from 'node:https';
 import type { RequestContext } from '../request-context.js';
-import { respondError } from '../respond.js';
-
-/** Where another process of the server listens for requests of its fellows. */
-export interface ProcessAddress {
-  readonly host: string;
-  readonly port: number;
-  /** Whether it wants them encrypted. */
-  readonly tls?: boolean | undefined;
-}
+import { discardLeftover, respondError } from '../respond.js';
+import { FellowConnections, type FellowRequest, type ProcessAddress } from './fellow-connection.js';
 
 /** How the processes of a server give requests to each other. */
 export interface ForwardingOptions {
@@ -45,17 +36,26 @@ const ownHeaders: ReadonlySet<string> = new Set([
   ...['connection', 'keep-alive', 'proxy-connection', 'te', 'trailer', 'transfer-encoding', 'upgrade', 'expect'],
   ...['x-forwarded-for', secretHeader, 'accept-encoding'],
 ]);
-const notPassedBack: ReadonlySet<string> = new Set(['connection', 'keep-alive', 'transfer-encoding']);
+/** What no header and no target may hold: it would be read as another line. */
+const notInHeader = /[^\t\x20-\xff]|\x7f/;
+const notInTarget = /[^\x21-\xff]/;
+/** Largest body that is sent in one piece with its head where it has arrived, bytes. */
+const smallBytes = 16_384;
 
 const away = (): MatrixError =>
   MatrixError.unavailable('The server is changing over; try again', { retry_after_ms: 2_000 });
 
-const agentOptions = { keepAlive: true, maxSockets: Infinity, maxFreeSockets: 256 };
+const isRead = ({ method }: RequestContext): boolean => method === 'GET' || method === 'HEAD';
+
+/** Whether a request has a short body that is here and has not been read. */
+function isSmall({ headers, rawBody, raw }: RequestContext): boolean {
+  if (!raw.complete || rawBody !== undefined || raw.readableEnded || raw.destroyed) return false;
+  return headers['content-encoding'] === undefined && Number(headers['content-length']) <= smallBytes;
+}
 
 /** Gives requests to the process that may do what they ask for, and passes its answers on as they come. */
 export class Forwarder {
-  readonly #agent = new Agent(agentOptions);
-  readonly #tlsAgent: TlsAgent;
+  readonly #connections: FellowConnections;
   readonly #writer: () => Promise<ProcessAddress | undefined>;
 
   constructor(
@@ -65,7 +65,7 @@ export class Forwarder {
     private readonly logger: Logger,
   ) {
     this.#writer = writer;
-    this.#tlsAgent = new TlsAgent({ ...agentOptions, ...processTls(secret).client, maxCachedSessions: 0 });
+    this.#connections = new FellowConnections(processTls(secret).client);
   }
 
   /** Answers a request by way of the writer. What this process has read of its body is sent again. */
@@ -77,13 +77,13 @@ export class Forwarder {
     );
   }
 
-  /** Ends connections that wait for the next request. */
+  /** Ends all connections; what is under way fails, and reads are asked again. */
   close(): void {
-    this.#agent.destroy();
-    this.#tlsAgent.destroy();
+    this.#connections.close();
   }
 
   async #attempt(context: RequestContext, untilMs: number): Promise<void> {
+    if (isSmall(context)) await context.readBody(smallBytes);
     for (;;) {
       if (context.response.destroyed) return;
       const address = await this.#writer();
@@ -100,82 +100,67 @@ export class Forwarder {
   /** Resolves with nothing once the answer is under way, else with what went wrong before anything came back. */
   #send(
     context: RequestContext,
-    { host, port, tls = false }: ProcessAddress,
+    address: ProcessAddress,
   ): Promise<{ readonly error: Error; readonly mayRepeat: boolean } | undefined> {
-    const { raw, response, rawBody, method } = context;
-    const isRead = method === 'GET' || method === 'HEAD';
-    // Read by this process: there is nothing left to pass on.
-    const isBuffered = rawBody !== undefined || raw.readableEnded || isRead || !context.hasBody;
-    const options: RequestOptions = {
-      ...{ host, port, method, path: context.url, agent: tls ? this.#tlsAgent : this.#agent },
-      headers: this.#headersOf(context, isBuffered),
-      setHost: false,
-    };
+    const { response } = context;
+    const request = this.#requestOf(context);
     return new Promise((resolve) => {
       let isAnswered = false;
-      let isPassedOn = false;
-      const upstream = (tls ? tlsRequest : request)(options, (answer) => {
-        isAnswered = true;
-        resolve(undefined);
-        this.#passBack(context, answer);
-      });
-      const giveUp = (): void => void upstream.destroy();
+      const connection = this.#connections.take(address);
+      const giveUp = (): void => connection.destroy();
+      const goOn = (): void => connection.resume();
       response.once('close', giveUp);
-      upstream.once('close', () => response.off('close', giveUp));
-      upstream.on('error', (error) => {
-        if (isAnswered) return void response.destroy();
-        // A read may always be asked again; anything else only where nobody can have seen it.
-        const isRefused = (error as NodeJS.ErrnoException).code === 'ECONNREFUSED';
-        resolve({ error, mayRepeat: !response.destroyed && (isRefused ? !isPassedOn : isRead) });
-      });
-      if (isBuffered) {
-        upstream.end(rawBody);
-        return;
-      }
-      // Not before somebody is there: what has been read is gone.
-      const pass = (): void => {
-        isPassedOn = true;
-        raw.pipe(upstream);
-        raw.once('error', giveUp);
-      };
-      upstream.once('socket', (socket) => {
-        if (socket.connecting) socket.once(tls ? 'secureConnect' : 'connect', pass);
-        else pass();
+      connection.ask(request, {
+        head: (status, headers) => {
+          isAnswered = true;
+          resolve(undefined);
+          if (!response.destroyed) response.writeHead(status, headers as string[]);
+        },
+        part: (bytes) => {
+          if (response.destroyed || response.write(bytes)) return true;
+          response.once('drain', goOn);
+          return false;
+        },
+        end: (last) => {
+          response.off('close', giveUp);
+          if (response.destroyed) return;
+          response.end(last);
+          discardLeftover(context);
+        },
+        fail: (error, wasReached) => {
+          response.off('close', giveUp);
+          if (isAnswered) response.destroy();
+          // A read may always be asked again; anything else only where nobody can have seen it.
+          else resolve({ error, mayRepeat: !response.destroyed && (!wasReached || isRead(context)) });
+        },
       });
     });
   }
 
-  #headersOf(context: RequestContext, isBuffered: boolean): string[] {
-    const { rawHeaders } = context.raw;
-    const headers: string[] = [];
+  #requestOf(context: RequestContext): FellowRequest {
+    const { raw, rawBody, method, url } = context;
+    // Read by this process: there is nothing left to pass on.
+    const isBuffered = rawBody !== undefined || raw.readableEnded || isRead(context) || !context.hasBody;
+    const isChunked = !isBuffered && context.headers['content-length'] === undefined;
+    if (notInTarget.test(url)) throw new Error('The target of the request cannot be passed on');
+    let head = `${method} ${url} HTTP/1.1\r\n`;
+    const add = (name: string, value: string): void => {
+      if (notInHeader.test(value)) throw new Error(`The header ${name} cannot be passed on`);
+      head += `${name}: ${value}\r\n`;
+    };
+    const { rawHeaders } = raw;
     for (let i = 0; i < rawHeaders.length; i += 2) {
       const name = rawHeaders[i]!.toLowerCase();
       if (ownHeaders.has(name)) continue;
       if (isBuffered && (name === 'content-length' || name === 'content-encoding')) continue;
-      headers.push(rawHeaders[i]!, rawHeaders[i + 1]!);
+      add(name, rawHeaders[i + 1]!);
     }
-    if (isBuffered && context.rawBody !== undefined) headers.push('content-length', String(context.rawBody.length));
-    else if (!isBuffered && context.headers['content-length'] === undefined)
-      headers.push('transfer-encoding', 'chunked');
-    headers.push('x-forwarded-for', context.ip, secretHeader, this.secret, 'x-request-id', context.requestId);
-    return headers;
-  }
-
-  #passBack(context: RequestContext, answer: IncomingMessage): void {
-    const { response } = context;
-    if (response.destroyed) {
-      answer.destroy();
-      return;
-    }
-    const headers: string[] = [];
-    for (let i = 0; i < answer.rawHeaders.length; i += 2) {
-      if (!notPassedBack.has(answer.rawHeaders[i]!.toLowerCase()))
-        headers.push(answer.rawHeaders[i]!, answer.rawHeaders[i + 1]!);
-    }
-    response.writeHead(answer.statusCode ?? 502, headers);
-    answer.on('error', () => response.destroy());
-    answer.on('aborted', () => response.destroy());
-    answer.pipe(response);
+    if (isBuffered && context.hasBody && !isRead(context)) add('content-length', String(rawBody?.length ?? 0));
+    else if (isChunked) add('transfer-encoding', 'chunked');
+    add('x-forwarded-for', context.ip);
+    add(secretHeader, this.secret);
+    add('x-request-id', context.requestId);
+    return { method, head: `${head}\r\n`, body: isBuffered ? rawBody : raw, isChunked };
   }
 
   #refuse(context: RequestContext, error: unknown): void {

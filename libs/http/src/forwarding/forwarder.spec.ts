@@ -1,0 +1,129 @@
+import { request as httpRequest } from 'node:http';
+import { connect } from 'node:net';
+import { gzipSync } from 'node:zlib';
+import { eventually } from '@rookery/testing';
+import { auth, errorOf, probes, raw, start } from '../http.fixture.js';
+import type { HttpApp } from '../index.js';
+
+/** No route of the fixture may be answered by any process, so each request goes to the one that writes. */
+describe.each(['in clear', 'encrypted'])('A process that passes requests on, %s', (how) => {
+  const secret = 'known to both';
+  let writer: HttpApp;
+  let other: HttpApp;
+  let base: string;
+  let port: number;
+  let isThere = true;
+  /** How often it was asked where the one that writes is. */
+  let asked = 0;
+
+  beforeAll(async () => {
+    const listen = { host: '127.0.0.1', port: 0, tls: how === 'encrypted' };
+    ({ app: writer } = await start({ forwarding: { secret, listen } }));
+    const address = async () => {
+      asked++;
+      return isThere ? writer.fellowsAddress : undefined;
+    };
+    ({ app: other, base, port } = await start({ forwarding: { secret, writer: address } }));
+  });
+  afterAll(async () => {
+    await other.close();
+    await writer.close();
+  });
+  const path = (rest: string): string => `${base}/_matrix/client/v3/${rest}`;
+  const json = async (response: Response): Promise<unknown> => response.json();
+
+  it('gives the answer of the other as it is', async () => {
+    const [here, there] = await Promise.all(
+      [base, `http://127.0.0.1:${writer.addresses[0]!.port}`].map((each) =>
+        fetch(`${each}/_matrix/client/v3/account/whoami`, { headers: auth }),
+      ),
+    );
+    expect(await here!.json()).toEqual({ user_id: '@alice:test' });
+    const names = (response: Response): string[] => [...response.headers.keys()].toSorted();
+    expect(names(here!)).toEqual(names(there!));
+    expect(await errorOf(await fetch(path('account/whoami')))).toEqual([401, 'M_MISSING_TOKEN']);
+    const page = await fetch(path('page'));
+    expect(page.headers.getSetCookie()).toEqual(['a=1', 'b=2']);
+    const head = await fetch(path('account/whoami'), { method: 'HEAD', headers: auth });
+    expect([head.status, head.headers.get('content-length'), await head.text()]).toEqual([200, '25', '']);
+    expect(await json(await fetch(path('query?a=%C3%A9&limit=7')))).toMatchObject({ query: { a: 'é' }, limit: 7 });
+  });
+
+  it('passes bodies on, whatever their size and however they come', async () => {
+    const put = (rest: string, body: string | Buffer, headers: Record<string, string> = {}): Promise<unknown> =>
+      fetch(path(rest), { method: 'PUT', headers: { ...auth, ...headers }, body }).then(json);
+    expect(await put('open', '{"a":1}')).toMatchObject({ keys: ['a'] });
+    expect(await put('open', '{"ü":1}')).toMatchObject({ keys: ['ü'] });
+    expect(await put('open', gzipSync('{"packed":1}'), { 'content-encoding': 'gzip' })).toMatchObject({
+      keys: ['packed'],
+    });
+    for (const size of [1, 16_384, 16_385, 5_000_000])
+      expect(await put('upload', Buffer.alloc(size, 'x'))).toEqual({ size });
+    const chunked = await new Promise<string>((resolve, reject) => {
+      const sent = httpRequest({ port, method: 'PUT', path: '/_matrix/client/v3/upload', headers: auth }, (answer) => {
+        let text = '';
+        answer.on('data', (bytes: Buffer) => (text += bytes.toString()));
+        answer.on('end', () => resolve(text));
+      });
+      sent.once('error', reject);
+      sent.write('some ');
+      // Another piece when the first is there.
+      setImmediate(() => sent.end('more'));
+    });
+    expect(JSON.parse(chunked)).toEqual({ size: 9 });
+    expect(await json(await fetch(path('ignored'), { method: 'POST' }))).toEqual({});
+    expect(await json(await fetch(path('optional'), { method: 'POST', body: '' }))).toEqual({});
+    expect(await errorOf(await fetch(path('optional'), { method: 'POST', body: 'x'.repeat(1001) }))).toEqual([
+      413,
+      'M_TOO_LARGE',
+    ]);
+  });
+
+  it('passes answers back, whatever their size and however they come', async () => {
+    const { text } = (await (await fetch(path('large/3000000'))).json()) as { text: string };
+    expect(text.length).toBe(3_000_000);
+    expect(await (await fetch(path('stream'))).text()).toBe('onetwo');
+    expect((await (await fetch(path('parts'))).text()).length).toBe(20_012);
+    const sizes = Array.from({ length: 50 }, (_, n) => n);
+    const many = await Promise.all(sizes.map((size) => fetch(path(`large/${size}`)).then(json)));
+    expect(many).toEqual(sizes.map((size) => ({ text: 'x'.repeat(size) })));
+    // Several by one connection, one after the other.
+    const twice = 'PUT /_matrix/client/v3/open HTTP/1.1\r\nHost: x\r\nContent-Length: 7\r\n\r\n{"a":1}'.repeat(2);
+    const answers = await raw(port, twice, 30_000, /"keys"[^]*"keys"[^}]*\}$/);
+    expect(answers.match(/HTTP\/1\.1 200/g)?.length).toBe(2);
+  });
+
+  it('does not wait for a body that the other does not want', async () => {
+    const head = 'PUT /_matrix/client/v3/upload HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n{"a"';
+    expect(await raw(port, head, 30_000, /M_MISSING_TOKEN/)).toMatch(/^HTTP\/1\.1 401 /);
+  });
+
+  it('tells the other when nobody waits any more', async () => {
+    probes.streamed = undefined;
+    probes.waitedMs = undefined;
+    const waiting = new Promise<void>((resolve) => (probes.waiting = resolve));
+    const socket = connect(port, '127.0.0.1', () =>
+      socket.write('GET /_matrix/client/v3/wait HTTP/1.1\r\nHost: x\r\n\r\n'),
+    );
+    await waiting;
+    socket.destroy();
+    await eventually(() => probes.waitedMs !== undefined);
+  });
+
+  it('waits for the one that writes, and asks the next one where the last is given up', async () => {
+    isThere = false;
+    const before = asked;
+    const late = fetch(path('open'), { method: 'PUT', body: '{"late":1}' });
+    await eventually(() => asked > before + 1);
+    isThere = true;
+    expect(await json(await late)).toMatchObject({ keys: ['late'] });
+    // What waits there is given up, and read again by the next.
+    const begun = new Promise<void>((resolve) => (probes.waiting = resolve));
+    const slow = fetch(path('slow'));
+    await begun;
+    const again = new Promise<void>((resolve) => (probes.waiting = resolve));
+    other.leaveWriter();
+    await again;
+    expect(await json(await slow)).toEqual({ done: true });
+  });
+});
