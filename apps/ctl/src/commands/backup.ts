@@ -7,7 +7,7 @@ import { makeBackup } from '../backup/make-backup.js';
 import type { Retention } from '../backup/retention.js';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
-import { askTwice, collect, inBytes, inTime, many } from './common.js';
+import { askTwice, collect, configHelp, inBytes, inTime, many } from './common.js';
 import { withDatabaseErrors } from './database-at.js';
 
 interface FolderOptions {
@@ -44,7 +44,7 @@ export function registerBackupCommands(program: Command, terminal: Terminal, ver
       .description(
         'Makes a backup while the server runs. What earlier backups in the folder have is not written again; what was interrupted goes on when it is called again.',
       )
-      .option('-c, --config <file>', 'settings file or folder; may be given several times', collect)
+      .option('-c, --config <file>', configHelp, collect)
       .requiredOption('--to <folder>', 'folder for backups alone, best on another machine')
       .option('--encrypt', 'the first time: hide everything in the folder behind a password')
       .option('--password-file <file>', 'file with the password, instead of asking for it'),

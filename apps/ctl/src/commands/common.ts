@@ -1,6 +1,9 @@
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
 
+/** What `-c` of most commands says. */
+export const configHelp = 'settings file or folder; may be given several times (default: homeserver.yaml)';
+
 /** Gathers an option that may be given several times. */
 export const collect = (value: string, before: readonly string[] = []): string[] => [...before, value];
 

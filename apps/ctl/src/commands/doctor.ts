@@ -8,7 +8,7 @@ import { registerCheck } from './doctor/register-check.js';
 import { clientCheck, dnsCheck, federationCheck, mailCheck } from './doctor/remote-checks.js';
 import { repairStatistics, statisticsCheck } from './doctor/statistics.js';
 import type { Terminal } from '../terminal.js';
-import { collect } from './common.js';
+import { collect, configHelp } from './common.js';
 import { withDatabaseErrors } from './database-at.js';
 
 interface Options {
@@ -32,7 +32,7 @@ export function registerDoctorCommand(program: Command, terminal: Terminal): voi
     .description(
       'Looks at settings, database, statistics, what upgrades left to do, disk, certificates, proxy, modules, names, federation and mail, and says what is wrong and what to do. Changes nothing unless told. Ends with 1 when something is wrong.',
     )
-    .option('-c, --config <file>', 'settings file or folder; may be given several times', collect)
+    .option('-c, --config <file>', configHelp, collect)
     .option('--offline', 'ask no other machine')
     .option(
       '--repair',

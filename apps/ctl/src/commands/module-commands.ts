@@ -13,7 +13,7 @@ import {
 import { describeProblem, fileProblem, filesAt, loadConfig } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
-import { collect } from './common.js';
+import { collect, configHelp } from './common.js';
 import { checkModules, type CheckedModule, nameOfModule } from './module-check.js';
 import { addModuleEntry, entriesOfPackage, listsModules, moduleEntries, removeModuleEntry } from './module-entries.js';
 import { developModule } from './module-dev.js';
@@ -33,7 +33,6 @@ interface RemoveOptions extends Options {
 
 const defaultFile = 'homeserver.yaml';
 const configFlags = '-c, --config <file>';
-const configHelp = 'settings file or folder; may be given several times';
 
 /** `rookery module search|info|suggest|add|list|dev|settings|check|upgrade|remove|doctor` */
 export function registerModuleCommands(program: Command, terminal: Terminal): void {

@@ -12,7 +12,7 @@ import { loadConfig, SystemClock } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import { runningPid } from '../process-control/control.js';
 import type { Terminal } from '../terminal.js';
-import { collect, inTime, many } from './common.js';
+import { collect, configHelp, inTime, many } from './common.js';
 import { placeOf, withDatabaseErrors } from './database-at.js';
 
 interface Options {
@@ -31,7 +31,7 @@ export function registerMoveDatabaseCommand(program: Command, terminal: Terminal
     .description(
       'Copies everything into another, empty database: from SQLite to PostgreSQL, or back. The server must be stopped. What was interrupted goes on when it is called again. At the end counts and hashes are compared. The old database stays as it is.',
     )
-    .option('-c, --config <file>', 'settings file or folder; may be given several times', collect)
+    .option('-c, --config <file>', configHelp, collect)
     .requiredOption('--to <file>', 'settings file with the section "database" of the new database')
     .action((options: Options) => move(options, terminal));
 }

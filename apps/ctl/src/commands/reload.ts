@@ -5,7 +5,7 @@ import type { ReloadOutcome } from '@rookery/homeserver';
 import { loadConfig } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
-import { collect } from './common.js';
+import { collect, configHelp } from './common.js';
 
 /** Modules have 30 seconds to be imported, and as long to register. */
 const limitMs = 120_000;
@@ -20,7 +20,7 @@ export function registerReloadCommand(program: Command, terminal: Terminal): voi
   program
     .command('reload')
     .description('Lets the running server take over changed settings, modules and certificates, and says what it took.')
-    .option('-c, --config <file>', 'settings file or folder; may be given several times', collect)
+    .option('-c, --config <file>', configHelp, collect)
     .action(({ config = ['homeserver.yaml'] }: ReloadOptions) => reload(config, terminal));
 }
 

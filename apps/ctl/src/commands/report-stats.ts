@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { loadConfig, SystemClock } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
-import { collect } from './common.js';
+import { collect, configHelp } from './common.js';
 import { readingDatabase } from './database-at.js';
 
 interface ReportOptions {
@@ -17,7 +17,7 @@ export function registerReportStatsCommand(program: Command, terminal: Terminal)
     .description(
       'Shows what the server would report of its use (report_stats), without sending it. The server may run; its memory and processor time are those of this command.',
     )
-    .option('-c, --config <file>', 'settings file or folder; may be given several times', collect)
+    .option('-c, --config <file>', configHelp, collect)
     .option('--print', 'show the report; the default, as nothing else is done')
     .action((options: ReportOptions) => show(options, terminal));
 }

@@ -6,7 +6,7 @@ import { CommandError } from '../command-error.js';
 import { runningPid } from '../process-control/control.js';
 import type { Terminal } from '../terminal.js';
 import { openFolder, reporter } from './backup.js';
-import { collect, inTime } from './common.js';
+import { collect, configHelp, inTime } from './common.js';
 import { placeOf, withDatabaseErrors } from './database-at.js';
 
 interface Options {
@@ -37,7 +37,7 @@ export function registerRestoreCommands(program: Command, terminal: Terminal): v
     .description(
       'After a database was put back by other means than this command: the next start makes it fit to go on, so that clients and other servers miss nothing. The server must be stopped.',
     )
-    .option('-c, --config <file>', 'settings file or folder; may be given several times', collect)
+    .option('-c, --config <file>', configHelp, collect)
     .action((options: Pick<Options, 'config'>) => adopt(options, terminal));
 }
 

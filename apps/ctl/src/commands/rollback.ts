@@ -18,7 +18,7 @@ import { selectOtherPrograms } from '../rollback/other-programs.query.js';
 import { misfit, type Recipe, recipeFor, recipes, rowsTouched } from '../rollback/recipes.js';
 import { setSetting } from '../rollback/set-setting.js';
 import type { Terminal } from '../terminal.js';
-import { collect, inBytes, many } from './common.js';
+import { collect, configHelp, inBytes, many } from './common.js';
 import { placeOf, readingDatabase, withDatabaseErrors } from './database-at.js';
 
 interface Options {
@@ -36,7 +36,7 @@ export function registerRollbackCommands(program: Command, terminal: Terminal): 
     command
       .argument('[recipe]', names)
       .option('--to <version>', 'release to go back to, such as rookery-0.1.0 or 1.25.0')
-      .option('-c, --config <file>', 'settings file or folder; may be given several times', collect)
+      .option('-c, --config <file>', configHelp, collect)
       .option('--collector-data <folder>', 'data folder of the Prometheus whose write-ahead log 1.32.0 has filled');
   shared(group.command('plan'))
     .description('Says what going back takes, and whether it can be done at all. Changes nothing.')

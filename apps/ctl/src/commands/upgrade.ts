@@ -5,7 +5,7 @@ import { type DatabaseOptions, planUpgrade, type UpgradePlan } from '@rookery/da
 import { checkConfig, describeProblem } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
-import { collect, inBytes, inTime, many } from './common.js';
+import { collect, configHelp, inBytes, inTime, many } from './common.js';
 import { placeOf, readingDatabase } from './database-at.js';
 import { type NotesOptions, upgradeNotes } from './releases.js';
 
@@ -22,7 +22,7 @@ export function registerUpgradeCommands(program: Command, terminal: Terminal, ve
     .description(
       'Says what the first start of this version will do to the database and thinks of the settings, how long it takes, how much disk, and what cannot be undone. Changes nothing; the server may run.',
     )
-    .option('-c, --config <file>', 'settings file or folder; may be given several times', collect)
+    .option('-c, --config <file>', configHelp, collect)
     .option('--json', 'for programs')
     .action((options: CheckOptions) => check(options, terminal, version));
   upgrade

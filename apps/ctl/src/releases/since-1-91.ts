@@ -340,7 +340,7 @@ export const since191: readonly Release[] = [
         'database',
         'schema',
         'A schema of its own, version 1. Databases of other servers of this family are refused and stay as they are.',
-        { remedy: 'Import the old database into an empty one.' },
+        { remedy: 'There is no import: begin a new server, or stay with the old one.' },
       ),
       change('module', 'modules', 'Modules are npm packages; Python modules do not load.', {
         remedy: 'docs/modules/from-synapse.md says what became of each callback.',

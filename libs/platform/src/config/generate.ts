@@ -47,7 +47,7 @@ listeners:
 # SQLite is fine for a try-out and for few users. For more, PostgreSQL:
 #   database:
 #     name: psycopg2
-#     args: { host: localhost, user: rookery, password: "...", database: rookery, cp_max: 10 }
+#     args: { host: localhost, user: rookery, password: "...", dbname: rookery, cp_max: 10 }
 database:
   name: sqlite3
   args:

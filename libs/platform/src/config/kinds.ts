@@ -181,7 +181,7 @@ export const size: Kind<number> = simple(
 
 /** One of a few literal values. */
 export function oneOf<const T extends readonly (string | number | boolean)[]>(...values: T): Kind<T[number]> {
-  const names = values.map((value) => String(value));
+  const names = [...new Set(values.map((value) => String(value)))];
   return simple(names.join(', '), `one of ${names.join(', ')}`, { enum: values }, (value) =>
     values.find((one) => one === value),
   );
