@@ -130,10 +130,12 @@ describe.each(databases)('two servers (%s)', (database) => {
     await sees(alice, other, bob, 'leave');
   });
 
-  it('joins a restricted room by membership of another', async () => {
+  // A room with a name is joined without the members that it would be called by otherwise.
+  it.each([{}, { name: 'Members only' }])('joins a restricted room by membership of another (%j)', async (named) => {
     const club = await createRoom(alice, { preset: 'public_chat' });
     const content = { join_rule: 'restricted', allow: [{ type: 'm.room_membership', room_id: club }] };
     const roomId = await createRoom(alice, {
+      ...named,
       initial_state: [{ type: 'm.room.join_rules', state_key: '', content }],
       power_level_content_override: { invite: 50 },
     });

@@ -191,7 +191,7 @@ export class RemoteStager {
   async #checkStateBefore(way: RemoteWay): Promise<undefined> {
     const { room, event, before } = way;
     const state = await this.builder.authState(room, before, authTypesFor(event, room.rules));
-    way.stateBefore = room.isPartial ? await this.#withClaimed(event, state) : state;
+    way.stateBefore = room.isPartial ? await this.#withClaimed(room, event, state) : state;
     if (way.rejectedReason !== undefined) return;
     const verdict = checkAuth(event, way.stateBefore);
     if (!verdict.allowed) way.rejectedReason = verdict.reason;
@@ -314,8 +314,8 @@ export class RemoteStager {
    * The state before an event, where members may be missing from it (MSC3902): whom it does not know is believed to be what the
    * event's own auth events say, until all of the state is here.
    */
-  async #withClaimed(event: RoomEvent, state: AuthState): Promise<AuthState> {
-    const claimed = [...(await this.events.events(event.authEventIds)).values()].filter(
+  async #withClaimed(room: WorkingRoom, event: RoomEvent, state: AuthState): Promise<AuthState> {
+    const claimed = [...(await this.events.events(event.authEventIds, room.stagedById)).values()].filter(
       ({ type }) => type === 'm.room.member',
     );
     return (type, stateKey) =>
