@@ -13,11 +13,10 @@ import {
 } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { RegistrationFlows } from '../registration/registration-flows.js';
-import {
-  type RegistrationBody,
-  registrationSchema,
-  RegistrationService,
-} from '../registration/registration.service.js';
+import { AppserviceRegistration } from '../registration/appservice-registration.js';
+import { GuestRegistration } from '../registration/guest-registration.js';
+import { type RegistrationBody, registrationSchema } from '../registration/registration-body.js';
+import { RegistrationService } from '../registration/registration.service.js';
 
 const registerQuery = queryOf({
   kind: param.choice('What sort of account to make.', ['guest', 'user']),
@@ -35,6 +34,8 @@ const tokenValidityQuery = queryOf({
 export class RegistrationController {
   constructor(
     private readonly registrations: RegistrationService,
+    private readonly guests: GuestRegistration,
+    private readonly appservices: AppserviceRegistration,
     private readonly registrationFlows: RegistrationFlows,
   ) {}
 
@@ -54,10 +55,10 @@ export class RegistrationController {
     @Query(registerQuery) query: InferQuery<typeof registerQuery>,
     @JsonBody(registrationSchema, { optional: true }) body: RegistrationBody,
   ): Promise<object> {
-    if (query.kind === 'guest') return this.registrations.registerGuest(request, body);
+    if (query.kind === 'guest') return this.guests.register(request, body);
     // The old property is refused rather than ignored: ignored, it would make an account with another name.
     if (body['user'] !== undefined) throw MatrixError.invalidParam("Send 'username' instead of 'user'");
-    if (body.type === 'm.login.application_service') return this.registrations.registerByAppservice(request, body);
+    if (body.type === 'm.login.application_service') return this.appservices.register(request, body);
     return this.registrations.register(request, body);
   }
 
@@ -68,7 +69,7 @@ export class RegistrationController {
     @Inbound() request: InboundRequest,
     @Query(availableQuery) query: InferQuery<typeof availableQuery>,
   ): Promise<object> {
-    await this.registrations.checkAvailable(query.username, request);
+    await this.registrationFlows.checkAvailable(query.username, request);
     return { available: true };
   }
 

@@ -3,6 +3,7 @@ import { Database } from '@rookery/database';
 import { RateLimiter } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, type RequestOrigin } from '@rookery/platform';
+import { AccountService } from '../accounts/account.service.js';
 import { assertServerOpen } from '../common/server-gate.js';
 import { EmailVerification } from '../threepids/email-verification.service.js';
 import { MsisdnVerification } from '../threepids/msisdn-verification.service.js';
@@ -18,6 +19,7 @@ export class RegistrationFlows {
     private readonly emails: EmailVerification,
     private readonly numbers: MsisdnVerification,
     private readonly limiter: RateLimiter,
+    private readonly accounts: AccountService,
   ) {}
 
   /** The lists of stages of which a registration has to pass one. */
@@ -47,6 +49,20 @@ export class RegistrationFlows {
   assertEnabled(): void {
     assertServerOpen(this.config);
     if (!this.config.get('enable_registration')) throw MatrixError.forbidden('Registration is disabled on this server');
+  }
+
+  /**
+   * Whether a name may be registered.
+   * @throws MatrixError 400 `M_INVALID_USERNAME`, `M_USER_IN_USE`, `M_EXCLUSIVE`; 403 `M_FORBIDDEN`; 429
+   */
+  async checkAvailable(username: string, request: RequestOrigin): Promise<void> {
+    this.assertEnabled();
+    if (this.config.get('inhibit_user_in_use_error')) {
+      await this.accounts.checkAvailable(username, undefined, { tellInUse: false });
+      return;
+    }
+    await this.limiter.take('rc_registration', request.ip);
+    await this.accounts.checkAvailable(username);
   }
 
   /** Whether a registration token may be used once more. @throws MatrixError 403 `M_FORBIDDEN`, 429 */

@@ -18,6 +18,8 @@ import { AdminRegistrationService, type SharedSecretRegistration } from './admin
 import { DeactivationService } from '../accounts/deactivation.service.js';
 import { insertRegistrationToken } from '../store/registration-token.query.js';
 import { RegistrationFlows } from './registration-flows.js';
+import { AppserviceRegistration } from './appservice-registration.js';
+import { GuestRegistration } from './guest-registration.js';
 import { RegistrationService } from './registration.service.js';
 
 type Answer = JsonObject & { readonly session: string; readonly completed?: string[] };
@@ -387,8 +389,7 @@ eachDatabase('registration', (open) => {
 
   it('makes a guest an ordinary user who keeps what the guest has', async () => {
     const fixture = await build({ allow_guest_access: true });
-    const guest = (await outcome(fixture.get(RegistrationService).registerGuest(fixture.request('POST', path), {})))
-      .body;
+    const guest = (await outcome(fixture.get(GuestRegistration).register(fixture.request('POST', path), {}))).body;
     const guestId = guest['user_id'] as string;
     const localpart = guestId.slice(1, guestId.indexOf(':'));
     const upgrade = (body: JsonObject) =>
@@ -556,8 +557,8 @@ eachDatabase('registration', (open) => {
     const asGuest = (fixture: UsersFixture) =>
       outcome(
         fixture
-          .get(RegistrationService)
-          .registerGuest(fixture.request('POST', `${path}?kind=guest`), { username: 'boss', device_id: 'MINE' }),
+          .get(GuestRegistration)
+          .register(fixture.request('POST', `${path}?kind=guest`), { username: 'boss', device_id: 'MINE' }),
       );
     expect(await asGuest(users)).toMatchObject({ status: 403, body: { errcode: 'M_FORBIDDEN' } });
     const { status, body } = await asGuest(await build({ allow_guest_access: true }));
@@ -584,8 +585,8 @@ eachDatabase('registration', (open) => {
     const as = (body: JsonObject, token?: string) =>
       outcome(
         fixture
-          .get(RegistrationService)
-          .registerByAppservice(fixture.request('POST', path, body, token === undefined ? {} : { token }), body),
+          .get(AppserviceRegistration)
+          .register(fixture.request('POST', path, body, token === undefined ? {} : { token }), body),
       );
     expect(await as({ username: '_irc_bob', inhibit_login: true }, 'as-token')).toMatchObject({
       status: 200,

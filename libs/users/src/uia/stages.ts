@@ -2,7 +2,7 @@ import { ownUrl } from '@rookery/http';
 import type { Database, Tx } from '@rookery/database';
 import { isJsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Clock, Config } from '@rookery/platform';
-import { beginUse, findRegistrationToken, isUsable } from '../store/registration-token.query.js';
+import { abandonUse, beginUse, findRegistrationToken, isUsable } from '../store/registration-token.query.js';
 import type { ModuleLogin } from '../login/module-login.js';
 import type { PasswordLogin } from '../login/password-login.js';
 import type { CaptchaVerifier } from './captcha-verifier.js';
@@ -66,6 +66,10 @@ export class RegistrationTokenStage implements UiaStage {
   /** Holds one use of the token until the registration is complete or the session expires. */
   accept(tx: Tx, result: unknown): Promise<boolean> {
     return beginUse(tx, result as string, this.clock.nowMs());
+  }
+
+  release(tx: Tx, result: unknown): Promise<void> {
+    return abandonUse(tx, result as string);
   }
 }
 

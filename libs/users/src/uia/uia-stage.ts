@@ -27,4 +27,6 @@ export interface UiaStage {
    * @returns whether the stage counts
    */
   accept?(tx: Tx, result: unknown): Promise<boolean>;
+  /** Takes back what {@link accept} wrote: the operation came to nothing. */
+  release?(tx: Tx, result: unknown): Promise<void>;
 }

@@ -156,6 +156,17 @@ export class UiaService {
     return finishUiaSession(tx, secretHash(proof.sessionId), { atMs: this.clock.nowMs(), outcome });
   }
 
+  /** Ends a session whose operation came to nothing, unless it was used meanwhile: its stages take back what they hold. */
+  async giveUp(proof: UiaProof): Promise<void> {
+    await this.database.write(
+      async (tx) => {
+        if (!(await this.settle(tx, proof, ''))) return;
+        for (const [type, result] of Object.entries(proof.results)) await this.stage(type)?.release?.(tx, result);
+      },
+      { name: 'uia_give_up' },
+    );
+  }
+
   /**
    * Completes a request that nobody is logged in for by the parameters that its session remembers, since clients need not
    * repeat them with each stage.
