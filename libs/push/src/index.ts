@@ -3,7 +3,7 @@ export { PushCounts, type RoomCounts, totalOf, type UnreadCount } from './action
 export { pushMigrations } from './migrations/index.js';
 export { pushNotesUpdate } from './migrations/notes.migration.js';
 export { PushHttpModule, PushModule, PushSenderModule } from './push.module.js';
-export { PushDelivery } from './pushers/push-delivery.js';
+export { BadgeUpdates } from './pushers/badge-updates.js';
 export { type Pusher, pusherContent } from './pushers/pusher.js';
 export { countPushers } from './pushers/pusher.query.js';
 export { PushersService } from './pushers/pushers.service.js';

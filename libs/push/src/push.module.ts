@@ -14,8 +14,12 @@ import { DigestRooms } from './email/digest-rooms.js';
 import { EmailDigests } from './email/email-digests.js';
 import { UnsubscribeLinks } from './email/unsubscribe-links.js';
 import { UnsubscribeController } from './http/unsubscribe.controller.js';
+import { BadgeUpdates } from './pushers/badge-updates.js';
+import { DuePushers } from './pushers/due-pushers.js';
 import { PushDelivery } from './pushers/push-delivery.js';
 import { PushGateway } from './pushers/push-gateway.js';
+import { PushMessages } from './pushers/push-messages.js';
+import { PushRequests } from './pushers/push-requests.js';
 import { PushersController } from './http/pushers.controller.js';
 import { LocalNotificationSettings } from './pushers/local-notifications.js';
 import { PushersService } from './pushers/pushers.service.js';
@@ -58,7 +62,17 @@ export class PushHttpModule {}
 /** Sends notifications to push gateways and by mail; for one process. Needs `Lifecycle` and `OutboundHttp` from the app. */
 @Module({
   imports: [PushModule, RoomsModule, UsersModule],
-  providers: [PushGateway, PushDelivery, DigestRooms, DigestMails, EmailDigests],
-  exports: [PushDelivery],
+  providers: [
+    PushGateway,
+    PushRequests,
+    PushMessages,
+    DuePushers,
+    PushDelivery,
+    BadgeUpdates,
+    DigestRooms,
+    DigestMails,
+    EmailDigests,
+  ],
+  exports: [BadgeUpdates],
 })
 export class PushSenderModule {}

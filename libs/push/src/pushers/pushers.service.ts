@@ -17,6 +17,7 @@ import {
   deleteAllPushers,
   deletePushersOfOthers,
   deletePushersOfSessions,
+  haveBadges,
   highestPusher,
   pushersOf,
   upsertPusher,
@@ -63,9 +64,9 @@ export class PushersService implements OnModuleInit {
     this.hooks.deactivated.subscribe({ inTransaction: (tx, { userId }) => deleteAllPushers(tx, userId) });
   }
 
-  /** Whether there may be any pusher at all; without one nothing needs to be looked at. */
+  /** Whether there may be any pusher at all, and push is switched on; otherwise nothing needs to be looked at. */
   get any(): boolean {
-    return this.#any;
+    return this.#any && this.config.get('push.enabled');
   }
 
   /** Is told of whoever has set a pusher up or changed one. The listener must not throw. */
@@ -76,6 +77,11 @@ export class PushersService implements OnModuleInit {
   /** Whether a user's devices can switch each other's pushers on and off (MSC3881). */
   canToggle(userId: string): Promise<boolean> {
     return this.features.isEnabled(userId, 'msc3881');
+  }
+
+  /** Those of some users who have a device that shows how much is unread. */
+  withBadges(userIds: readonly string[]): Promise<string[]> {
+    return haveBadges(this.database, userIds);
   }
 
   /** A user's pushers. */

@@ -1,0 +1,87 @@
+import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { Clock, Lifecycle, Logger, Metrics, type Timer } from '@rookery/platform';
+import { OwnReads } from '../actions/own-reads.js';
+import { PushDelivery } from './push-delivery.js';
+import { PushMessages } from './push-messages.js';
+import { PushRequests } from './push-requests.js';
+import { PushersService } from './pushers.service.js';
+
+/** What is read within this time changes a badge once. */
+const badgeDelayMs = 1_000;
+
+/** Tells devices how much is unread when something was read, soon and once. Best effort. */
+@Injectable()
+export class BadgeUpdates implements OnModuleInit {
+  readonly #stopping = new AbortController();
+  readonly #waiting = new Map<string, Timer>();
+  readonly #tasks = new Set<Promise<void>>();
+
+  // Nine parameters: who has read is told by two, whom that concerns, what they are told and whether by three more.
+  constructor(
+    private readonly clock: Clock,
+    private readonly logger: Logger,
+    private readonly metrics: Metrics,
+    private readonly lifecycle: Lifecycle,
+    private readonly pushers: PushersService,
+    private readonly ownReads: OwnReads,
+    private readonly messages: PushMessages,
+    private readonly requests: PushRequests,
+    private readonly delivery: PushDelivery,
+  ) {}
+
+  onModuleInit(): void {
+    this.ownReads.onWritten((userIds) => this.#track(this.#haveSent(userIds)));
+    this.lifecycle.on('streams', { name: 'push badges', stop: () => this.stop() });
+  }
+
+  /** Cuts requests under way short; nobody is told any more. */
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    for (const timer of this.#waiting.values()) timer.cancel();
+    await Promise.all(this.#tasks);
+  }
+
+  /** A user has read something. */
+  changed(userId: string): void {
+    if (!this.pushers.any || this.#waiting.has(userId) || this.#stopping.signal.aborted) return;
+    const timer = this.clock.after(badgeDelayMs, () => {
+      this.#waiting.delete(userId);
+      this.#track(this.#send(userId));
+    });
+    this.#waiting.set(userId, timer);
+  }
+
+  /** Users have read by sending: one query finds out who has a badge, of however many. */
+  async #haveSent(userIds: readonly string[]): Promise<void> {
+    if (!this.pushers.any || this.#stopping.signal.aborted) return;
+    try {
+      for (const userId of await this.pushers.withBadges(userIds)) this.changed(userId);
+    } catch (error) {
+      this.logger.warn('The badges of senders could not be looked up', { err: error });
+    }
+  }
+
+  async #send(userId: string): Promise<void> {
+    try {
+      const pushers = (await this.pushers.list(userId)).filter(
+        (one) => one.kind === 'http' && one.enabled && this.messages.showsBadge(one),
+      );
+      if (pushers.length === 0) return;
+      const messageFor = await this.messages.ofBadge(userId);
+      for (const pusher of pushers) {
+        const message = messageFor(pusher);
+        if (this.requests.shownBy(pusher.id) === message.unread || this.delivery.isRetried(pusher.id)) continue;
+        const verdict = await this.requests.send(pusher, message, this.#stopping.signal);
+        const outcome = verdict.kind === 'sent' ? 'processed' : 'failed';
+        this.metrics.counter(`synapse_http_httppusher_badge_updates_${outcome}`).inc({});
+      }
+    } catch (error) {
+      this.logger.warn('A badge could not be sent', { userId, err: error });
+    }
+  }
+
+  #track(task: Promise<void>): void {
+    this.#tasks.add(task);
+    void task.finally(() => this.#tasks.delete(task));
+  }
+}
