@@ -1,5 +1,5 @@
 import type { CallbackName, RookeryModule } from '@rookery/module-api';
-import type { Clock, Logger, Metrics, Config } from '@rookery/platform';
+import { type Clock, type Config, type Logger, type Metrics, Semaphore } from '@rookery/platform';
 import { ModuleCaches } from './caches.js';
 import type { CallOutcome } from './figures.js';
 import type { ModuleCapabilities } from './capabilities.js';
@@ -60,7 +60,8 @@ export class ModuleHost {
   readonly #questions: ModuleQuestions;
   #running: readonly RunningModule[] = [];
   #capabilities: ModuleCapabilities | undefined;
-  #busy: Promise<unknown> = Promise.resolve();
+  /** Modules are exchanged by one at a time. */
+  readonly #exchanging = new Semaphore(1);
   #stopped = false;
   /** When the threads of modules ended of late, by module. */
   readonly #ends = new Map<string, number[]>();
@@ -108,9 +109,7 @@ export class ModuleHost {
    */
   reload(entries: readonly ModuleEntry[]): Promise<ReloadResult> {
     if (this.#stopped) return Promise.reject(new Error('The server is stopping'));
-    const result = this.#busy.then(() => this.#reload(entries));
-    this.#busy = result.catch(() => {});
-    return result;
+    return this.#exchanging.run(() => this.#reload(entries));
   }
 
   /** Answers the copy of a module in another process. @throws MatrixError as a question of another module would be answered */
@@ -126,7 +125,7 @@ export class ModuleHost {
   /** Ends all modules, the last first. Callbacks are not asked any more. */
   async stop(): Promise<void> {
     this.#stopped = true;
-    await this.#busy;
+    await this.#exchanging.run(() => Promise.resolve());
     this.dispatcher.install(EMPTY_REGISTRY);
     for (const { scope, loaded } of this.#running.toReversed()) {
       await scope.stop();
@@ -278,7 +277,7 @@ export class ModuleHost {
 
   /** Loads the module of a thread that has ended anew. Until that has come to an end, what is asked waits. */
   #revive(running: RunningModule, thread: ModuleThread): void {
-    const revived = this.#busy.then(async () => {
+    const revived = this.#exchanging.run(async () => {
       const { loaded } = running;
       if (this.#stopped || !this.#running.includes(running)) throw new Error('It is not in service any more');
       const [fresh] = await this.import([loaded.entry]);
@@ -289,7 +288,7 @@ export class ModuleHost {
       return fresh.thread;
     });
     thread.succeededBy(revived);
-    this.#busy = revived.catch((err: unknown) => {
+    revived.catch((err: unknown) => {
       if (this.#stopped || !this.#running.includes(running)) return;
       this.#log.error('The thread of a module could not be made again', {
         module: running.loaded.definition.name,

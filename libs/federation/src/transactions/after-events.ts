@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { Clock, Lifecycle, Logger } from '@rookery/platform';
+import { Clock, KeyedCounter, KeyedMutex, Lifecycle, Logger } from '@rookery/platform';
 import { StagedEvents } from './staged-events.js';
 
 /** Pieces of work that wait for events, in all and for one server. With more, nobody waits. */
@@ -8,11 +8,6 @@ const maxPerOrigin = 200;
 /** What is not in its room by then is not waited for, milliseconds. */
 const limitMs = 10_000;
 
-interface Turn {
-  last: Promise<void>;
-  waiting: number;
-}
-
 /**
  * Lets what came behind events of a room wait until those are in it: who has joined by them, what they allow, what they say. It
  * waits in memory, after its transaction was answered: only for news that is harmless to lose when the server ends.
@@ -20,8 +15,8 @@ interface Turn {
 @Injectable()
 export class AfterEvents {
   /** By server and subject. */
-  readonly #turns = new Map<string, Turn>();
-  readonly #perOrigin = new Map<string, number>();
+  readonly #turns = new KeyedMutex();
+  readonly #perOrigin = new KeyedCounter();
   #waiting = 0;
   readonly #logger: Logger;
 
@@ -32,7 +27,7 @@ export class AfterEvents {
     logger: Logger,
   ) {
     this.#logger = logger.child('federation');
-    lifecycle.on('streams', { name: 'EDUs behind events', stop: () => this.#settled() });
+    lifecycle.on('streams', { name: 'EDUs behind events', stop: () => this.#turns.settled() });
   }
 
   /**
@@ -42,37 +37,32 @@ export class AfterEvents {
    */
   async run(origin: string, subject: string, roomIds: readonly string[], work: () => Promise<unknown>): Promise<void> {
     const key = `${origin}\n${subject}`;
-    const ofOrigin = this.#perOrigin.get(origin) ?? 0;
-    let turn = this.#turns.get(key);
-    const mustWait = turn !== undefined || roomIds.some((roomId) => this.staged.isBusy(roomId));
-    if (!mustWait || this.#waiting >= maxWaiting || ofOrigin >= maxPerOrigin) return void (await work());
-    if (!turn) this.#turns.set(key, (turn = { last: Promise.resolve(), waiting: 0 }));
+    const mustWait = this.#turns.isBusy(key) || roomIds.some((roomId) => this.staged.isBusy(roomId));
+    if (!mustWait || this.#waiting >= maxWaiting || this.#perOrigin.of(origin) >= maxPerOrigin)
+      return void (await work());
     this.#waiting++;
-    this.#perOrigin.set(origin, ofOrigin + 1);
-    turn.waiting++;
-    const own = turn;
-    const before = own.last;
-    const events = Promise.all(roomIds.map((roomId) => this.staged.caughtUp(roomId)));
-    own.last = this.#later(events, before, work)
+    this.#perOrigin.add(origin);
+    // Waited for from now on, whoever is before.
+    const arrived = this.#arrived(roomIds);
+    void this.#turns
+      .run(key, async () => {
+        await arrived;
+        if (!this.lifecycle.stopping.aborted) await work();
+      })
       .catch((err: unknown) => this.#logger.warn('An EDU could not be handled', { origin, err }))
       .finally(() => {
         this.#waiting--;
-        const left = (this.#perOrigin.get(origin) ?? 1) - 1;
-        if (left > 0) this.#perOrigin.set(origin, left);
-        else this.#perOrigin.delete(origin);
-        if (--own.waiting === 0) this.#turns.delete(key);
+        this.#perOrigin.remove(origin);
       });
   }
 
-  async #later(events: Promise<unknown>, before: Promise<void>, work: () => Promise<unknown>): Promise<void> {
-    const arrived = new AbortController();
-    await Promise.race([events, this.clock.sleep(limitMs, AbortSignal.any([arrived.signal, this.lifecycle.stopping]))]);
-    arrived.abort();
-    await before;
-    if (!this.lifecycle.stopping.aborted) await work();
-  }
-
-  async #settled(): Promise<void> {
-    await Promise.all([...this.#turns.values()].map(({ last }) => last));
+  /** Resolves when what is on its way into rooms is in them, or nobody waits for it any more. */
+  async #arrived(roomIds: readonly string[]): Promise<void> {
+    const given = new AbortController();
+    await Promise.race([
+      Promise.all(roomIds.map((roomId) => this.staged.caughtUp(roomId))),
+      this.clock.sleep(limitMs, AbortSignal.any([given.signal, this.lifecycle.stopping])),
+    ]);
+    given.abort();
   }
 }

@@ -1,7 +1,7 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import type { MediaDownloadHeaders, MediaStorageProvider } from '@rookery/module-api';
 import { ModuleDispatcher, ModuleLoadError } from '@rookery/module-host';
-import { Clock, Config, Lifecycle, Logger } from '@rookery/platform';
+import { Clock, Config, KeyedMutex, Lifecycle, Logger } from '@rookery/platform';
 import type { FilePlace } from './file-place.js';
 import { fileSystemProvider } from './file-system-provider.js';
 import { madeStorageProvider } from './made-storage-provider.js';
@@ -33,7 +33,7 @@ export class StorageProviders implements OnModuleInit {
   #entries: readonly Entry[] = [];
   readonly #queued = new Set<Promise<void>>();
   /** What is being stored, by path. */
-  readonly #storing = new Map<string, Promise<unknown>>();
+  readonly #storing = new KeyedMutex();
 
   constructor(
     private readonly config: Config,
@@ -103,11 +103,9 @@ export class StorageProviders implements OnModuleInit {
       if (options.waitForAll || entry.synchronous || this.#queued.size >= maxQueued) waited.push(storing);
       else storing.catch((err: unknown) => this.#complain('A file was not stored', entry, place, err));
     }
-    const stored = Promise.allSettled([this.#storing.get(place.path), ...all]);
-    this.#storing.set(place.path, stored);
+    const stored = this.#storing.run(place.path, () => Promise.allSettled(all));
     const putAway = async (): Promise<void> => {
       await stored;
-      if (this.#storing.get(place.path) === stored) this.#storing.delete(place.path);
       await options.release?.();
     };
     this.#queue(
@@ -152,9 +150,8 @@ export class StorageProviders implements OnModuleInit {
   /** Has the file forgotten everywhere, by those that are still storing it once they have; failures are logged. */
   async remove(place: FilePlace): Promise<void> {
     if (place.info.urlCache) return;
-    const storing = this.#storing.get(place.path);
-    if (storing === undefined) return this.#removeNow(place);
-    this.#queue(storing.then(() => this.#removeNow(place)));
+    if (!this.#storing.isBusy(place.path)) return this.#removeNow(place);
+    this.#queue(this.#storing.run(place.path, () => this.#removeNow(place)));
   }
 
   #queue(work: Promise<void>): void {

@@ -145,6 +145,24 @@ describe('SingleFlight', () => {
     await expect(flights.run('a', () => Promise.reject(new Error('no')))).rejects.toThrow('no');
     expect(flights.size).toBe(0);
   });
+
+  it('says when nothing is under way, whatever became of it', async () => {
+    const flights = new SingleFlight<void>();
+    const { open, passed } = gate();
+    let isSettled = false;
+    const [ended, failed] = [
+      flights.run('a', () => passed),
+      flights.run('b', () => passed.then(() => Promise.reject(new Error('no')))),
+    ];
+    const settled = flights.settled().then(() => (isSettled = true));
+    await turns();
+    expect(isSettled).toBe(false);
+    open();
+    await ended;
+    await expect(failed).rejects.toThrow('no');
+    await settled;
+    expect(flights.size).toBe(0);
+  });
 });
 
 describe('KeyedCounter', () => {

@@ -32,6 +32,21 @@ describe('KeyedMutex', () => {
     await done;
   });
 
+  it('says when nothing is left to do', async () => {
+    const queue = new KeyedMutex();
+    const done: string[] = [];
+    const work = (name: string, key: string): Promise<unknown> =>
+      queue.run(key, async () => {
+        await pause(1);
+        done.push(name);
+      });
+    const all = [work('first', 'a'), work('second', 'a').then(() => work('third', 'a')), work('other', 'b')];
+    await queue.settled();
+    await Promise.all(all);
+    expect([done.slice().sort(), queue.busyKeys]).toEqual([['first', 'other', 'second', 'third'], 0]);
+    await queue.settled();
+  });
+
   it('goes on after failures of either kind', async () => {
     const queue = new KeyedMutex();
     const first = queue.run('a', async () => {

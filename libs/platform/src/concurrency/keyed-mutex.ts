@@ -49,6 +49,14 @@ export class KeyedMutex {
     });
   }
 
+  /** Resolves when no work runs or waits. */
+  async settled(): Promise<void> {
+    while (this.#waiting.size > 0)
+      await Promise.all(
+        [...this.#waiting.values()].map((queue) => new Promise<void>((done) => queue.push(async () => done()))),
+      );
+  }
+
   async #first<T>(key: string, work: () => Promise<T>): Promise<T> {
     try {
       return await work();

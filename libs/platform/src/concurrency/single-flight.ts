@@ -12,6 +12,11 @@ export class SingleFlight<T> {
     return this.#flights.get(key);
   }
 
+  /** Resolves when nothing is under way, whatever became of it. */
+  async settled(): Promise<void> {
+    while (this.#flights.size > 0) await Promise.allSettled(this.#flights.values());
+  }
+
   /** Begins the work, unless it is under way; settles as it does. What it throws at once is thrown, and nothing remembered. */
   run(key: string, work: () => Promise<T>): Promise<T> {
     const running = this.#flights.get(key);

@@ -1,6 +1,6 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
 import { domainOf, type JsonObject } from '@rookery/matrix-types';
-import { Clock, Config, Logger, serverRequester } from '@rookery/platform';
+import { Clock, Config, Logger, serverRequester, SingleFlight } from '@rookery/platform';
 import { AccountDataService, AccountService, isLocalUser } from '@rookery/users';
 import { RoomHooks } from '../hooks.js';
 import type { StoredEvent } from '../model/stored-event.js';
@@ -15,7 +15,7 @@ const firstPauseMs = 1000;
 /** Joins rooms for local users who are invited, as far as `auto_accept_invites` says so. */
 @Injectable()
 export class AutoAcceptInvites implements OnModuleInit, OnModuleDestroy {
-  readonly #pending = new Map<string, Promise<void>>();
+  readonly #pending = new SingleFlight<void>();
   readonly #stopping = new AbortController();
 
   // Eight parameters: an invite is noticed, judged by account and settings, accepted, and marked as a direct chat.
@@ -46,8 +46,8 @@ export class AutoAcceptInvites implements OnModuleInit, OnModuleDestroy {
   }
 
   /** Resolves when nothing is under way. */
-  async settled(): Promise<void> {
-    while (this.#pending.size > 0) await Promise.all(this.#pending.values());
+  settled(): Promise<void> {
+    return this.#pending.settled();
   }
 
   #isWanted({ event, rejectedReason, softFailed }: StoredEvent): boolean {
@@ -62,13 +62,12 @@ export class AutoAcceptInvites implements OnModuleInit, OnModuleDestroy {
 
   #start(invite: StoredEvent): void {
     const { eventId, roomId } = invite.event;
-    if (this.#stopping.signal.aborted || this.#pending.has(eventId)) return;
+    if (this.#stopping.signal.aborted || this.#pending.get(eventId)) return;
     if (this.#pending.size >= maxPending) {
       this.logger.warn('Too many invites at a time; one is not accepted for its user', { roomId });
       return;
     }
-    const running = this.#accept(invite).finally(() => this.#pending.delete(eventId));
-    this.#pending.set(eventId, running);
+    void this.#pending.run(eventId, () => this.#accept(invite));
   }
 
   /** Never rejects. Servers that cannot be reached are tried again, at growing intervals. */

@@ -1,6 +1,6 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { MatrixError } from '@rookery/matrix-types';
-import { eachLimit, Logger } from '@rookery/platform';
+import { eachLimit, Logger, SingleFlight } from '@rookery/platform';
 import { UserHooks } from '@rookery/users';
 import { EventPersister } from '../pipeline/event-persister.js';
 import { MembershipReader } from '../reading/membership-reader.js';
@@ -13,8 +13,9 @@ const parallelRooms = 8;
 /** Tells a user's rooms about a new name or avatar: the member events are sent again. */
 @Injectable()
 export class ProfilePropagation implements OnModuleInit {
-  readonly #running = new Map<string, Promise<void>>();
-  readonly #again = new Set<string>();
+  readonly #running = new SingleFlight<void>();
+  /** Users whose rooms are behind. */
+  readonly #due = new Set<string>();
 
   constructor(
     private readonly hooks: UserHooks,
@@ -36,15 +37,12 @@ export class ProfilePropagation implements OnModuleInit {
 
   /** Brings all rooms of a user up to date, in the background; a change while that goes on starts it once more. */
   start(userId: string): void {
-    if (this.#running.has(userId)) {
-      this.#again.add(userId);
-      return;
-    }
-    const run = this.#run(userId).finally(() => {
-      this.#running.delete(userId);
-      if (this.#again.delete(userId)) this.start(userId);
-    });
-    this.#running.set(userId, run);
+    this.#due.add(userId);
+    void this.#running
+      .run(userId, () => this.#run(userId))
+      .finally(() => {
+        if (this.#due.has(userId)) this.start(userId);
+      });
   }
 
   /** Resolves when nothing is under way for a user. */
@@ -53,6 +51,7 @@ export class ProfilePropagation implements OnModuleInit {
   }
 
   async #run(userId: string): Promise<void> {
+    this.#due.delete(userId);
     try {
       const profile = await this.profiles.of(userId);
       const roomIds = await this.memberships.joinedRoomIds(userId);
