@@ -1,6 +1,6 @@
 /** Auth rules and state resolution. */
 export { type AuthEventsOptions, checkAuthEvents } from './auth/auth-events.js';
-export { authTypesFor, type AuthTypesInput } from './auth/auth-types.js';
+export { authTypesFor, type AuthTypesInput, isCitable } from './auth/auth-types.js';
 export { checkAuth } from './auth/check-auth.js';
 export { membershipOf } from './auth/membership-rules.js';
 export {

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
 import { Cache, Config } from '@rookery/platform';
-import { splitStateKey, stateKeyOf, type StateMap } from '@rookery/state-res';
+import { isCitable, splitStateKey, stateKeyOf, type StateMap } from '@rookery/state-res';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { StateGroups } from '../state/state-groups-cache.js';
 import { fullGroup, planGroup, type GroupPlan } from '../state/state-groups.js';
@@ -50,6 +50,7 @@ export class EventContexts {
 
   /** The state on top of which the next event is sent: current state. */
   async current(room: WorkingRoom): Promise<StateBefore> {
+    await this.settle(room);
     room.chain ??= await this.#chainForCurrent(room);
     return this.#live(room, room.chain);
   }
@@ -158,6 +159,7 @@ export class EventContexts {
   /**
    * Makes an accepted event an extremity, after it was staged.
    * @param isReferenced an event that came later names it already: then it is none
+   * @param maySettleLater {@link settle} is called before anything but the events that come with it looks at the room
    */
   async advance(
     room: WorkingRoom,
@@ -165,6 +167,7 @@ export class EventContexts {
     before: StateBefore,
     chain: readonly ChainLink[],
     isReferenced = false,
+    maySettleLater = false,
   ): Promise<void> {
     const group = groupOf(chain);
     if (group === undefined) throw new Error(`An accepted event without a state: ${event.eventId}`);
@@ -176,15 +179,24 @@ export class EventContexts {
     if (!isExtremity && covered === 0) return;
     const wasOnTop = before.chain === room.chain && isExtremity;
     if (isExtremity) room.extremities.set(event.eventId, { depth: event.depth, group });
-    const key = event.stateKey === undefined ? undefined : stateKeyOf(event.type, event.stateKey);
-    if (room.extremities.size === 1 && wasOnTop) {
-      if (key !== undefined) room.change(key, event);
+    if (room.extremities.size === 1 && wasOnTop && !room.isUnsettled) {
+      if (event.stateKey !== undefined) room.change(stateKeyOf(event.type, event.stateKey), event);
       room.chain = chain;
-    } else await this.#resolveCurrent(room);
+    } else if (maySettleLater && !isCitable(event.type)) room.isUnsettled = true;
+    else await this.#resolveCurrent(room);
+  }
+
+  /**
+   * Makes up for what `advance` has put off. Events that come together and authorize nothing change, in a room with many forks,
+   * current state once and not once each: whether they are allowed does not depend on each other.
+   */
+  async settle(room: WorkingRoom): Promise<void> {
+    if (room.isUnsettled) await this.#resolveCurrent(room);
   }
 
   /** Makes the state of all forward extremities together the room's current state. */
   async #resolveCurrent(room: WorkingRoom): Promise<void> {
+    room.isUnsettled = false;
     const groups = new Set([...room.extremities.values()].map((extremity) => extremity.group));
     if (groups.size === 1 && room.chain?.[0]?.group === [...groups][0]) return;
     if (room.chain !== undefined && this.#isMadeOf(room.chain, groups)) return;

@@ -221,6 +221,7 @@ export class LocalEventPersister extends EventPersister {
             if (outcome.kind === 'missing') misplaced.add(event.event.eventId);
             outcomes.push([event.event, outcome]);
           }
+          await this.remote.settle(room);
           return (stored) =>
             resolve({ done: outcomes.map(([event, outcome]) => verdictOf(event, outcome, stored)), thinking });
         },

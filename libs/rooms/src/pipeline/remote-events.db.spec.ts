@@ -19,6 +19,7 @@ import { MembershipTemplates } from '../servers/membership-templates.js';
 import { ChainCovers } from '../upkeep/chain-covers.service.js';
 import { EventCreation } from '../sending/event-creation.service.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
+import { StateResolver } from '../state/state-resolver.js';
 import { EventPersister } from './event-persister.js';
 import { InboundEvents } from './inbound-events.service.js';
 import { applied, remoteKey, remoteServer, RemoteServer, yan, zoe } from './remote-server.fixture.js';
@@ -66,8 +67,10 @@ eachDatabase('events of other servers', (open) => {
     return (page['chunk'] as { event_id: string }[]).map((event) => event.event_id);
   };
   /** A public room of alice's that zoe and yan have joined. */
-  const shared = async (version = '11') => {
-    const { roomId } = await rooms.get(RoomCreation).create(alice, { room_version: version, preset: 'public_chat' });
+  const shared = async (version = '11', options: JsonObject = {}) => {
+    const { roomId } = await rooms
+      .get(RoomCreation)
+      .create(alice, { room_version: version, preset: 'public_chat', ...options });
     const server = new RemoteServer(version, roomId);
     let state = await stateOf(roomId);
     let heads = await headsOf(roomId);
@@ -210,6 +213,47 @@ eachDatabase('events of other servers', (open) => {
   };
   const templateFor = (roomId: string, userId: string): Promise<RoomEvent> =>
     rooms.get(MembershipTemplates).make({ roomId, userId, content: { membership: 'join' } });
+
+  it.each(['11', '12'])(
+    'resolves forks that come together and authorize nothing once, in version %s',
+    async (version) => {
+      const anybody = { power_level_content_override: { state_default: 0 } };
+      const { roomId, server, state, head } = await shared(version, anybody);
+      const resolver = rooms.get(StateResolver);
+      const resolve = resolver.resolve.bind(resolver);
+      let resolved = 0;
+      resolver.resolve = (...given) => {
+        resolved++;
+        return resolve(...given);
+      };
+      try {
+        const forks = Array.from({ length: 12 }, (_, n) =>
+          server.make({ type: 'x.y', stateKey: `${n}`, sender: zoe, content: { n } }, [head], state),
+        );
+        expect(new Set(await receive(...forks))).toEqual(new Set(['accepted']));
+        expect(resolved).toBe(1);
+        const now = await stateOf(roomId);
+        for (const fork of forks)
+          expect(now.get(stateKeyOf('x.y', fork.stateKey!))).toMatchObject({ eventId: fork.eventId });
+        expect(await headsOf(roomId)).toHaveLength(12);
+        // What authorizes counts for those behind it at once, whatever came before it.
+        const before = server.make({ type: 'x.y', stateKey: 'before', sender: yan, content: {} }, [head], state);
+        const leave = server.make(
+          { type: 'm.room.member', stateKey: yan, sender: yan, content: { membership: 'leave' } },
+          [head],
+          state,
+        );
+        const after = server.make({ type: 'x.y', stateKey: 'after', sender: yan, content: {} }, [head], state);
+        expect(await receive(before, leave, after)).toEqual(['accepted', 'accepted', 'softFailed']);
+        const last = await stateOf(roomId);
+        expect(last.get(stateKeyOf('x.y', 'before'))).toMatchObject({ eventId: before.eventId });
+        expect(last.has(stateKeyOf('x.y', 'after'))).toBe(false);
+        expect(last.get(stateKeyOf('m.room.member', yan))).toMatchObject({ eventId: leave.eventId });
+      } finally {
+        resolver.resolve = resolve;
+      }
+    },
+  );
 
   it('reads no state group before it is written', async () => {
     const { roomId, server, state, head } = await shared();

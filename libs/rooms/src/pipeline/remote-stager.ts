@@ -7,6 +7,7 @@ import {
   authTypesFor,
   byAuth,
   checkAuth,
+  isCitable,
   powerLevelsOf,
   restsUpon,
   stateKeyOf,
@@ -74,6 +75,8 @@ interface RemoteWay {
   readonly how: 'past' | 'afresh' | undefined;
   /** What modules and the policy server have said already. */
   readonly judgement: RemoteJudgement | undefined;
+  /** More events may come with it, and then {@link RemoteStager.settle}. */
+  readonly maySettleLater: boolean;
   /** With the policy server's signature, once it has given one. */
   event: RoomEvent;
   /** It was stored as an outlier before. */
@@ -129,14 +132,15 @@ export class RemoteStager {
     const facts = await this.factsOf(room.roomId, [remote]);
     let judgement: RemoteJudgement | undefined;
     for (;;) {
-      const outcome = await goThrough(this.#stages, wayOf({ room, remote, facts, given, how, judgement }));
+      const way = wayOf({ room, remote, facts, given, how, judgement, maySettleLater: false });
+      const outcome = await goThrough(this.#stages, way);
       if (!(outcome instanceof Waiting)) return outcome;
       judgement = await outcome.answer;
     }
   }
 
   /**
-   * As {@link stage}, without waiting for who thinks: nothing is staged then.
+   * As {@link stage}, without waiting for who thinks: nothing is staged then. Behind the last event comes {@link settle}.
    * @param facts of the batch to which the event belongs
    * @param judgement what was said already
    */
@@ -146,7 +150,13 @@ export class RemoteStager {
     facts: BatchFacts,
     judgement: RemoteJudgement | undefined,
   ): Promise<RemoteOutcome | Waiting<RemoteJudgement>> {
-    return goThrough(this.#stages, wayOf({ room, remote, facts, given: undefined, how: undefined, judgement }));
+    const how = { given: undefined, how: undefined, maySettleLater: true };
+    return goThrough(this.#stages, wayOf({ room, remote, facts, judgement, ...how }));
+  }
+
+  /** Brings current state up to events that were staged in turn: before anybody else looks at the room. */
+  settle(room: WorkingRoom): Promise<void> {
+    return this.contexts.settle(room);
   }
 
   /** Asks for what staging these events one after the other, in the room's turn, will need of each. */
@@ -205,6 +215,7 @@ export class RemoteStager {
     way.softFailed = way.remote.softFail === true || way.judgement?.allowed === false;
     // There is no current state that could speak against it, or not all of it is here.
     if (room.size === 0 || how === 'afresh' || room.isPartial) return;
+    if (isCitable(event.type)) await this.contexts.settle(room);
     const now = checkAuth(event, await this.builder.authState(room, room, authTypesFor(event, room.rules)));
     if (!now.allowed) way.softFailed = true;
   }
@@ -216,6 +227,7 @@ export class RemoteStager {
     // What the room was like before this server joined says nothing about who approves of events now.
     const asksPolicy = how !== 'afresh' && this.policies.concerns(room, event);
     if (!asksPolicy && !this.gates.active) return undefined;
+    await this.contexts.settle(room);
     const still = room.still();
     const seen = this.contexts.asSeen(still, way.before);
     const answer = this.#judge(still, way.remote, seen, asksPolicy).finally(() => still.release());
@@ -244,7 +256,8 @@ export class RemoteStager {
       fork: isLive && before.chain !== room.chain ? before : undefined,
     });
     if (isLive) {
-      await this.contexts.advance(room, event, before, chain, await way.facts.isReferenced(event.eventId));
+      const isReferenced = await way.facts.isReferenced(event.eventId);
+      await this.contexts.advance(room, event, before, chain, isReferenced, way.maySettleLater);
     }
     return { kind: 'staged', rejectedReason, softFailed };
   }
@@ -323,8 +336,10 @@ export class RemoteStager {
   }
 }
 
+type GivenWay = 'room' | 'remote' | 'facts' | 'given' | 'how' | 'judgement' | 'maySettleLater';
+
 /** An event at the beginning of its way. */
-const wayOf = (from: Pick<RemoteWay, 'room' | 'remote' | 'facts' | 'given' | 'how' | 'judgement'>): RemoteWay => ({
+const wayOf = (from: Pick<RemoteWay, GivenWay>): RemoteWay => ({
   ...from,
   event: from.judgement?.event ?? from.remote.event,
   replacesOutlier: false,

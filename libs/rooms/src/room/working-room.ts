@@ -45,6 +45,8 @@ export interface FoundState {
  */
 export class WorkingRoom implements SnapshotReader {
   chain: readonly ChainLink[] | undefined;
+  /** Current state is still that of the forward extremities before some events: see `EventContexts.settle`. */
+  isUnsettled = false;
   readonly extremities: Map<string, Extremity>;
   readonly staged: StagedEvent[] = [];
   readonly stagedById = new Map<string, StagedEvent>();

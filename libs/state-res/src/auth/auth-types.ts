@@ -9,6 +9,18 @@ export interface AuthTypesInput {
   readonly content: Readonly<JsonObject>;
 }
 
+/** Types of the events that others can name in `auth_events`: what else is in a room's state authorizes nothing. */
+const citable: ReadonlySet<string> = new Set([
+  'm.room.create',
+  'm.room.power_levels',
+  'm.room.join_rules',
+  'm.room.member',
+  'm.room.third_party_invite',
+]);
+
+/** Whether an event of this type can be what authorizes another. @spec server-server-api#auth-events-selection */
+export const isCitable = (type: string): boolean => citable.has(type);
+
 /**
  * The pieces of state that authorize an event: what `auth_events` must be chosen from, and all that the auth rules look
  * at, except that room version 12 leaves the create event out. Without duplicates; empty for the create event.

@@ -1,13 +1,5 @@
+import { isCitable } from '../auth/auth-types.js';
 import type { ResolutionEvents } from './resolution-events.js';
-
-/** Only events of these types are ever cited as auth events. */
-const citable = new Set([
-  'm.room.create',
-  'm.room.power_levels',
-  'm.room.join_rules',
-  'm.room.member',
-  'm.room.third_party_invite',
-]);
 
 /**
  * The events on the paths along `auth_events` from one conflicted event to another, both ends included.
@@ -19,7 +11,7 @@ export async function conflictedSubgraph(
   store: ResolutionEvents,
 ): Promise<Set<string>> {
   const subgraph = new Set<string>();
-  const ends = [...conflicted].filter((id) => citable.has(store.get(id)?.type ?? ''));
+  const ends = [...conflicted].filter((id) => isCitable(store.get(id)?.type ?? ''));
   if (ends.length === 0 || conflicted.size < 2) return subgraph;
 
   await store.loadLinks(conflicted);
