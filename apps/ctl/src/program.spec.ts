@@ -81,6 +81,16 @@ describe('rookery config', () => {
     expect(await rookery(['config', 'check', '-c', file])).toMatchObject({ code: 0, out: 'Nothing is wrong.' });
   });
 
+  it('says how modules are checked, where there are any', async () => {
+    const file = join(folder, 'with-modules.yaml');
+    writeFileSync(file, 'server_name: example.org\nreport_stats: false\nmodules: [{module: ./nowhere}]\n');
+    const { code, out } = await rookery(['config', 'check', file]);
+    expect([code, out]).toEqual([
+      0,
+      `Nothing is wrong.\nModules are not loaded for this: rookery module check -c ${file}`,
+    ]);
+  });
+
   it('checks homeserver.yaml here where no file is named', async () => {
     const { code, out } = await rookery(['config', 'check']);
     expect(code).toBe(1);

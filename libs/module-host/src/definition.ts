@@ -79,6 +79,9 @@ function placeIn(error: unknown, folder: string): string | undefined {
   return undefined;
 }
 
+/** `package.module.Class`; packages of npm have no capital letters. */
+const pythonClass = /^\w+(?:\.\w+)*\.[A-Z]\w*$/;
+
 /**
  * Where a module lies: looked up as an `import` in the configuration file's folder would.
  * @param settingsOption as in {@link ModuleEntry}, for the command that mends what is missing
@@ -99,6 +102,8 @@ export function resolveModule(specifier: string, configDir: string, settingsOpti
     const [reason = ''] = message.split('\n');
     const [, wanted = specifier] = /cannot find (?:package|module) '([^']+)'/i.exec(reason) ?? [];
     if (isAbsolute(wanted)) return `its entry ${wanted} is missing: build the module first`;
+    if (isMissing(error) && pythonClass.test(specifier))
+      return `this is the name of a Python class, which does not load here; what takes its place says: rookery module suggest${settingsOption}`;
     if (isMissing(error)) return `the package is not installed for ${resolvePath(configDir)}; ${add(name)}`;
     if (code !== 'ERR_PACKAGE_PATH_NOT_EXPORTED') return reason;
     const part = specifier === name ? 'no entry' : `no ${specifier.slice(name.length + 1)}`;

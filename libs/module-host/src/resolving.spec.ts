@@ -92,13 +92,14 @@ it('says what is wrong with a package that is installed, and not that it should 
   write('node_modules/partial/package.json', { exports: { './part': './x.js' } });
   write('node_modules/broken/package.json', '{');
   write('newer.mjs', "import { ofTomorrow } from '@rookery/module-api'; export default ofTomorrow;");
-  expect(load('unbuilt-main', 'unbuilt', 'partial', 'partial/other', 'fs', 'nowhere')).toEqual([
+  expect(load('unbuilt-main', 'unbuilt', 'partial', 'partial/other', 'fs', 'nowhere', 'a_b.C')).toEqual([
     'module unbuilt-main: its entry /node_modules/unbuilt-main/dist/x.js is missing: build the module first',
     'module unbuilt: its entry /modules/node_modules/unbuilt/dist/x.js is missing: build the module first',
     'module partial: its package.json exports no entry: correct the settings, or the package',
     'module partial/other: its package.json exports no other: correct the settings, or the package',
     'module fs: it is a part of Node.js, and no module',
     'module nowhere: the package is not installed for ; run: rookery module add nowhere',
+    'module a_b.C: this is the name of a Python class, which does not load here; what takes its place says: rookery module suggest',
   ]);
   const [broken = '', newer = ''] = load('broken', './newer.mjs');
   expect(broken).toMatch(/module broken: .*package\.json/);

@@ -104,6 +104,8 @@ async function check(files: readonly string[], options: CheckOptions, terminal: 
     terminal.out(
       problems.length === 0 ? 'Nothing is wrong.' : `${count(errors, 'error')}, ${count(warnings, 'warning')}.`,
     );
+    if ((result.config?.get('modules') ?? []).length > 0)
+      terminal.out(`Modules are not loaded for this: rookery module check -c ${files.join(' -c ')}`);
     const processes = result.config ? processLines(result.config) : [];
     if (processes.length > 0) terminal.out(`\n${processes.join('\n')}`);
   }
