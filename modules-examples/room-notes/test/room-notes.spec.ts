@@ -48,3 +48,56 @@ describe.each(['sqlite', 'postgres'] as const)('a module with entities (%s)', (d
     expect(await bob.request('POST', path, { text: 'x' })).toMatchObject({ status: 403 });
   });
 });
+
+describe('a module with entities in several processes', () => {
+  let server: TestHomeserver;
+  let alice: TestUser;
+  let path: string;
+  beforeAll(async () => {
+    server = await createTestHomeserver({ database: 'postgres', processes: 3, settings: { modules: [{ module }] } });
+    alice = await server.registerUser('alice');
+    const created = await alice.request<{ room_id: string }>('POST', '/createRoom', {});
+    path = `/_synapse/client/notes/${encodeURIComponent(created.body.room_id)}`;
+  });
+  afterAll(() => server?.stop());
+
+  interface Note {
+    readonly id: number;
+    readonly text: string;
+    readonly pinned: boolean;
+  }
+  /** Asks one of the processes. */
+  const at = async <T>(
+    place: number,
+    method: string,
+    what = '',
+    body?: object,
+  ): Promise<{ status: number; body: T }> => {
+    const { port } = server.servers[place % server.servers.length]!.addresses[0]!;
+    const response = await fetch(`http://127.0.0.1:${port}${path}${what}`, {
+      method,
+      headers: { authorization: `Bearer ${alice.accessToken}`, 'content-type': 'application/json' },
+      ...(method === 'GET' ? {} : { body: JSON.stringify(body ?? {}) }),
+    });
+    return { status: response.status, body: (await response.json()) as T };
+  };
+
+  it('has one set of tables, and transactions that do not cross each other', async () => {
+    const texts = Array.from({ length: 12 }, (_, i) => `note ${i}`);
+    const written = await Promise.all(texts.map((text, i) => at<Note>(i, 'POST', '', { text })));
+    expect(written.map(({ status, body }) => [status, body.text])).toEqual(texts.map((text) => [200, text]));
+    const ids = written.map(({ body }) => body.id);
+    expect(new Set(ids).size).toBe(texts.length);
+    for (let place = 0; place < server.servers.length; place++) {
+      const { notes } = (await at<{ notes: Note[] }>(place, 'GET')).body;
+      expect(notes.map(({ text }) => text).sort()).toEqual(texts.toSorted());
+    }
+    // Each looks how many there are once it has pinned its own: only one behind the other can three be kept to.
+    const statuses = await Promise.all(ids.map(async (id, i) => (await at(i, 'PUT', `/${id}/pin`)).status));
+    expect(statuses.toSorted()).toEqual([...Array(3).fill(200), ...Array(texts.length - 3).fill(400)]);
+    for (let place = 0; place < server.servers.length; place++) {
+      const { notes } = (await at<{ notes: Note[] }>(place, 'GET')).body;
+      expect(notes.filter(({ pinned }) => pinned)).toHaveLength(3);
+    }
+  });
+});

@@ -1,4 +1,4 @@
-import type { Database, Tx } from '@rookery/database';
+import type { Database, Tx, WriteOptions } from '@rookery/database';
 import { type Clock, KeyedSemaphore } from '@rookery/platform';
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { setImmediate as nextTurn } from 'node:timers/promises';
@@ -40,8 +40,9 @@ export const inModuleTransaction = <T>(
   module: string,
   name: string,
   work: (tx: Tx) => Promise<T>,
+  options: Pick<WriteOptions, 'anyProcess'> = {},
 ): Promise<T> =>
-  inTurn(database, module, () => database.write((tx) => watchedWork(clock, tx, work), { name, limitMs }));
+  inTurn(database, module, () => database.write((tx) => watchedWork(clock, tx, work), { name, limitMs, ...options }));
 
 async function watchedWork<T>(clock: Clock, tx: Tx, work: (tx: Tx) => Promise<T>): Promise<T> {
   let running = 0;

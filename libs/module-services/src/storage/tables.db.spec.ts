@@ -1,5 +1,6 @@
-import type { ModuleMigration } from '@rookery/module-api';
-import { SystemClock } from '@rookery/platform';
+import { DatabaseBesideWriter } from '@rookery/database';
+import type { ModuleMigration, ModuleTransaction } from '@rookery/module-api';
+import { OnlyAtWriterError, SystemClock } from '@rookery/platform';
 import { eachDatabase, type TestDatabase } from '@rookery/testing';
 import { moduleApiMigrations } from './module-api.migration.js';
 import { tablePrefix } from './sql-wall.query.js';
@@ -355,6 +356,50 @@ eachDatabase('tables of modules', (open, kind) => {
     const kept = await tables.run('m', 'keep', async (tx) => tx);
     await expect(kept.query('SELECT x FROM module_m_a')).rejects.toThrow('The transaction has ended');
     expect(await place.database.query('SELECT x FROM module_m_a')).toEqual([]);
+  });
+
+  it('of a module’s transactions one writes at a time: it sees what those before it left', async () => {
+    const [one, other] = [new ModuleTables(place.database, clock), new ModuleTables(place.database, clock)];
+    await one.migrate('m', [step('1', 'CREATE TABLE module_m_a (x INTEGER)')]);
+    const writeAndCount = async (tx: ModuleTransaction): Promise<number> => {
+      await tx.run('INSERT INTO module_m_a (x) VALUES (?)', [1]);
+      const [row] = await tx.query<{ n: number }>('SELECT COUNT(*) AS n FROM module_m_a');
+      return Number(row?.n);
+    };
+    /** Where it could write at once, its end; where it cannot, that it waits. */
+    const meets = async (): Promise<boolean> => {
+      if (kind === 'sqlite') return true;
+      const waiting = `SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`;
+      return (await place.database.query(waiting)).length > 0;
+    };
+    let begin = (): void => {};
+    let isSecondOver = false;
+    const second = new Promise<void>((resolve) => (begin = resolve))
+      .then(() => other.run('m', 'second', writeAndCount))
+      .finally(() => (isSecondOver = true));
+    const first = await one.run('m', 'first', async (tx) => {
+      const count = await writeAndCount(tx);
+      begin();
+      while (!isSecondOver && !(await meets())) await tx.query('SELECT 1');
+      return count;
+    });
+    expect([first, await second]).toEqual([1, 2]);
+  });
+
+  it('beside the process that writes, a module reads its tables, and is sent there to write', async () => {
+    await new ModuleTables(place.database, clock).migrate('m', [step('1', 'CREATE TABLE module_m_a (x INTEGER)')]);
+    const tables = new ModuleTables(new DatabaseBesideWriter(place.database), clock);
+    const asked = (sql: string): Promise<unknown[]> => tables.run('m', 'ask', (tx) => tx.query(sql));
+    expect(await asked('SELECT x FROM module_m_a')).toEqual([]);
+    const writes = [
+      'INSERT INTO module_m_a (x) VALUES (1) RETURNING x',
+      'UPDATE module_m_a SET x = 1 RETURNING x',
+      'WITH a AS (SELECT 1 AS x) INSERT INTO module_m_a SELECT x FROM a RETURNING x',
+      'DELETE FROM module_m_a RETURNING x',
+    ];
+    for (const sql of writes) await expect(asked(sql)).rejects.toThrow(OnlyAtWriterError);
+    await expect(tables.run('m', 'ask', (tx) => tx.run('DELETE FROM module_m_a'))).rejects.toThrow(OnlyAtWriterError);
+    await expect(asked('SELECT * FROM module_tables')).rejects.toThrow(RangeError);
   });
 
   it('work that waits for something else is cut off; long work on the database is not', async () => {

@@ -16,6 +16,15 @@ export async function lockSteps(tx: Tx): Promise<void> {
   if (tx.dialect.name === 'postgres') await tx.query('SELECT pg_advisory_xact_lock(?)', [advisoryLock]);
 }
 
+/** Any fixed number that nobody else uses will do. */
+const writesClass = 7_246_505;
+
+/** Holds off other transactions of the module that write, in whichever process, until this one ends. */
+export async function lockWrites(tx: Tx, module: string): Promise<void> {
+  if (tx.dialect.name === 'postgres')
+    await tx.query('SELECT pg_advisory_xact_lock(?, hashtext(?))', [writesClass, module]);
+}
+
 /** Whether a module has taken a step. */
 export async function isApplied(db: Db, module: string, step: string): Promise<boolean> {
   const known = 'SELECT 1 AS found FROM applied_module_schemas WHERE module_name = ? AND file = ?';

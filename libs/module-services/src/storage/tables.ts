@@ -6,12 +6,14 @@ import { Clock } from '@rookery/platform';
 import { inModuleTransaction } from './module-transaction.js';
 import { type Definition, type ModuleWall, SqlWall, tablePrefix } from './sql-wall.query.js';
 import { type SqlToken, sqlTokens } from './sql-tokens.js';
-import { appliedSteps, insertStep, isApplied, lockSteps, releaseTable, takeTable } from './tables.query.js';
+import { appliedSteps, insertStep, isApplied, lockSteps, lockWrites, releaseTable, takeTable } from './tables.query.js';
 
 const maxName = 255;
 
 /** A transaction is ours to begin and end, and settings of a connection outlive it: modules get plain statements only. */
 const allowedStatements = new Set(['SELECT', 'WITH', 'VALUES', 'INSERT', 'UPDATE', 'DELETE']);
+/** One of them is in each statement that writes or locks rows; who has one as a column's name writes for no reason. */
+const writingWords = new Set(['insert', 'update', 'delete', 'share']);
 const allowedSteps = new Set([...allowedStatements, 'CREATE', 'ALTER', 'DROP']);
 
 /** Tables that modules made for themselves, in the server's database. */
@@ -28,13 +30,16 @@ export class ModuleTables implements TableBackend {
 
   async run<T>(module: string, _description: string, work: (tx: ModuleTransaction) => Promise<T>): Promise<T> {
     const own = await this.#wall.of(module);
-    // The module's name alone is a label of metrics: there may be any number of descriptions.
-    return inModuleTransaction(this.database, this.clock, module, `module_${module}`, async (tx) => {
+    // Beside the process that writes, a module reads its tables all the same: what it registers with needs them, and callbacks do.
+    const anyProcess = this.database.isBesideWriter;
+    const inTransaction = async (tx: Tx): Promise<T> => {
       own.broken = undefined;
-      const result = await work(moduleTransaction(tx, own));
+      const result = await work(moduleTransaction(tx, own, writing(this.database, tx, module)));
       if (own.broken) throw own.broken;
       return result;
-    });
+    };
+    // The module's name alone is a label of metrics: there may be any number of descriptions.
+    return inModuleTransaction(this.database, this.clock, module, `module_${module}`, inTransaction, { anyProcess });
   }
 
   async migrate(module: string, migrations: readonly ModuleMigration[]): Promise<void> {
@@ -57,9 +62,22 @@ export class ModuleTables implements TableBackend {
   }
 }
 
-function moduleTransaction(tx: Tx, wall: ModuleWall): ModuleTransaction {
+/**
+ * Called before each statement that writes, or locks rows to write them. One transaction of a module writes at a time: from there on
+ * it sees what those before it left, and those behind it wait, as they do on SQLite from their beginning.
+ */
+function writing(database: Database, tx: Tx, module: string): () => Promise<void> {
+  let lock: Promise<void> | undefined;
+  return () => {
+    database.onlyAtWriter(`module_${module}`);
+    return (lock ??= lockWrites(tx, module));
+  };
+}
+
+function moduleTransaction(tx: Tx, wall: ModuleWall, writes: () => Promise<void>): ModuleTransaction {
   const checked = async (sql: string, params: Parameters<Tx['query']>[1]): Promise<void> => {
-    checkStatement(sql, tx.dialect.name, allowedStatements);
+    const tokens = checkStatement(sql, tx.dialect.name, allowedStatements);
+    if (tokens.some(({ kind, value }) => kind === 'name' && writingWords.has(value.toLowerCase()))) await writes();
     await wall.check(tx, sql, params);
   };
   return Object.freeze({
