@@ -4,7 +4,6 @@ import { BackgroundTasks, Clock, Config, Logger } from '@rookery/platform';
 import { MediaRemoval } from '../moderation/media-removal.service.js';
 import { PreviewCache } from '../previews/preview-cache.js';
 import { deletePending } from '../records/media.query.js';
-import { tendsMedia } from './tends-media.js';
 
 const periodMs = 3_600_000;
 
@@ -22,7 +21,6 @@ export class MediaRetention implements OnModuleInit {
   ) {}
 
   onModuleInit(): void {
-    if (!tendsMedia(this.config)) return;
     const run = (signal: AbortSignal): Promise<void> => this.run(signal);
     this.tasks.add({ name: 'media_retention', role: 'media', everyMs: periodMs, run }).start();
   }

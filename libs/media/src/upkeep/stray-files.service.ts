@@ -1,6 +1,6 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { BackgroundTasks, Clock, Config, eachLimit, Logger } from '@rookery/platform';
+import { BackgroundTasks, Clock, eachLimit, Logger } from '@rookery/platform';
 import { localMediaPage } from '../records/media.query.js';
 import {
   deleteStrayThumbnails,
@@ -20,7 +20,6 @@ import {
 } from '../storage/file-place.js';
 import { MediaFiles } from '../storage/media-files.js';
 import type { StoreEntry } from '../storage/store-walk.js';
-import { tendsMedia } from './tends-media.js';
 
 const lookEveryMs = 3_600_000;
 const periodMs = 24 * 3_600_000;
@@ -51,7 +50,6 @@ export class StrayFiles implements OnModuleInit {
   #dueTs = 0;
 
   constructor(
-    private readonly config: Config,
     private readonly database: Database,
     private readonly clock: Clock,
     private readonly files: MediaFiles,
@@ -60,7 +58,6 @@ export class StrayFiles implements OnModuleInit {
   ) {}
 
   onModuleInit(): void {
-    if (!tendsMedia(this.config)) return;
     const run = (signal: AbortSignal): Promise<void> => this.#runWhenDue(signal);
     this.tasks.add({ name: 'remove_stray_media', role: 'media', everyMs: lookEveryMs, run }).start();
   }

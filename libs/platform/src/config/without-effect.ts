@@ -5,6 +5,7 @@ export const withoutEffect: ReadonlySet<SettingName> = new Set<SettingName>([
   'auto_accept_invites.worker_to_run_on',
   'federation_sender_instances',
   'instance_map',
+  'media_instance_running_background_jobs',
   'notify_appservices_from_worker',
   'outbound_federation_restricted_to',
   'pusher_instances',
