@@ -189,4 +189,23 @@ describe.each(['sqlite', 'postgres'] as const)('what clients used before /sync (
     const after = await bob.request<News>('GET', `/events?room_id=${open}&from=${seen.end}`);
     expect(after.status).toBe(403);
   });
+
+  it('tells all that came of a room that somebody watches, a page at a time', async () => {
+    const open = await createRoom(alice, {
+      preset: 'public_chat',
+      initial_state: [
+        { type: 'm.room.history_visibility', state_key: '', content: { history_visibility: 'world_readable' } },
+      ],
+    });
+    const start = (await bob.request<News>('GET', `/events?room_id=${open}`)).body.end;
+    const said: string[] = [];
+    for (let n = 0; n < 105; n++) said.push(await send(alice, open, `line ${n}`));
+    const pages: string[][] = [];
+    for (let from = start; pages.at(-1)?.length !== 0;) {
+      const { body } = await bob.request<News>('GET', `/events?room_id=${open}&from=${from}`);
+      pages.push(body.chunk.map((event) => event.event_id));
+      from = body.end;
+    }
+    expect(pages).toEqual([said.slice(0, 100), said.slice(100), []]);
+  });
 });

@@ -21,11 +21,14 @@ describe.each(['sqlite', 'postgres'] as const)('invites that somebody does not w
   const invite = (roomId: string) => alice.request('POST', `/rooms/${roomId}/invite`, { user_id: bob.userId });
   const membership = async (roomId: string): Promise<unknown> =>
     (await alice.request('GET', `/rooms/${roomId}/state/m.room.member/${bob.userId}`)).body['membership'];
-  /** Rooms to which bob sees himself invited: in both kinds of sync, and among his notifications. */
+  /** Rooms to which bob sees himself invited: in both kinds of sync, as what came before them, and among his notifications. */
   const seen = async (): Promise<string[][]> => {
     const classic = await bob.request<{ rooms?: { invite?: object } }>('GET', '/sync?timeout=0');
     const lists = { all: { ranges: [[0, 99]], timeline_limit: 0, filters: { is_invite: true } } };
     const sliding = await bob.request<{ rooms: object }>('POST', `${slidingPath}?timeout=0`, { lists });
+    const first = await bob.request<{ rooms: { room_id: string; membership: string }[] }>('GET', '/initialSync');
+    const invited = first.body.rooms.filter((each) => each.membership === 'invite').map((each) => each.room_id);
+    expect(invited.sort()).toEqual(Object.keys(classic.body.rooms?.invite ?? {}).sort());
     const notified = await bob.request<{ notifications: { room_id: string }[] }>('GET', '/notifications');
     return [
       Object.keys(classic.body.rooms?.invite ?? {}).sort(),

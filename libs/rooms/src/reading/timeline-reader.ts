@@ -181,6 +181,11 @@ export class TimelineReader {
     return this.events.inOrder(await selectArrivals(this.database, after, upTo, limit));
   }
 
+  /** The first events of a room with `after < stream ordering <= upTo`, oldest first; at most `limit`. */
+  async arrivals(roomId: string, after: number, upTo: number, limit: number): Promise<StoredEvent[]> {
+    return this.events.inOrder(await selectArrivals(this.database, after, upTo, limit, roomId));
+  }
+
   /** The last place of a room in the order of arrival, up to `upTo`. */
   lastPlace(roomId: string, upTo?: number): Promise<RoomPosition | undefined> {
     return selectLastPlace(this.database, roomId, upTo);

@@ -158,12 +158,19 @@ export async function selectLastGap(
   return row && placeOf(row);
 }
 
-/** Ids of servable events of all rooms with `after < stream ordering <= upTo`, oldest first. */
-export async function selectArrivals(db: Db, after: number, upTo: number, limit: number): Promise<string[]> {
+/** Ids of servable events of all rooms, or of one, with `after < stream ordering <= upTo`, oldest first. */
+export async function selectArrivals(
+  db: Db,
+  after: number,
+  upTo: number,
+  limit: number,
+  roomId?: string,
+): Promise<string[]> {
   const rows = await db.query<{ event_id: string }>(
-    `SELECT e.event_id FROM events e WHERE e.stream_ordering > ? AND e.stream_ordering <= ? AND ${servableSql('e.')}
+    `SELECT e.event_id FROM events e WHERE ${roomId === undefined ? '' : 'e.room_id = ? AND '}
+       e.stream_ordering > ? AND e.stream_ordering <= ? AND ${servableSql('e.')}
      ORDER BY e.stream_ordering LIMIT ${Math.trunc(limit)}`,
-    [after, upTo],
+    [...(roomId === undefined ? [] : [roomId]), after, upTo],
   );
   return rows.map((row) => row.event_id);
 }

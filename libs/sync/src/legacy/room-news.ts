@@ -26,7 +26,7 @@ export class RoomNews {
   ) {}
 
   /**
-   * Its events since a token; waits until there are some, or the time is over.
+   * Its events since a token, the oldest first, a page at a time; waits until there are some, or the time is over.
    * @param from a token of an earlier answer; from now on without one
    * @throws MatrixError 400 `M_INVALID_PARAM`, 403 `M_FORBIDDEN`
    * @spec client-server-api#room-previews
@@ -42,6 +42,12 @@ export class RoomNews {
     const since =
       from === undefined ? this.sync.currentToken() : (await this.sync.placed(parseSyncToken(from), signal)).token;
     const deadlineMs = this.clock.monotonicMs() + timeoutMs;
+    let after = since.events;
+    const told = (chunk: readonly JsonObject[]): JsonObject => ({
+      start: formatSyncToken(since),
+      end: formatSyncToken({ ...since, events: after }),
+      chunk: [...chunk],
+    });
     for (;;) {
       const leftMs = deadlineMs - this.clock.monotonicMs();
       // The wait begins before the reading, so that nothing falls between the two.
@@ -51,22 +57,32 @@ export class RoomNews {
         inRoom: (changed) => changed === roomId,
       });
       try {
-        const now = { ...since, events: this.sync.currentToken().events };
-        const chunk = await this.#eventsOf(requester, roomId, since.events, now.events);
-        if (chunk.length > 0 || (await wait.outcome) !== 'news')
-          return { start: formatSyncToken(since), end: formatSyncToken(now), chunk };
+        const page = await this.#page(requester, roomId, after, this.sync.currentToken().events);
+        after = page.upTo;
+        if (page.chunk.length > 0) return told(page.chunk);
+        // Of a full page that shows nothing the next one follows.
+        if (!page.isFull && (await wait.outcome) !== 'news') return told([]);
       } finally {
         wait.end();
       }
     }
   }
 
-  async #eventsOf(requester: Requester, roomId: string, after: number, upTo: number): Promise<JsonObject[]> {
-    if (this.activity.changedRooms(new Set([roomId]), after).length === 0) return [];
-    const slices = await this.timelines.latest([roomId], { after, upTo, limit: maxEvents });
-    const visible = await this.visibility.visible(requester.userId, slices.get(roomId)?.events ?? []);
+  async #page(
+    requester: Requester,
+    roomId: string,
+    after: number,
+    now: number,
+  ): Promise<{ readonly chunk: readonly JsonObject[]; readonly upTo: number; readonly isFull: boolean }> {
+    if (this.activity.changedRooms(new Set([roomId]), after).length === 0)
+      return { chunk: [], upTo: now, isFull: false };
+    const events = await this.timelines.arrivals(roomId, after, now, maxEvents);
+    const isFull = events.length === maxEvents;
+    const upTo = isFull ? (events.at(-1)?.streamOrdering ?? now) : now;
+    const visible = await this.visibility.visible(requester.userId, events);
     // Whoever may not read on is told so, rather than left waiting.
     if (visible.length === 0) await this.access.read(requester, roomId);
-    return (await this.serializer.serialize(requester, visible)) as unknown as JsonObject[];
+    const chunk = (await this.serializer.serialize(requester, visible)) as unknown as JsonObject[];
+    return { chunk, upTo, isFull };
   }
 }
