@@ -12,7 +12,9 @@ const isOther = (room: ElsewhereRoom, pdu: JsonObject): boolean =>
   pdu['state_key'] !== room.creator &&
   !String(pdu['state_key']).endsWith(':home.test');
 
-describe.each(databases)('rooms of which not all members are known (%s)', (database) => {
+const places = [...databases.map((database) => [database, 1] as const), ['postgres', 2] as const];
+
+describe.each(places)('rooms of which not all members are known (%s, processes: %i)', (database, processes) => {
   let world: FederationWorld;
   let home: TestHomeserver;
   let far: PlayedServer;
@@ -20,7 +22,7 @@ describe.each(databases)('rooms of which not all members are known (%s)', (datab
 
   beforeAll(async () => {
     world = await FederationWorld.create();
-    home = await world.homeserver('home.test', { database });
+    home = await world.homeserver('home.test', { database, ...(processes > 1 && { processes }) });
     far = await world.played('far.test');
     alice = await home.registerUser('alice');
   });

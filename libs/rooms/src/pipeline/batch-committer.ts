@@ -143,7 +143,7 @@ export class BatchCommitter {
   /** Before anybody can be told: who asks then must find it. */
   #notePartial(room: WorkingRoom, position: number): void {
     const { roomId, partialJoin, rejudged } = room;
-    if (room.found) this.partial.grew(position);
+    if (room.found) this.partial.grew(roomId, position);
     if (partialJoin) this.partial.begin(roomId, partialJoin.joinEventId, partialJoin);
     else if (room.becomesWhole) this.partial.end(roomId, position);
     if (!rejudged) return;

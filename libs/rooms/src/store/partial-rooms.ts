@@ -1,7 +1,8 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { domainOf, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config } from '@rookery/platform';
+import { Clock, Config, SingleFlight } from '@rookery/platform';
+import { Invalidations } from '@rookery/replication';
 import { RoomHooks } from '../hooks.js';
 import {
   type PartialJoin,
@@ -23,6 +24,8 @@ export interface PartialRoom {
   readonly servers: ReadonlySet<string>;
 }
 
+const cacheName = 'partial_rooms';
+
 /** How long a request waits for a room's state; milliseconds. */
 const patienceMs = 10 * 60_000;
 
@@ -37,13 +40,21 @@ export class PartialRooms implements OnModuleInit {
   readonly #began = new Set<(room: PartialRoom) => void>();
   /** The last position of the events at which members of any room became known. */
   #lastCompletion = 0;
+  /** Where another process writes: it has said that something changed since this was read. */
+  #isOutdated = false;
+  readonly #reading = new SingleFlight<void>();
 
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,
     private readonly config: Config,
     private readonly hooks: RoomHooks,
-  ) {}
+    private readonly invalidations: Invalidations,
+  ) {
+    // What the process that writes remembers is what is true.
+    const forget = (): void => void (this.#isOutdated = database.isBesideWriter);
+    invalidations.on(cacheName, { forget, forgetAll: forget });
+  }
 
   async onModuleInit(): Promise<void> {
     this.hooks.subscribe({
@@ -52,12 +63,33 @@ export class PartialRooms implements OnModuleInit {
         return Promise.resolve();
       },
     });
-    this.#lastCompletion = await selectLastCompletion(this.database);
-    const servers = Map.groupBy(await selectPartialServers(this.database), (row) => row.room_id);
-    for (const row of await selectPartialRooms(this.database)) {
-      const names = (servers.get(row.room_id) ?? []).map((server) => server.server_name);
-      this.#keep(row.room_id, row.join_event_id ?? '', { via: row.joined_via ?? '', servers: names });
+    await this.#read();
+  }
+
+  async #read(): Promise<void> {
+    this.#isOutdated = false;
+    try {
+      const last = await selectLastCompletion(this.database);
+      const servers = Map.groupBy(await selectPartialServers(this.database), (row) => row.room_id);
+      const rooms = await selectPartialRooms(this.database);
+      this.#lastCompletion = last;
+      this.#rooms.clear();
+      for (const row of rooms) {
+        const names = (servers.get(row.room_id) ?? []).map((server) => server.server_name);
+        this.#keep(row.room_id, row.join_event_id ?? '', { via: row.joined_via ?? '', servers: names });
+      }
+    } catch (error) {
+      this.#isOutdated = true;
+      throw error;
     }
+  }
+
+  /**
+   * Waits until what another process has said is known here: to be called before {@link hasAny}, {@link has} and the like wherever
+   * any process may ask. Costs nothing where nothing changed.
+   */
+  async heard(): Promise<void> {
+    while (this.#isOutdated || this.#reading.size > 0) await this.#reading.run(cacheName, () => this.#read());
   }
 
   /** Whether there is any such room: without, nothing has to be looked up. */
@@ -98,6 +130,7 @@ export class PartialRooms implements OnModuleInit {
 
   /** Waits until all of a room's state is here, for a time at most. Whether it is. */
   async arrives(roomId: string, timeoutMs: number): Promise<boolean> {
+    await this.heard();
     if (!this.#rooms.has(roomId)) return true;
     this.database.onlyAtWriter('waiting for the state of a room');
     const waiting = this.#waiting.get(roomId) ?? new Set();
@@ -124,6 +157,7 @@ export class PartialRooms implements OnModuleInit {
     after: number,
     upTo: number,
   ): Promise<ReadonlyMap<string, ReadonlySet<number>>> {
+    await this.heard();
     if (roomIds.length === 0 || this.#lastCompletion <= after) return new Map();
     return selectCompletions(this.database, roomIds, after, upTo);
   }
@@ -137,21 +171,28 @@ export class PartialRooms implements OnModuleInit {
   /** Told by the persister once a join is durable. */
   begin(roomId: string, joinEventId: string, join: PartialJoin): PartialRoom {
     const room = this.#keep(roomId, joinEventId, join);
+    this.#tell(roomId);
     for (const listener of this.#began) listener(room);
     return room;
   }
 
   /** Told once some more members of a room are known at a position. */
-  grew(position: number): void {
+  grew(roomId: string, position: number): void {
     this.#lastCompletion = Math.max(this.#lastCompletion, position);
+    this.#tell(roomId);
   }
 
   /** Told once the state of a room is whole at a position, or the room is gone. */
   end(roomId: string, position?: number): void {
     this.#rooms.delete(roomId);
-    if (position !== undefined) this.grew(position);
+    if (position !== undefined) this.#lastCompletion = Math.max(this.#lastCompletion, position);
+    this.#tell(roomId);
     for (const done of this.#waiting.get(roomId) ?? []) done();
     this.#waiting.delete(roomId);
+  }
+
+  #tell(roomId: string): void {
+    this.invalidations.send(cacheName, [roomId]);
   }
 
   #keep(roomId: string, joinEventId: string, { via, servers }: PartialJoin): PartialRoom {

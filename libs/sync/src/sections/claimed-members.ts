@@ -15,6 +15,7 @@ export async function claimedMembers(
   said: readonly StoredEvent[],
 ): Promise<Map<string, string>> {
   const claimed = new Map<string, string>();
+  await partial.heard();
   if (!partial.hasAny) return claimed;
   const open = said.filter(({ event }) => partial.has(event.roomId));
   const auth = await events.events(new Set(open.flatMap(({ event }) => event.authEventIds)));

@@ -59,6 +59,7 @@ export class RoomList {
     if (context.filter.room.state.lazyLoadMembers) return entries;
     const joined = entries.filter(({ section }) => section === 'join').map(({ roomId }) => roomId);
     const { since, now } = context;
+    await this.partial.heard();
     const completed = await this.partial.completed(joined, since?.events ?? now.events, now.events);
     return entries
       .filter(({ section, roomId }) => section !== 'join' || !this.partial.has(roomId))

@@ -118,6 +118,7 @@ export class SlidingDrafts {
         tags: tags || notTags ? await this.roomsOfUser.tags(userId) : new Map<string, ReadonlySet<string>>(),
       });
     }
+    await this.partial.heard();
     return selectRooms(
       sortRooms(view.listed),
       request,
