@@ -157,12 +157,13 @@ export class Truth {
     return events.filter((event) => this.maySee(userId, event));
   }
 
-  /** The membership that the user is told of: what was before an invite of somebody who is ignored. */
+  /** The membership that the user is told of: what was before an invite of somebody who is ignored, and before others like it. */
   toldMembership(userId: string, roomId: string): TrueMembership | undefined {
     const own = this.memberships.get(userId)?.get(roomId);
     if (own?.membership !== 'invite' || this.ignored.get(userId)?.has(own.sender) !== true) return own;
     const before = (this.events.get(roomId) ?? []).findLast(
-      ({ type, stateKey, stream }) => type === 'm.room.member' && stateKey === userId && stream < own.stream,
+      ({ type, stateKey, stream, memberships }) =>
+        type === 'm.room.member' && stateKey === userId && stream < own.stream && memberships.get(userId) !== 'invite',
     );
     const membership = before?.memberships.get(userId);
     if (before === undefined || membership === undefined) return own;
