@@ -36,9 +36,6 @@ const ownHeaders: ReadonlySet<string> = new Set([
   ...['connection', 'keep-alive', 'proxy-connection', 'te', 'trailer', 'transfer-encoding', 'upgrade', 'expect'],
   ...['x-forwarded-for', secretHeader, 'accept-encoding'],
 ]);
-/** What no header and no target may hold: it would be read as another line. */
-const notInHeader = /[^\t\x20-\xff]|\x7f/;
-const notInTarget = /[^\x21-\xff]/;
 /** Largest body that is sent in one piece with its head where it has arrived, bytes. */
 const smallBytes = 16_384;
 
@@ -106,11 +103,10 @@ export class Forwarder {
     const request = this.#requestOf(context);
     return new Promise((resolve) => {
       let isAnswered = false;
-      const connection = this.#connections.take(address);
-      const giveUp = (): void => connection.destroy();
-      const goOn = (): void => connection.resume();
+      const giveUp = (): void => call.abort();
+      const goOn = (): void => call.resume();
       response.once('close', giveUp);
-      connection.ask(request, {
+      const call = this.#connections.ask(address, request, {
         head: (status, headers) => {
           isAnswered = true;
           resolve(undefined);
@@ -121,10 +117,10 @@ export class Forwarder {
           response.once('drain', goOn);
           return false;
         },
-        end: (last) => {
+        end: () => {
           response.off('close', giveUp);
           if (response.destroyed) return;
-          response.end(last);
+          response.end();
           discardLeftover(context);
         },
         fail: (error, wasReached) => {
@@ -141,26 +137,17 @@ export class Forwarder {
     const { raw, rawBody, method, url } = context;
     // Read by this process: there is nothing left to pass on.
     const isBuffered = rawBody !== undefined || raw.readableEnded || isRead(context) || !context.hasBody;
-    const isChunked = !isBuffered && context.headers['content-length'] === undefined;
-    if (notInTarget.test(url)) throw new Error('The target of the request cannot be passed on');
-    let head = `${method} ${url} HTTP/1.1\r\n`;
-    const add = (name: string, value: string): void => {
-      if (notInHeader.test(value)) throw new Error(`The header ${name} cannot be passed on`);
-      head += `${name}: ${value}\r\n`;
-    };
+    const headers: string[] = [];
     const { rawHeaders } = raw;
     for (let i = 0; i < rawHeaders.length; i += 2) {
       const name = rawHeaders[i]!.toLowerCase();
       if (ownHeaders.has(name)) continue;
       if (isBuffered && (name === 'content-length' || name === 'content-encoding')) continue;
-      add(name, rawHeaders[i + 1]!);
+      headers.push(name, rawHeaders[i + 1]!);
     }
-    if (isBuffered && context.hasBody && !isRead(context)) add('content-length', String(rawBody?.length ?? 0));
-    else if (isChunked) add('transfer-encoding', 'chunked');
-    add('x-forwarded-for', context.ip);
-    add(secretHeader, this.secret);
-    add('x-request-id', context.requestId);
-    return { method, head: `${head}\r\n`, body: isBuffered ? rawBody : raw, isChunked };
+    if (isBuffered && context.hasBody && !isRead(context)) headers.push('content-length', String(rawBody?.length ?? 0));
+    headers.push('x-forwarded-for', context.ip, secretHeader, this.secret, 'x-request-id', context.requestId);
+    return { method, path: url, headers, body: isBuffered ? rawBody : raw };
   }
 
   #refuse(context: RequestContext, error: unknown): void {
