@@ -18,11 +18,12 @@ const origin = 'other.test';
 const known: ReceiveVerdict = { kind: 'known' };
 
 let count = 0;
-/** A message on top of others. */
-const message = (roomId: string, prev: readonly RoomEvent[] = []): RoomEvent =>
+let testNumber = 0;
+/** A message on top of others, in a room of the test's own: what an earlier one still works on it leaves alone. */
+const message = (room: string, prev: readonly RoomEvent[] = []): RoomEvent =>
   buildEvent(
     {
-      ...{ roomId, type: 'm.room.message', sender: '@a:other.test', content: { n: ++count } },
+      ...{ roomId: `${room}${testNumber}`, type: 'm.room.message', sender: '@a:other.test', content: { n: ++count } },
       ...{ originServerTs: 0, depth: 5, authEventIds: [], prevEventIds: prev.map((event) => event.eventId) },
     },
     rules,
@@ -71,6 +72,7 @@ eachDatabase('events that wait for their rooms', (open) => {
     await test.migrate([inboundTables]);
   });
   beforeEach(async () => {
+    testNumber++;
     clock = new FakeClock();
     logger = new RecordingLogger();
     await test.database.write((tx) => tx.run('DELETE FROM federation_inbound_events_staging'));
