@@ -52,7 +52,7 @@ const refusals: readonly Refusal[] = [
   {
     what: 'a missing key of the notary',
     settings: 'key_server_signing_keys_path: absent\n',
-    says: /absent: no such file/,
+    says: /absent: there is no such file/,
     setting: 'key_server_signing_keys_path',
   },
   {
