@@ -1,6 +1,7 @@
 import { accessSync, constants, statSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { dirname, join } from 'node:path';
+import { servesMedia } from '@rookery/media';
 import {
   type Config,
   type ConfigProblem,
@@ -48,7 +49,7 @@ export async function placeProblems(config: Config): Promise<readonly ConfigProb
 
 /** Why media could not be stored: found out with the first upload it would be too late. */
 export function mediaFolderProblems(config: Config): readonly ConfigProblem[] {
-  if (!config.get('enable_media_repo')) return [];
+  if (!servesMedia(config)) return [];
   const folder = config.get('media_store_path');
   const reason = whyNotWritable(join(folder, 'local_content'), true);
   if (reason === undefined) return [];

@@ -10,7 +10,7 @@ import { AdminHttpModule, ServerNoticesModule } from '@rookery/admin';
 import { E2eeHttpModule } from '@rookery/e2ee';
 import { EphemeralHttpModule } from '@rookery/ephemeral';
 import { FederationHttpModule, FederationSenderModule, ProxiedFederationModule } from '@rookery/federation';
-import { MediaHttpModule, MediaUpkeepModule } from '@rookery/media';
+import { MediaHttpModule, MediaUpkeepModule, servesMedia } from '@rookery/media';
 import type { Config } from '@rookery/platform';
 import { ModuleServicesModule, RateLimitsModule } from '@rookery/module-services';
 import { PushHttpModule } from '@rookery/push';
@@ -65,11 +65,11 @@ export class RootModule {
         UsersModule,
         UsersHttpModule,
         SsoHttpModule,
-        ...(config.get('enable_media_repo') ? [SsoAvatarsModule] : []),
+        ...(servesMedia(config) ? [SsoAvatarsModule] : []),
         RoomsHttpModule,
         RoomsWriterModule,
         AvatarsToMediaModule,
-        ...(config.get('enable_media_repo') ? [MediaHttpModule, MediaUpkeepModule] : []),
+        ...(servesMedia(config) ? [MediaHttpModule, MediaUpkeepModule] : []),
         EphemeralHttpModule,
         E2eeHttpModule,
         PushHttpModule,

@@ -1,4 +1,5 @@
 import { type DynamicModule, Module } from '@nestjs/common';
+import { servesMedia } from '@rookery/media';
 import type { Config } from '@rookery/platform';
 import { AdminOperationsModule } from './admin-operations.module.js';
 import { AuthServiceModule } from './auth-service/auth-service.module.js';
@@ -17,7 +18,7 @@ export class AdminHttpModule {
         AdminUsersModule,
         UsageReportModule,
         ...(config.get('matrix_authentication_service.enabled') ? [AuthServiceModule] : [AdminCredentialsModule]),
-        ...(config.get('enable_media_repo') ? [AdminMediaModule, AdminUserMediaModule] : []),
+        ...(servesMedia(config) ? [AdminMediaModule, AdminUserMediaModule] : []),
       ],
     };
   }

@@ -10,6 +10,7 @@ export { Quarantine } from './moderation/quarantine.service.js';
 export { formatMxc, isValidMediaId, isValidMediaServer, type Media, type MediaKey, parseMxc } from './records/media.js';
 export { mediaUsageOrders } from './records/media-usage.query.js';
 export { userMediaOrders } from './records/media.query.js';
+export { servesMedia } from './serves-media.js';
 export { madeStorageProvider } from './storage/made-storage-provider.js';
 export { type OpenFile } from './storage/media-files.js';
 export { Thumbnails } from './thumbnails/thumbnails.service.js';

@@ -267,13 +267,17 @@ describeWithRedis('A server of several processes', () => {
 
   it('is a main process and workers with files of their own, as operators know it', async () => {
     const workerPort = await freePort();
-    const shared = { instance_map: { main: { host: '127.0.0.1', port: 9093 } }, worker_replication_secret: 'shared' };
+    const shared = {
+      ...{ instance_map: { main: { host: '127.0.0.1', port: 9093 } }, worker_replication_secret: 'shared' },
+      // The worker does, by its own file.
+      ...{ enable_media_repo: false, media_instance_running_background_jobs: 'reader1' },
+    };
     await writeFile(file, JSON.stringify(settings(shared)));
     const worker = join(folder, 'worker.yaml');
     await writeFile(
       worker,
       JSON.stringify({
-        ...{ worker_app: 'synapse.app.generic_worker', worker_name: 'reader1' },
+        ...{ worker_app: 'synapse.app.generic_worker', worker_name: 'reader1', enable_media_repo: true },
         worker_listeners: [
           {
             type: 'http',
@@ -302,6 +306,20 @@ describeWithRedis('A server of several processes', () => {
     expect((await ask(port, 'PUT', path, { body: 'hello', msgtype: 'm.text' }, token)).status).toBe(200);
     await listening;
     expect(heard).toEqual(['hello']);
+    const uploaded = await fetch(`http://127.0.0.1:${workerPort}/_matrix/media/v3/upload`, {
+      ...{
+        method: 'POST',
+        headers: { authorization: `Bearer ${token}`, 'content-type': 'text/plain' },
+        body: 'a file',
+      },
+    });
+    const { content_uri: uri } = (await uploaded.json()) as { content_uri: string };
+    expect([uploaded.status, uri]).toEqual([200, expect.stringMatching(/^mxc:/)]);
+    for (const at of [workerPort, port]) {
+      const download = `http://127.0.0.1:${at}/_matrix/client/v1/media/download/${uri.slice('mxc://'.length)}`;
+      const answer = await fetch(download, { headers: { authorization: `Bearer ${token}` } });
+      expect([answer.status, await answer.text()]).toEqual([200, 'a file']);
+    }
     expect((await ask(port, 'POST', '/logout', {}, token)).status).toBe(200);
     expect((await ask(workerPort, 'GET', '/account/whoami', undefined, token)).status).toBe(401);
   });

@@ -10,7 +10,11 @@ const thumbnail = k.object({
 /** Media and previews of links. */
 export const mediaSettings = {
   enable_authenticated_media: setting(k.flag, true, 'New media are shown to logged-in users only.', { since: '1.120' }),
-  enable_media_repo: setting(k.flag, true, 'The main process serves media.'),
+  enable_media_repo: setting(
+    k.flag,
+    true,
+    'The server serves media. Several processes (`redis.enabled`) all do, whatever it says: for none, the reverse proxy leaves these paths out.',
+  ),
   enable_local_media_storage: setting(
     k.flag,
     true,
