@@ -177,8 +177,8 @@ Object.freeze(DraftForModules.prototype);
 export const toModuleDraft = (draft: Omit<ModuleEventDraft, 'eventId'>): ModuleEventDraft =>
   new DraftForModules(draft, frozenCopy(draft.content));
 
-/** An event as modules see it. The PDU is copied when a module looks at it: few do. */
-export class EventForModules implements ModuleEvent {
+/** An event as modules see it, in the server and in a thread. Frozen by who is made of it; what stands in it is frozen. */
+export abstract class SeenEvent implements ModuleEvent {
   readonly eventId: string;
   readonly roomId: string;
   readonly roomVersion: string;
@@ -191,33 +191,50 @@ export class EventForModules implements ModuleEvent {
   readonly depth: number;
   readonly prevEventIds: readonly string[];
   readonly authEventIds: readonly string[];
-  readonly #event: RoomEvent;
-  #pdu: ModuleEvent['pdu'] | undefined;
 
-  constructor(event: RoomEvent) {
+  /** @param content frozen in every depth */
+  protected constructor(
+    event: Omit<ModuleEvent, 'roomVersion' | 'content' | 'pdu'>,
+    roomVersion: string,
+    content: Readonly<Record<string, unknown>>,
+  ) {
     this.eventId = event.eventId;
     this.roomId = event.roomId;
-    this.roomVersion = event.rules.version;
+    this.roomVersion = roomVersion;
     this.type = event.type;
     this.stateKey = event.stateKey;
     this.sender = event.sender;
-    this.content = frozenCopy(event.content);
+    this.content = content;
     this.originServerTs = event.originServerTs;
     this.redacts = event.redacts;
     this.depth = event.depth;
     this.prevEventIds = Object.freeze(event.prevEventIds.slice());
     this.authEventIds = Object.freeze(event.authEventIds.slice());
-    this.#event = event;
-    Object.freeze(this);
   }
 
-  get pdu(): ModuleEvent['pdu'] {
-    return (this.#pdu ??= frozenCopy({ ...this.#event.pdu }));
-  }
+  /** Made when a module looks at it: few do. */
+  abstract get pdu(): ModuleEvent['pdu'];
 
   /** For `JSON.stringify`: with the PDU. */
   toJSON(): ModuleEvent {
     return { ...this, pdu: this.pdu };
+  }
+}
+Object.freeze(SeenEvent.prototype);
+
+/** An event in the server. The PDU is copied. */
+export class EventForModules extends SeenEvent {
+  readonly #event: RoomEvent;
+  #pdu: ModuleEvent['pdu'] | undefined;
+
+  constructor(event: RoomEvent) {
+    super(event, event.rules.version, frozenCopy(event.content));
+    this.#event = event;
+    Object.freeze(this);
+  }
+
+  override get pdu(): ModuleEvent['pdu'] {
+    return (this.#pdu ??= frozenCopy({ ...this.#event.pdu }));
   }
 
   /** The PDU as JSON, without a copy of it in between. */

@@ -1,6 +1,6 @@
 import type { ModuleEvent } from '@rookery/module-api';
 import { ContextForModules } from './context.js';
-import { DraftForModules, EventForModules } from './isolation.js';
+import { DraftForModules, EventForModules, SeenEvent } from './isolation.js';
 
 /** An event, an event in the making or a context as it travels to a thread: as JSON, and of an event its PDU, too. */
 export interface Travelling {
@@ -45,48 +45,19 @@ function freezeDeep<T>(value: T): T {
   return Object.freeze(value);
 }
 
-/** An event as a module in a thread sees it, the same to look at as one in the server. The PDU is read when a module looks at it: few do. */
-class ArrivedEvent implements ModuleEvent {
-  readonly eventId: string;
-  readonly roomId: string;
-  readonly roomVersion: string;
-  readonly type: string;
-  readonly stateKey: string | undefined;
-  readonly sender: string;
-  readonly content: Readonly<Record<string, unknown>>;
-  readonly originServerTs: number;
-  readonly redacts: string | undefined;
-  readonly depth: number;
-  readonly prevEventIds: readonly string[];
-  readonly authEventIds: readonly string[];
+/** An event in a thread, the same to look at as one in the server. The PDU is read from its text. */
+class ArrivedEvent extends SeenEvent {
   readonly #text: string;
   #pdu: ModuleEvent['pdu'] | undefined;
 
-  /** @param event just read, and nobody else's */
   constructor(event: ModuleEvent, pdu: string) {
-    this.eventId = event.eventId;
-    this.roomId = event.roomId;
-    this.roomVersion = event.roomVersion;
-    this.type = event.type;
-    this.stateKey = event.stateKey;
-    this.sender = event.sender;
-    this.content = freezeDeep(event.content);
-    this.originServerTs = event.originServerTs;
-    this.redacts = event.redacts;
-    this.depth = event.depth;
-    this.prevEventIds = Object.freeze(event.prevEventIds);
-    this.authEventIds = Object.freeze(event.authEventIds);
+    super(event, event.roomVersion, freezeDeep(event.content));
     this.#text = pdu;
     Object.freeze(this);
   }
 
-  get pdu(): ModuleEvent['pdu'] {
+  override get pdu(): ModuleEvent['pdu'] {
     return (this.#pdu ??= freezeDeep(JSON.parse(this.#text) as ModuleEvent['pdu']));
-  }
-
-  /** For `JSON.stringify`: with the PDU. */
-  toJSON(): ModuleEvent {
-    return { ...this, pdu: this.pdu };
   }
 
   static pduText(event: ArrivedEvent): string {

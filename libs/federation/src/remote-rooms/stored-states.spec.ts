@@ -1,4 +1,4 @@
-import { buildEvent, pduText, type RoomEvent, roomVersionRules } from '@rookery/events';
+import type { RoomEvent } from '@rookery/events';
 import type { FederationClient, FederationRequest } from '@rookery/federation-client';
 import type { Config } from '@rookery/platform';
 import type { EventPersister, EventStore } from '@rookery/rooms';
@@ -7,42 +7,16 @@ import { Readable } from 'node:stream';
 import { WrongAnswer } from './candidates.js';
 import type { MissingEvents } from './missing-events.js';
 import type { PduChecker } from './pdu-checker.js';
+import { StateEvents, unsignedPdu } from './state-events.fixture.js';
 import { StoredStates } from './stored-states.js';
 
 describe.each(['11', '12'])('all of the state before an event in a room of version %s', (version) => {
-  const rules = roomVersionRules(version)!;
   const carol = '@carol:b.test';
+  const events = new StateEvents(version, carol, '!r:b.test');
+  const { rules } = events;
+  const make = events.make.bind(events);
 
-  let ts = 0;
-  const make = (
-    type: string,
-    stateKey: string,
-    content: RoomEvent['content'],
-    auth: readonly RoomEvent[],
-    roomId?: string,
-  ): RoomEvent => {
-    const sender = type === 'm.room.member' ? stateKey : carol;
-    const named = rules.createEventImplied ? auth.filter((event) => event.type !== 'm.room.create') : auth;
-    return buildEvent(
-      {
-        ...{ roomId: auth[0]?.roomId ?? roomId, type, stateKey, sender, content, originServerTs: ++ts, depth: ts },
-        prevEventIds: auth.map(({ eventId }) => eventId),
-        authEventIds: named.map(({ eventId }) => eventId),
-      },
-      rules,
-    );
-  };
-  const makeCreate = (content: RoomEvent['content']): RoomEvent =>
-    make(
-      'm.room.create',
-      '',
-      { room_version: version, ...content },
-      [],
-      rules.createEventImplied ? undefined : '!r:b.test',
-    );
-  const pduOf = (event: RoomEvent): object => ({ ...(JSON.parse(pduText(event)) as object), signatures: {} });
-
-  const create = makeCreate({});
+  const create = events.create();
   const founder = make('m.room.member', carol, { membership: 'join' }, [create]);
   const open = make('m.room.join_rules', '', { join_rule: 'public' }, [create, founder]);
   const topic = make('m.room.topic', '', { topic: 'none' }, [create, founder]);
@@ -72,7 +46,10 @@ describe.each(['11', '12'])('all of the state before an event in a room of versi
         asked.push(path.split('/')[4]!);
         const text =
           answer.text ??
-          JSON.stringify({ pdus: [...answer.state.map(pduOf), { no: 'event' }], auth_chain: answer.chain.map(pduOf) });
+          JSON.stringify({
+            pdus: [...answer.state.map(unsignedPdu), { no: 'event' }],
+            auth_chain: answer.chain.map(unsignedPdu),
+          });
         return { body: Readable.from(text.match(/[^]{1,997}/g)!.map((piece) => Buffer.from(piece))) };
       },
     };
@@ -146,7 +123,7 @@ describe.each(['11', '12'])('all of the state before an event in a room of versi
     expect(batches).toHaveLength(1);
   });
 
-  const another = makeCreate({ other: true });
+  const another = events.create({ other: true });
   others.set(another.eventId, another);
   const twice = { state: [...state, another], chain: firsts };
   if (rules.createEventImplied)

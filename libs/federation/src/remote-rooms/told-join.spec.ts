@@ -1,36 +1,17 @@
-import { buildEvent, pduText, type RoomEvent, roomVersionRules } from '@rookery/events';
+import type { RoomEvent } from '@rookery/events';
 import { Readable } from 'node:stream';
 import { WrongAnswer } from './candidates.js';
+import { StateEvents, unsignedPdu } from './state-events.fixture.js';
 import { ToldJoin } from './told-join.js';
 
 const memberCount = 10_000;
 
 describe.each(['11', '12'])('the answer to a join of a large room of version %s', (version) => {
-  const rules = roomVersionRules(version)!;
   const carol = '@carol:far.test';
-  let ts = 0;
-  const make = (
-    type: string,
-    stateKey: string,
-    content: RoomEvent['content'],
-    auth: readonly RoomEvent[],
-  ): RoomEvent => {
-    const sender = type === 'm.room.member' ? stateKey : carol;
-    const named = rules.createEventImplied ? auth.filter((event) => event.type !== 'm.room.create') : auth;
-    const isFirst = type === 'm.room.create';
-    const roomId = isFirst ? (rules.createEventImplied ? undefined : '!r:far.test') : auth[0]!.roomId;
-    return buildEvent(
-      {
-        ...{ roomId, type, stateKey, sender, content, originServerTs: ++ts, depth: ts },
-        prevEventIds: auth.map(({ eventId }) => eventId),
-        authEventIds: named.map(({ eventId }) => eventId),
-      },
-      rules,
-    );
-  };
-  const pduOf = (event: RoomEvent): string =>
-    JSON.stringify({ ...(JSON.parse(pduText(event)) as object), signatures: {} });
-  const create = make('m.room.create', '', { room_version: version }, []);
+  const made = new StateEvents(version, carol, '!r:far.test');
+  const { rules } = made;
+  const make = made.make.bind(made);
+  const create = made.create();
   const founder = make('m.room.member', carol, { membership: 'join' }, [create]);
   const invited = make('m.room.member', '@alice:home.test', { membership: 'invite' }, [create, founder]);
   const open = make('m.room.join_rules', '', { join_rule: 'public' }, [create, founder]);
@@ -50,7 +31,8 @@ describe.each(['11', '12'])('the answer to a join of a large room of version %s'
     more: object,
     chain: readonly RoomEvent[] = [create, founder, open, former],
   ): Promise<ToldJoin> => {
-    const texts = (events: readonly RoomEvent[]): string => events.map(pduOf).join();
+    const texts = (events: readonly RoomEvent[]): string =>
+      events.map((event) => JSON.stringify(unsignedPdu(event))).join();
     const fields = JSON.stringify({ origin: 'far.test', ...more }).slice(0, -1);
     const text = Buffer.from(`${fields},"auth_chain":[${texts(chain)}],"state":[${texts(state)},{"no":"event"}]}`);
     const pieces = Array.from({ length: Math.ceil(text.length / 65_536) }, (_, n) =>

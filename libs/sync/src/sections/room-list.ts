@@ -59,7 +59,6 @@ export class RoomList {
     if (context.filter.room.state.lazyLoadMembers) return entries;
     const joined = entries.filter(({ section }) => section === 'join').map(({ roomId }) => roomId);
     const { since, now } = context;
-    await this.partial.heard();
     const completed = await this.partial.completed(joined, since?.events ?? now.events, now.events);
     return entries
       .filter(({ section, roomId }) => section !== 'join' || !this.partial.has(roomId))
@@ -77,8 +76,8 @@ export class RoomList {
     const rooms = await this.activity.roomsOf(userId);
     if (since === undefined) {
       const current = await this.#asOf(context, rooms, [...rooms.byId.keys()].filter(wanted));
-      const isHidden = await this.#hidesInvites(userId, [...current.values()]);
-      const shown = [...current.values()].filter(
+      const isHidden = await this.#hidesInvites(userId, current);
+      const shown = current.filter(
         (each) =>
           !isHidden(each) &&
           (sectionOf[each.membership] !== 'leave' || (filter.room.includeLeave && each.forgotten !== true)),
@@ -102,8 +101,8 @@ export class RoomList {
     const changesByRoom = Map.groupBy(changes, (change) => change.roomId);
     const before = await this.history.at(userId, [...changesByRoom.keys()], since.events);
     const current = await this.#asOf(context, rooms, [...roomIds]);
-    const isHidden = await this.#hidesInvites(userId, [...current.values()]);
-    const shown = [...current.values()].flatMap((each) =>
+    const isHidden = await this.#hidesInvites(userId, current);
+    const shown = current.flatMap((each) =>
       isHidden(each)
         ? (behindInvite(each, changesByRoom.get(each.roomId), before.get(each.roomId)?.membership) ?? [])
         : [each],
@@ -177,18 +176,16 @@ export class RoomList {
     context: SyncContext,
     rooms: UserRooms,
     roomIds: readonly string[],
-  ): Promise<Map<string, CurrentMembership & { forgotten?: boolean }>> {
+  ): Promise<(CurrentMembership & { forgotten?: boolean })[]> {
     const { userId, now } = context;
-    const result = new Map<string, CurrentMembership & { forgotten?: boolean }>();
+    const result: (CurrentMembership & { forgotten?: boolean })[] = [];
     const uncertain: string[] = [];
     for (const roomId of roomIds) {
       const membership = rooms.byId.get(roomId);
-      if (membership !== undefined && membership.streamOrdering <= now.events) result.set(roomId, membership);
+      if (membership !== undefined && membership.streamOrdering <= now.events) result.push(membership);
       else uncertain.push(roomId);
     }
-    for (const [roomId, membership] of await this.history.at(userId, uncertain, now.events))
-      result.set(roomId, membership);
-    return result;
+    return [...result, ...(await this.history.at(userId, uncertain, now.events)).values()];
   }
 }
 
