@@ -4,6 +4,7 @@ import type { JsonObject } from '@rookery/matrix-types';
 import {
   type FakeNames,
   type TestAuthority,
+  type TestCertificate,
   TestFederation,
   type TestHomeserver,
   type TestHomeserverOptions,
@@ -53,6 +54,28 @@ export class PlayedServer {
       ...change,
     };
     return signJson(own, this.name, this.key);
+  }
+
+  /** Listens over TLS, on any port unless told; what ends that. */
+  async listen({ cert, key }: TestCertificate, port = 0): Promise<{ readonly port: number; close(): Promise<void> }> {
+    const server = createServer({ cert, key }, (request, response) => {
+      let body = '';
+      request.on('data', (chunk: Buffer) => (body += chunk.toString()));
+      request.on('end', () => {
+        const { method = '', url = '', headers } = request;
+        const asked = { method, url, headers, body };
+        this.asked.push(asked);
+        if (url === '/_matrix/key/v2/server')
+          void Promise.resolve(this.keys()).then((keys) => response.end(JSON.stringify(keys)));
+        else this.answer(asked, response);
+      });
+    });
+    await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
+    const close = (): Promise<void> => {
+      server.closeAllConnections();
+      return new Promise((resolve) => server.close(() => resolve()));
+    };
+    return { port: (server.address() as AddressInfo).port, close };
   }
 
   /** Headers of a request that it signs. */
@@ -127,25 +150,9 @@ export class FederationWorld {
   /** Starts a server that the test plays. */
   async played(name: string): Promise<PlayedServer> {
     const played = new PlayedServer(name, SigningKey.fromSeed('played', new Uint8Array(32).fill(this.#keys++)));
-    const { cert, key } = this.federation.authority.issue([name]);
-    const server = createServer({ cert, key }, (request, response) => {
-      let body = '';
-      request.on('data', (chunk: Buffer) => (body += chunk.toString()));
-      request.on('end', () => {
-        const { method = '', url = '', headers } = request;
-        const asked = { method, url, headers, body };
-        played.asked.push(asked);
-        if (url === '/_matrix/key/v2/server')
-          void Promise.resolve(played.keys()).then((keys) => response.end(JSON.stringify(keys)));
-        else played.answer(asked, response);
-      });
-    });
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-    this.names.host(`${name}:8448`, { address: '127.0.0.1', port: (server.address() as AddressInfo).port });
-    this.federation.whenStopped(() => {
-      server.closeAllConnections();
-      return new Promise((resolve) => server.close(resolve));
-    });
+    const { port, close } = await played.listen(this.federation.authority.issue([name]));
+    this.names.host(`${name}:8448`, { address: '127.0.0.1', port });
+    this.federation.whenStopped(close);
     return played;
   }
 

@@ -119,8 +119,7 @@ export class MembershipHandshake {
 
   /** Whether this server can do without most of the members of a room that it joins (MSC3706). */
   get mayOmit(): boolean {
-    // Which rooms are known in part is told to no other process.
-    return this.config.get('experimental.faster_joins') && !this.config.get('redis.enabled');
+    return this.config.get('experimental.faster_joins');
   }
 
   /**

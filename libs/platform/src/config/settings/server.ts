@@ -210,7 +210,7 @@ export const serverSettings = {
   'experimental.faster_joins': setting(
     k.flag,
     true,
-    'Join rooms of other servers before all of their members are known: the rest is fetched in the background. Not with several processes.',
+    'Join rooms of other servers before all of their members are known: the rest is fetched in the background.',
     { since: '1.76' },
   ),
   invite_3pid_guest: ignored(k.anything, '1.55', 'Leave it out.'),
