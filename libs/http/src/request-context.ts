@@ -28,8 +28,8 @@ const retryBodyMs = 2_000;
 
 /** What a request needs to know of the listener it came in by. */
 export interface ListenerTraits {
-  /** Believe `X-Forwarded-For` and `X-Forwarded-Proto`. */
-  readonly xForwarded: boolean;
+  /** Believe `X-Forwarded-For` and `X-Forwarded-Proto`; `fellow`: of a process of this server, which gives the client's own address. */
+  readonly xForwarded: boolean | 'fellow';
   /** Compress answers for clients that can read that. */
   readonly compress: boolean;
 }
@@ -91,7 +91,11 @@ for (const [network, prefix] of [
   privateRanges.addSubnet(network, prefix, 'ipv6');
 }
 
-function clientAddress({ raw, headers }: Pick<RequestContext, 'raw' | 'headers'>, xForwarded: boolean): string {
+function clientAddress(
+  { raw, headers }: Pick<RequestContext, 'raw' | 'headers'>,
+  xForwarded: boolean | 'fellow',
+): string {
+  if (xForwarded === 'fellow') return String(headers['x-forwarded-for']);
   if (xForwarded) {
     const header = headers['x-forwarded-for'];
     const hops = (typeof header === 'string' ? header : (header?.join(',') ?? ''))

@@ -1,6 +1,6 @@
 import { MatrixError } from '@rookery/matrix-types';
 import { type Clock, type Ids, LogContext, type Logger, type Tracer } from '@rookery/platform';
-import { createHash, timingSafeEqual } from 'node:crypto';
+import { timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
 import { RequestContext, type RequestContexts, type ListenerTraits } from './request-context.js';
 import { type Forwarder, secretHeader } from './forwarding/forwarder.js';
@@ -109,11 +109,11 @@ export function normalizeTarget(target: string, prefixes: PathPrefixes): string 
   return url;
 }
 
-const digestOf = (text: string): Buffer => createHash('sha256').update(text).digest();
-
-/** Compares in a time that tells nothing. */
-const isSecret = (given: string | readonly string[] | undefined, digest: Buffer): boolean =>
-  typeof given === 'string' && timingSafeEqual(digestOf(given), digest);
+/** Compares in a time that tells nothing but the length. */
+function isSecret(given: string | readonly string[] | undefined, secret: Buffer): boolean {
+  if (typeof given !== 'string' || given.length !== secret.length) return false;
+  return timingSafeEqual(Buffer.from(given, 'latin1'), secret);
+}
 
 const firstReleases = '/_matrix/client/r0/';
 
@@ -154,7 +154,7 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
     return core.explain(error);
   };
   let toldOfProto = false;
-  const fellowsWith = plan.fellowsWith === undefined ? undefined : digestOf(plan.fellowsWith);
+  const fellowsWith = plan.fellowsWith === undefined ? undefined : Buffer.from(plan.fellowsWith, 'latin1');
 
   async function serveMetrics(context: RequestContext): Promise<void> {
     context.servlet = 'metrics';
@@ -276,7 +276,7 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
       if (core.draining()) response.shouldKeepAlive = false;
       const { headers } = context;
       if (
-        plan.xForwarded &&
+        plan.xForwarded === true &&
         !toldOfProto &&
         headers['x-forwarded-for'] !== undefined &&
         headers['x-forwarded-proto'] === undefined

@@ -70,6 +70,7 @@ export class AmongProcesses {
   #rpc: HttpRpc | undefined;
   #isWriter = false;
   #writerBefore: string | undefined;
+  #writerKnown: { readonly view: ProcessView; readonly address: ProcessAddress } | undefined;
   #changing: Promise<void> | undefined;
   #stopped: Promise<void> | undefined;
   #isStopping = false;
@@ -268,8 +269,14 @@ export class AmongProcesses {
   }
 
   async #writerAddress(): Promise<ProcessAddress | undefined> {
+    const { view } = this.registry;
+    // Each request that is passed on asks; views are told now and then.
+    if (this.#writerKnown?.view === view) return this.#writerKnown.address;
     const known = this.#addressesOf(writer)?.fellows;
-    if (known) return known;
+    if (known) {
+      this.#writerKnown = { view, address: known };
+      return known;
+    }
     await this.registry.beat();
     return this.#addressesOf(writer)?.fellows;
   }

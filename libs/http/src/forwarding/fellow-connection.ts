@@ -23,8 +23,12 @@ export interface FellowRequest {
 
 /** Takes an answer as it comes. */
 export interface AnswerReceiver {
-  /** Once, before anything of the body. @param headers names and values in turn */
-  head(status: number, headers: readonly string[]): void;
+  /**
+   * Once, before anything of the body.
+   * @param headers names and values in turn
+   * @param lengthBytes length of the body; `NaN` where the headers do not say it
+   */
+  head(status: number, headers: readonly string[], lengthBytes: number): void;
   /** @returns whether more may come at once; else {@link FellowCall.resume} is awaited */
   part(bytes: Buffer): boolean;
   /** The answer is complete. */
@@ -80,7 +84,8 @@ export class FellowConnections {
           upload.once('close', () => upload.readableEnded || cut());
           upload.pipe(sent);
         },
-        onResponseStart: ({ rawHeaders }, status) => receiver.head(status, ownHeaders(rawHeaders)),
+        onResponseStart: ({ rawHeaders }, status, headers) =>
+          receiver.head(status, ownHeaders(rawHeaders), Number(headers['content-length'])),
         onResponseData: (started, bytes) => {
           if (!receiver.part(bytes)) started.pause();
         },
@@ -127,11 +132,11 @@ export class FellowConnections {
 }
 
 function ownHeaders(raw: Dispatcher.DispatchController['rawHeaders']): string[] {
-  const parts = Array.isArray(raw) ? raw.map((part) => part.toString('latin1')) : [];
   const headers: string[] = [];
-  for (let at = 0; at < parts.length; at += 2) {
-    const [name = '', value = ''] = parts.slice(at, at + 2);
-    if (!ofConnection.has(name.toLowerCase())) headers.push(name, value);
+  if (!Array.isArray(raw)) return headers;
+  for (let at = 0; at + 1 < raw.length; at += 2) {
+    const name = raw[at]!.toString('latin1');
+    if (!ofConnection.has(name.toLowerCase())) headers.push(name, raw[at + 1]!.toString('latin1'));
   }
   return headers;
 }

@@ -1,9 +1,10 @@
 import { request as httpRequest } from 'node:http';
-import { connect } from 'node:net';
+import { type AddressInfo, connect, createServer } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { eventually } from '@rookery/testing';
 import { auth, errorOf, probes, raw, start } from '../http.fixture.js';
 import type { HttpApp } from '../index.js';
+import { FellowConnections } from './fellow-connection.js';
 
 /** No route of the fixture may be answered by any process, so each request goes to the one that writes. */
 describe.each(['in clear', 'encrypted'])('A process that passes requests on, %s', (how) => {
@@ -126,4 +127,37 @@ describe.each(['in clear', 'encrypted'])('A process that passes requests on, %s'
     await again;
     expect(await json(await slow)).toEqual({ done: true });
   });
+});
+
+it('has read a short body that came with its head before it passes that on, and gives a short answer in one piece', async () => {
+  const writer = createServer((socket) => {
+    socket.on('error', () => {});
+    socket.on('data', () =>
+      socket.write('HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 8\r\n\r\n{"é":1}'),
+    );
+  });
+  await new Promise<void>((resolve) => writer.listen(0, '127.0.0.1', resolve));
+  const { port } = writer.address() as AddressInfo;
+  const address = async () => ({ host: '127.0.0.1', port });
+  const { app, port: own } = await start({ forwarding: { secret: 'known to both', writer: address } });
+  const asked = jest.spyOn(FellowConnections.prototype, 'ask');
+  try {
+    const put = 'PUT /_matrix/client/v3/open HTTP/1.1\r\nHost: x\r\nContent-Length: 7\r\n\r\n{"a":1}';
+    // By one connection, too: the second is there before the first is answered.
+    for (const [text, times] of [
+      [put, 1],
+      [put.repeat(2), 2],
+    ] as const) {
+      asked.mockClear();
+      const answers = await raw(own, text, 30_000, new RegExp(`(?:\r\n\r\n\\{"é":1\\}[^]*){${times}}`));
+      expect(answers.match(/Content-Length: 8/g)?.length).toBe(times);
+      expect(asked.mock.calls.map(([, { body }]) => Buffer.isBuffer(body) && body.toString())).toEqual(
+        Array<string>(times).fill('{"a":1}'),
+      );
+    }
+  } finally {
+    asked.mockRestore();
+    await app.close();
+    writer.close();
+  }
 });

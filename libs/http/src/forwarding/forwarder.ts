@@ -39,14 +39,16 @@ const ownHeaders: ReadonlySet<string> = new Set([
 /** Largest body that is sent in one piece with its head where it has arrived, bytes. */
 const smallBytes = 16_384;
 
+const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
 const away = (): MatrixError =>
   MatrixError.unavailable('The server is changing over; try again', { retry_after_ms: 2_000 });
 
 const isRead = ({ method }: RequestContext): boolean => method === 'GET' || method === 'HEAD';
 
-/** Whether a request has a short body that is here and has not been read. */
-function isSmall({ headers, rawBody, raw }: RequestContext): boolean {
-  if (!raw.complete || rawBody !== undefined || raw.readableEnded || raw.destroyed) return false;
+/** Whether a request says that its body is short, and that has not been read. */
+function saysSmall({ headers, rawBody, raw }: RequestContext): boolean {
+  if (rawBody !== undefined || raw.readableEnded || raw.destroyed) return false;
   return headers['content-encoding'] === undefined && Number(headers['content-length']) <= smallBytes;
 }
 
@@ -80,7 +82,11 @@ export class Forwarder {
   }
 
   async #attempt(context: RequestContext, untilMs: number): Promise<void> {
-    if (isSmall(context)) await context.readBody(smallBytes);
+    if (saysSmall(context)) {
+      // What came with the head is parsed once everything that the head set off has been done: in the next turn at the latest.
+      if (!context.raw.complete) await nextTurn();
+      if (context.raw.complete) await context.readBody(smallBytes);
+    }
     for (;;) {
       if (context.response.destroyed) return;
       const address = await this.#writer();
@@ -103,24 +109,32 @@ export class Forwarder {
     const request = this.#requestOf(context);
     return new Promise((resolve) => {
       let isAnswered = false;
+      let wholeBytes = NaN;
       const giveUp = (): void => call.abort();
       const goOn = (): void => call.resume();
       response.once('close', giveUp);
       const call = this.#connections.ask(address, request, {
-        head: (status, headers) => {
+        head: (status, headers, lengthBytes) => {
           isAnswered = true;
+          wholeBytes = lengthBytes;
           resolve(undefined);
           if (!response.destroyed) response.writeHead(status, headers as string[]);
         },
         part: (bytes) => {
-          if (response.destroyed || response.write(bytes)) return true;
-          response.once('drain', goOn);
-          return false;
+          if (response.destroyed) return true;
+          // All of it: head and body go out in one piece.
+          if (bytes.length === wholeBytes && bytes.length <= smallBytes)
+            response.end(bytes.toString('latin1'), 'latin1');
+          else if (!response.write(bytes)) {
+            response.once('drain', goOn);
+            return false;
+          }
+          return true;
         },
         end: () => {
           response.off('close', giveUp);
           if (response.destroyed) return;
-          response.end();
+          if (!response.writableEnded) response.end();
           discardLeftover(context);
         },
         fail: (error, wasReached) => {
