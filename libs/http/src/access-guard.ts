@@ -20,8 +20,16 @@ type FrameworkRequest = GuardedRequest & { readonly raw: IncomingMessage; readon
 interface Endpoint {
   readonly access: AccessOptions;
   readonly servlet: string;
-  /** Thrown where this process may not answer; made once, for most requests may end with it. */
-  readonly elsewhere: OnlyAtWriterError;
+  /** Thrown where this process may not answer. */
+  readonly elsewhere: RouteElsewhereError;
+}
+
+/** A route that this process may not answer, whatever is asked. */
+export class RouteElsewhereError extends OnlyAtWriterError {
+  /** @param servlet its name in logs and metrics */
+  constructor(readonly servlet: string) {
+    super(servlet);
+  }
 }
 
 /** What a route declared with `@Access`, on the method or on its class. */
@@ -102,7 +110,7 @@ export class AccessGuard implements CanActivate {
       const access = accessOf(handler, controller);
       if (access === undefined) throw new Error(`${controller.name}.${handler.name} declares no @Access`);
       const servlet = `${controller.name.replace(/Controller$/, '')}.${handler.name}`;
-      handlers.set(handler, (endpoint = { access, servlet, elsewhere: new OnlyAtWriterError(servlet) }));
+      handlers.set(handler, (endpoint = { access, servlet, elsewhere: new RouteElsewhereError(servlet) }));
     }
     return endpoint;
   }

@@ -182,7 +182,12 @@ export class HttpApp {
   async #listenForFellows(): Promise<void> {
     const { listen, secret } = this.options.forwarding ?? {};
     if (listen === undefined || secret === undefined) return;
-    const plan = { xForwarded: 'fellow' as const, compress: false, requestIdHeader: 'x-request-id', metricsOnly: false };
+    const plan = {
+      xForwarded: 'fellow' as const,
+      compress: false,
+      requestIdHeader: 'x-request-id',
+      metricsOnly: false,
+    };
     const handler = createRequestHandler(this.#core, { ...plan, serves: () => true, fellowsWith: secret });
     await this.#listeners.open(
       { port: listen.port, bindAddresses: [listen.host], type: 'http', tag: fellows },

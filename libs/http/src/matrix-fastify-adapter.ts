@@ -2,8 +2,9 @@ import { type ArgumentsHost, Catch, type ExceptionFilter } from '@nestjs/common'
 import { FastifyAdapter } from '@nestjs/platform-fastify';
 import { MatrixError } from '@rookery/matrix-types';
 import { OnlyAtWriterError } from '@rookery/platform';
-import { fastify, type FastifyReply, type FastifyRequest } from 'fastify';
+import { fastify, type FastifyReply, type FastifyRequest, type RouteOptions } from 'fastify';
 import FindMyWay from 'find-my-way';
+import { RouteElsewhereError } from './access-guard.js';
 import type { Forwarder } from './forwarding/forwarder.js';
 import { RequestContext } from './request-context.js';
 import { isForPeople, wantsPage } from './for-people.js';
@@ -28,6 +29,8 @@ export class MatrixFastifyAdapter extends FastifyAdapter {
   /** Which methods exist for a path; made when a request found no route for the first time. */
   #known: FindMyWay.Instance<FindMyWay.HTTPVersion.V1> | undefined;
   readonly #methods = new Map<string, Set<string>>();
+  /** Names of routes that this process may not answer, by method and path; learned with the first request to each. */
+  readonly #elsewhere = new Map<string, string>();
 
   constructor(
     private readonly onUnexpected: UnexpectedErrorSink,
@@ -54,6 +57,7 @@ export class MatrixFastifyAdapter extends FastifyAdapter {
     instance.addHook('onRoute', (route) => {
       // What others answer is no endpoint of the server's: errors and former prefixes are as they would be without it.
       if (isProxiedRoute(route.url)) return;
+      if (forwarder !== undefined) this.#passOn(route, forwarder);
       // Routes that differ in the names of their parameters only are one path.
       let parameter = 0;
       const path = route.url.replace(/:\w+/g, () => `:p${parameter++}`);
@@ -94,10 +98,31 @@ export class MatrixFastifyAdapter extends FastifyAdapter {
   answerError(request: FastifyRequest, reply: FastifyReply, error: unknown): void {
     const context = RequestContext.of(request.raw);
     reply.hijack();
-    if (error instanceof OnlyAtWriterError && this.forwarder !== undefined) return this.forwarder.forward(context);
+    if (error instanceof OnlyAtWriterError && this.forwarder !== undefined) {
+      if (error instanceof RouteElsewhereError) {
+        const { method, url } = request.routeOptions;
+        this.#elsewhere.set(`${String(method)} ${url}`, error.servlet);
+      }
+      return this.forwarder.forward(context);
+    }
     respondError(context, isFrameworkError(error) ? MatrixError.badJson('The request is malformed') : error, (cause) =>
       this.onUnexpected(context, cause),
     );
+  }
+
+  /** Has requests to a route given away before the framework looks at them, once it is known that this process may not answer them. */
+  #passOn(route: RouteOptions, forwarder: Forwarder): void {
+    const [own, name] = [route.handler, `${String(route.method)} ${route.url}`];
+    const elsewhere = this.#elsewhere;
+    route.handler = function (request, reply) {
+      const servlet = elsewhere.get(name);
+      if (servlet === undefined) return own.call(this, request, reply);
+      const context = RequestContext.of(request.raw);
+      context.servlet = servlet;
+      context.query = request.query as RequestContext['query'];
+      reply.hijack();
+      forwarder.forward(context);
+    };
   }
 
   #everyPath(): FindMyWay.Instance<FindMyWay.HTTPVersion.V1> {

@@ -4,6 +4,7 @@ import { gzipSync } from 'node:zlib';
 import { eventually } from '@rookery/testing';
 import { auth, errorOf, probes, raw, start } from '../http.fixture.js';
 import type { HttpApp } from '../index.js';
+import { AccessGuard } from '../access-guard.js';
 import { FellowConnections } from './fellow-connection.js';
 
 /** No route of the fixture may be answered by any process, so each request goes to the one that writes. */
@@ -141,6 +142,7 @@ it('has read a short body that came with its head before it passes that on, and 
   const address = async () => ({ host: '127.0.0.1', port });
   const { app, port: own } = await start({ forwarding: { secret: 'known to both', writer: address } });
   const asked = jest.spyOn(FellowConnections.prototype, 'ask');
+  const judged = jest.spyOn(AccessGuard.prototype, 'canActivate');
   try {
     const put = 'PUT /_matrix/client/v3/open HTTP/1.1\r\nHost: x\r\nContent-Length: 7\r\n\r\n{"a":1}';
     // By one connection, too: the second is there before the first is answered.
@@ -155,8 +157,11 @@ it('has read a short body that came with its head before it passes that on, and 
         Array<string>(times).fill('{"a":1}'),
       );
     }
+    // From the second one on they are given away before that.
+    expect(judged).toHaveBeenCalledTimes(1);
   } finally {
     asked.mockRestore();
+    judged.mockRestore();
     await app.close();
     writer.close();
   }
