@@ -2,7 +2,7 @@ import type { MatrixError } from '@rookery/matrix-types';
 import { LogContext, type LogContextFields } from '@rookery/platform';
 import { Wait } from './deadlines.js';
 import type { Handler } from './registry.js';
-import { together } from './thread-polls.js';
+import { PollAnswer, together } from './thread-polls.js';
 import { blockingMs, type ModuleWatch } from './watch.js';
 
 /**
@@ -48,7 +48,7 @@ class Question<T> extends Wait implements EndedCall {
   /** Counts the modules that ran out of time. Whoever waited for one of them is not to go on when it answers after all. */
   private losses = 0;
   /** What modules in threads of their own were asked before it was their turn, by their place. */
-  private ahead: Map<number, Promise<unknown>> | undefined = undefined;
+  private ahead: Map<number, unknown> | undefined = undefined;
   /** Where the question belongs to. A timer knows nothing of it. */
   private readonly context: LogContextFields | undefined = LogContext.current();
 
@@ -83,7 +83,14 @@ class Question<T> extends Wait implements EndedCall {
             let answer = this.ahead?.get(this.asked) ?? handler.call(...given);
             const nowMs = clock.monotonicMs();
             if (nowMs - startedAtMs > blockingMs) watch.blocked(handler, nowMs - startedAtMs);
-            if (isThenable(answer)) {
+            if (answer instanceof PollAnswer) {
+              if (!answer.isThere) {
+                watch.deadlines.begin(this, handler.timeLimitMs, nowMs);
+                await answer.heard();
+                if (this.losses !== losses) return;
+              }
+              answer = answer.value;
+            } else if (isThenable(answer)) {
               watch.deadlines.begin(this, handler.timeLimitMs, nowMs);
               // Of a promise, its own `then` is not asked: it may be the module's, and call back twice. A thenable that
               // gives another one is waited for until it gives something else.
@@ -123,14 +130,14 @@ class Question<T> extends Wait implements EndedCall {
    */
   private askAhead(nowMs: number): void {
     const { watch, handlers, given } = this;
-    const ahead = (this.ahead = new Map());
+    const ahead = (this.ahead = new Map<number, unknown>());
     together(() => {
       for (let place = this.asked; handlers[place]?.isBeside === true; place++) {
         const handler = handlers[place]!;
         if (watch.anyHung && watch.isSuspended(handler, given, nowMs)) continue;
-        const answer = handler.call(...given) as Promise<unknown>;
+        const answer = handler.call(...given);
         // Whose turn does not come is not listened to.
-        answer.catch(() => {});
+        if (isThenable(answer)) answer.then(undefined, () => {});
         ahead.set(place, answer);
       }
     });

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { eventually, RecordingLogger } from '@rookery/testing';
@@ -10,6 +10,7 @@ import { callbackContext } from './context.js';
 import { ModuleHost } from './host.js';
 import { toModuleEvent, toStateView } from './isolation.js';
 import type { ModuleEntry } from './loader.js';
+import { starvedMs } from './module-thread.js';
 import { offlineCapabilities } from './offline.js';
 
 let folder: string;
@@ -505,4 +506,37 @@ describe('with a manifest', () => {
       await expect(start([entryOf('held')])).rejects.toThrow(/package\.json: rookery/);
     },
   );
+});
+
+it.each([
+  ['that keep nothing awake', '.unref()'],
+  ['that keep it awake', ''],
+])('lets timers %s run while it is asked without a pause', async (_, unref) => {
+  write(
+    'ticking',
+    `let ticks = 0;
+    setInterval(() => ticks++, 2)${unref};
+    api.registerSpamCheckerCallbacks({
+      userMayJoinRoom: (userId) => userId === '@count:example.org' ? { errcode: Codes.FORBIDDEN, message: String(ticks) } : NOT_SPAM,
+    })`,
+  );
+  await start([entryOf('ticking')]);
+  const ticks = async (): Promise<number> =>
+    Number(((await joining('@count:example.org')) as { readonly message?: string }).message);
+  // Rest is for those who are asked often, from the second question on.
+  for (let i = 0; i < 10; i++) await joining();
+  const before = await ticks();
+  const endMs = performance.now() + 500;
+  while (performance.now() < endMs) await joining();
+  expect((await ticks()) - before).toBeGreaterThan(5);
+});
+
+it('knows how long a thread waited for a processor, where the system tells', () => {
+  const own = `/proc/self/task/${process.pid}/schedstat`;
+  if (!existsSync(own)) return void expect(starvedMs(process.pid)).toBe(0);
+  const waitedMs = (): number => Number(readFileSync(own, 'utf8').split(' ')[1]) / 1e6;
+  const before = waitedMs();
+  const told = starvedMs(process.pid);
+  expect(told >= before && told <= waitedMs()).toBe(true);
+  expect(starvedMs(0)).toBe(0);
 });

@@ -1,4 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { readFileSync } from 'node:fs';
 import type { EventLoopUtilization } from 'node:perf_hooks';
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import type {
@@ -17,7 +18,7 @@ import { isHostAllowed, type ModuleManifest } from './manifest.js';
 import { type Owner, runAs } from './owner.js';
 import { type ApiSurface, identityProviderMethods, type InSlot, type Registration, surfaceOf } from './thread-api.js';
 import { type Lent, Peer } from './thread-peer.js';
-import type { PollMemory, PollMember, Polls } from './thread-polls.js';
+import { PollAnswer, type PollMember, type PollMemory, type Polls } from './thread-polls.js';
 import { readableError } from './watch.js';
 
 /** What a thread is given when it begins. */
@@ -27,7 +28,7 @@ export interface ThreadData {
   readonly answers: MessagePort;
   /**
    * By how much the server's clocks differ from the thread's: of the day, and the steady one; and how long the thread lay still
-   * where its event loop could not tell. Milliseconds.
+   * where its event loop could not tell. Milliseconds. Then what the system calls the thread, where that is known.
    */
   readonly time: Float64Array;
   readonly module: string;
@@ -82,6 +83,8 @@ const mebibyte = 1_048_576;
 const maxContexts = 1_024;
 /** While it is loaded, which engines may do for long without a break, it may be silent for so long at least. */
 const loadingLimitMs = 10_000;
+/** While it is loaded, what it waits for a processor does not count as silence, up to so many times its limit. */
+const maxPatience = 6;
 const lookAgainMs = 10;
 const figuresLimitMs = 500;
 /** Stays when a thread is ended while somebody still waits for the news of it. */
@@ -123,8 +126,6 @@ export class ModuleThread {
   readonly #functions = new Map<string, Lent>();
   readonly #time: Float64Array;
   readonly #member: PollMember | undefined;
-  /** What runs in it: names of slots by call, for the log. */
-  readonly #asked = new Map<number, string>();
   #api: ModuleApi | undefined;
   #why: string | undefined;
   #isOver = false;
@@ -132,6 +133,8 @@ export class ModuleThread {
   #isRetired = false;
   /** How long it has not answered what it was asked last; undefined when it has. */
   #silentMs: number | undefined;
+  /** How long it had waited for a processor by then. */
+  #starvedMs = 0;
   #watch: NodeJS.Timeout | undefined;
   #seen: EventLoopUtilization | undefined;
   #restedMs = 0;
@@ -146,7 +149,7 @@ export class ModuleThread {
     const { limits, manifest, module } = options;
     const wire = new MessageChannel();
     const answers = new MessageChannel();
-    this.#time = new Float64Array(new SharedArrayBuffer(24));
+    this.#time = new Float64Array(new SharedArrayBuffer(32));
     const polled = options.polls?.member((callId, value) => this.#peer.settle(callId, value));
     this.#member = polled?.member;
     const data: ThreadData = {
@@ -179,7 +182,6 @@ export class ModuleThread {
         else own();
       },
       begun: (callId) => this.#contexts.set(callId, AsyncLocalStorage.snapshot()),
-      settled: (callId) => void this.#asked.delete(callId),
       freezes: false,
       reply: (message) => answers.port1.postMessage(message),
       sent: () => this.#member && options.polls?.nudge(this.#member),
@@ -267,23 +269,30 @@ export class ModuleThread {
     this.#successor = successor;
   }
 
-  /** Calls what the module registered. @throws Error when the thread has ended, or ends meanwhile, and none took its place */
-  async call(slot: string, args: readonly unknown[]): Promise<unknown> {
-    if ((this.#isOver || this.#isRetired) && this.#successor) return (await this.#successor).call(slot, args);
-    this.#setTime();
-    const begun = (callId: number): void => void this.#asked.set(callId, slot);
+  /**
+   * Calls what the module registered. In one go with other threads ({@link Polls}) the answer is there to be looked at.
+   * @throws Error when the thread has ended, or ends meanwhile, and none took its place
+   */
+  call(slot: string, args: readonly unknown[]): Promise<unknown> | PollAnswer {
+    if (this.#isOver || this.#isRetired) {
+      const successor = this.#successor;
+      if (successor) return successor.then((thread) => thread.call(slot, args));
+    }
     const { polls } = this.options;
     const poll = this.#member && !this.#isOver ? polls?.pollFor(slot, args) : undefined;
     if (poll) {
-      const { callId, answer } = this.#peer.expect(begun);
+      // For all at once: each reading of a clock is one more thing for every thread.
+      if (poll.members.length === 0) poll.time = this.#timeNow();
+      this.#time[0] = poll.time[0];
+      this.#time[1] = poll.time[1];
+      const answer = new PollAnswer();
+      const callId = this.#peer.expect(slot, answer);
       this.#contexts.set(callId, poll.context);
       poll.members.push({ member: this.#member!, callId });
       return answer;
     }
-    return this.#peer.call(slot, args, (callId) => {
-      this.#contexts.set(callId, AsyncLocalStorage.snapshot());
-      begun(callId);
-    });
+    this.#setTime();
+    return this.#peer.call(slot, args, (callId) => this.#contexts.set(callId, AsyncLocalStorage.snapshot()));
   }
 
   /**
@@ -304,7 +313,7 @@ export class ModuleThread {
   async end(why = 'it was stopped'): Promise<void> {
     this.#why ??= why;
     clearInterval(this.#watch);
-    const asked = [...new Set(this.#asked.values())].slice(0, 5);
+    const asked = [...this.#peer.called].filter((target) => String(target).includes(':')).slice(0, 5);
     if (asked.length > 0 && why !== 'it was stopped') this.#why += `, in ${asked.join(', ')}`;
     const patience = new Promise((resolve) => setTimeout(resolve, endLimitMs).unref());
     await Promise.race([this.#worker.terminate(), patience]);
@@ -318,7 +327,6 @@ export class ModuleThread {
     this.#peer.close(new Error(`The thread of module ${this.options.owner.name} has ended: ${why}`));
     if (this.#member) this.options.polls?.leave(this.#member);
     this.#contexts.clear();
-    this.#asked.clear();
     this.#tellOver(why);
   }
 
@@ -334,12 +342,16 @@ export class ModuleThread {
       lookedAtMs = nowMs;
       if (this.#silentMs === undefined) {
         this.#silentMs = 0;
+        if (this.#isLoading) this.#starvedMs = starvedMs(this.#time[3]!);
         this.#peer.ping(() => (this.#silentMs = undefined));
         return;
       }
       this.#silentMs += sinceLookMs;
       const limitMs = this.#isLoading ? Math.max(limits.timeLimitMs, loadingLimitMs) : limits.timeLimitMs;
       if (this.#silentMs < limitMs) return;
+      // Of all times this is when many threads begin at once, on machines that may have other things to do.
+      const starved = this.#isLoading ? starvedMs(this.#time[3]!) - this.#starvedMs : 0;
+      if (this.#silentMs < Math.min(limitMs + starved, maxPatience * limitMs)) return;
       // It may have answered while this process was busy itself: what has come is read first.
       setImmediate(() => {
         if (this.#silentMs === undefined || this.#isOver) return;
@@ -350,9 +362,13 @@ export class ModuleThread {
   }
 
   #setTime(): void {
+    [this.#time[0], this.#time[1]] = this.#timeNow();
+  }
+
+  #timeNow(): readonly [day: number, steady: number] {
     const { clock } = this.options;
-    this.#time[0] = clock.nowMs() - (performance.timeOrigin + performance.now());
-    this.#time[1] = clock.monotonicMs() - performance.now();
+    const nowMs = performance.now();
+    return [clock.nowMs() - (performance.timeOrigin + nowMs), clock.monotonicMs() - nowMs];
   }
 
   #named(name: string): Lent | undefined {
@@ -490,6 +506,18 @@ export class ModuleThread {
 
   async #current(): Promise<ModuleThread> {
     return (this.#isOver || this.#isRetired) && this.#successor ? (await this.#successor).#current() : this;
+  }
+}
+
+/**
+ * How long a thread of this process has waited for a processor since it began, milliseconds; 0 where the system does not tell.
+ * @param thread the number that the system gave it; 0 as long as nobody knows
+ */
+export function starvedMs(thread: number): number {
+  try {
+    return Number(readFileSync(`/proc/self/task/${thread}/schedstat`, 'utf8').split(' ')[1]) / 1e6 || 0;
+  } catch {
+    return 0;
   }
 }
 

@@ -426,7 +426,8 @@ export class ModuleRegistry {
       callback,
       onError: policy.onError,
       timeLimitMs: patient[callback] ?? policy.timeLimitMs ?? slow[callback] ?? timeLimitMs,
-      call: (...args: readonly unknown[]) => runAs(owner, call, ...args),
+      // What calls into a thread is the server's own code.
+      call: policy.isolate === 'thread' ? call : (...args: readonly unknown[]) => runAs(owner, call, ...args),
       owner,
       isBeside: policy.isolate === 'thread',
       isShadow: policy.shadow === true,

@@ -1,5 +1,6 @@
 /** What runs in the thread of a module: loads it, lends it the API, and carries its callbacks out. */
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { readlinkSync } from 'node:fs';
 import { getHeapStatistics } from 'node:v8';
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { ConfigError, type RookeryModule } from '@rookery/module-api';
@@ -18,6 +19,11 @@ const { port, answers, time, module, configDir, config, settingsOption, memoryLi
 // What belongs to the wire is not for the module.
 for (const key of Object.keys(data)) delete (data as unknown as Record<string, unknown>)[key];
 parentPort?.unref();
+try {
+  time[3] = Number(readlinkSync('/proc/thread-self').split('/').at(-1));
+} catch {
+  // Only Linux tells.
+}
 
 const calls = new AsyncLocalStorage<number>();
 const slots: Slots = new Map();
@@ -58,10 +64,15 @@ const peer = new Peer(port, {
   answers: { port: answers, receive: (from: MessagePort) => receiveMessageOnPort(from)?.message as unknown },
 });
 port.on('message', (message) => peer.receive(message));
+// A module may change what it finds in its thread.
+const resources = process.getActiveResourcesInfo.bind(process);
+/** The port alone. */
+const idle = 1;
 if (polls) {
   void answerPolls(polls, {
     carryOut: (call) => peer.carryOut(call),
     isAtRest: () => peer.isAtRest,
+    isBusy: () => resources().length > idle,
     rested: (ms) => (time[2]! += ms),
   });
 }

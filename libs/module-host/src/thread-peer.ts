@@ -2,7 +2,7 @@ import { ConfigError, MatrixError, RedirectError } from '@rookery/module-api';
 import type { AnyErrcode } from '@rookery/matrix-types';
 import type { MessagePort } from 'node:worker_threads';
 import { StateForModules } from './isolation.js';
-import type { PollCall } from './thread-polls.js';
+import { PollAnswer, type PollCall } from './thread-polls.js';
 import { arrived, travels } from './thread-text.js';
 
 /** Any function that one side lends the other. */
@@ -35,8 +35,6 @@ export interface PeerOptions {
   readonly cause?: () => number | undefined;
   /** Told of a call of ours before it goes out, where whoever calls does not say otherwise. */
   readonly begun?: (callId: number) => void;
-  /** Told when a call of ours is over. */
-  readonly settled?: (callId: number) => void;
   /** Whether data that come as arguments are frozen. */
   readonly freezes: boolean;
   /** Where answers to calls at rest come in, on the side that rests. */
@@ -58,8 +56,9 @@ interface Loan {
 const noLoan: Loan = Object.freeze({ ids: [], ends: [] });
 
 interface Pending {
-  readonly resolve: (value: unknown) => void;
-  readonly reject: (error: unknown) => void;
+  readonly target: string | number;
+  /** Who waits: a promise's own functions, or an answer that is looked at. */
+  readonly waiter: { resolve(value: unknown): void; reject(error: unknown): void };
   readonly loan: Loan;
 }
 
@@ -94,6 +93,11 @@ export class Peer {
     return this.#pending.size;
   }
 
+  /** What is called in these calls. */
+  get called(): ReadonlySet<string | number> {
+    return new Set([...this.#pending.values()].map(({ target }) => target));
+  }
+
   /** Whether no side waits for the other. */
   get isAtRest(): boolean {
     return this.#carrying === 0 && this.#pending.size === 0;
@@ -115,29 +119,64 @@ export class Peer {
     if (this.options.freezes) loan.ids.length = 0;
     (begun ?? this.options.begun)?.(callId);
     return new Promise((resolve, reject) => {
-      this.#pending.set(callId, { resolve, reject, loan });
+      this.#pending.set(callId, { target, waiter: { resolve, reject }, loan });
       this.#send(message);
     });
   }
 
-  /** Awaits a call that goes out by another way; what answers it is a message, or {@link settle}. @throws Error once it is closed */
-  expect(begun: (callId: number) => void): { readonly callId: number; readonly answer: Promise<unknown> } {
+  /**
+   * Awaits a call that goes out by another way; what answers it is a message, or {@link settle}. Its number.
+   * @throws Error once it is closed
+   */
+  expect(target: string, answer: PollAnswer): number {
     if (this.#closed) throw this.#closed;
     const callId = ++this.#calls;
-    begun(callId);
-    const answer = new Promise((resolve, reject) => this.#pending.set(callId, { resolve, reject, loan: noLoan }));
-    return { callId, answer };
+    this.#pending.set(callId, { target, waiter: answer, loan: noLoan });
+    return callId;
   }
 
   /** Answers a call of ours. */
   settle(callId: number, value: unknown): void {
-    this.#answered(callId, ({ resolve }) => resolve(value));
+    this.#answered(callId, (waiter) => waiter.resolve(value));
   }
 
   /** Carries out a call of the other side that came by another way. */
   carryOut(call: PollCall): void {
-    const { callId, target } = call;
-    this.#carryOut(callId, target, () => call.args(), undefined, call);
+    this.#carrying++;
+    // Written flat: it is most of what a judge in a thread costs, and each thread compiles it for itself.
+    this.options.around(call.callId, undefined, () => {
+      try {
+        const value = this.#target(call.target)(...call.args());
+        if (typeof value === 'object' && value !== null) void this.#passLater(call, value);
+        else this.#pass(call, value);
+      } catch (error) {
+        this.#fail(call, error);
+      }
+    });
+  }
+
+  async #passLater(call: PollCall, given: unknown): Promise<void> {
+    try {
+      this.#pass(call, await given);
+    } catch (error) {
+      this.#fail(call, error);
+    }
+  }
+
+  /** @throws RangeError for what cannot travel */
+  #pass(call: PollCall, value: unknown): void {
+    if (!call.pass(value)) this.#tell(call, [kind.answer, call.callId, this.encode(value, modeOfResult(call.target))]);
+    else this.#carrying--;
+  }
+
+  #fail(call: PollCall, error: unknown): void {
+    this.#tell(call, [kind.thrown, call.callId, this.#encodeError(error)]);
+  }
+
+  #tell(call: PollCall, message: unknown): void {
+    this.#carrying--;
+    this.#send(message);
+    call.told();
   }
 
   /** Calls what gives a stream, which begins once it is read. */
@@ -172,7 +211,7 @@ export class Peer {
   close(reason: Error): void {
     if (this.#closed) return;
     this.#closed = reason;
-    for (const { reject } of this.#pending.values()) reject(reason);
+    for (const { waiter } of this.#pending.values()) waiter.reject(reason);
     this.#pending.clear();
     for (const controller of this.#signals.values()) controller.abort(reason);
     this.#signals.clear();
@@ -187,9 +226,9 @@ export class Peer {
       case kind.call:
         return this.#called(first as number, second as string | number, third as unknown[], fourth as number);
       case kind.answer:
-        return this.#answered(first as number, ({ resolve }) => resolve(this.decode(second, false)));
+        return this.#answered(first as number, (waiter) => waiter.resolve(this.decode(second, false)));
       case kind.thrown:
-        return this.#answered(first as number, ({ reject }) => reject(this.decode(second, false)));
+        return this.#answered(first as number, (waiter) => waiter.reject(this.decode(second, false)));
       case kind.post:
         return this.options.around(0, third as number | undefined, () => {
           const args = second as unknown[];
@@ -219,17 +258,6 @@ export class Peer {
 
   #called(callId: number, target: string | number, args: readonly unknown[], cause: number | undefined): void {
     const decoded = (): unknown[] => args.map((arg) => this.decode(arg, this.options.freezes));
-    this.#carryOut(callId, target, decoded, cause);
-  }
-
-  /** @param other another way than a message to answer */
-  #carryOut(
-    callId: number,
-    target: string | number,
-    args: () => unknown[],
-    cause: number | undefined,
-    other?: PollCall,
-  ): void {
     this.#carrying++;
     this.options.around(callId, cause, () => {
       void (async (): Promise<void> => {
@@ -237,8 +265,7 @@ export class Peer {
         const heard = (this.#heard = []);
         try {
           const call = this.#target(target);
-          const value = await call(...args());
-          if (heard.length === 0 && other?.pass(value) === true) return;
+          const value = await call(...decoded());
           message = [kind.answer, callId, this.encode(value, modeOfResult(target))];
         } catch (error) {
           message = [kind.thrown, callId, this.#encodeError(error)];
@@ -247,7 +274,6 @@ export class Peer {
         }
         for (const id of heard) this.#signals.delete(id);
         this.#send(message);
-        other?.told();
       })();
     });
   }
@@ -267,16 +293,16 @@ export class Peer {
     Atomics.notify(bell, 0);
   }
 
-  #answered(callId: number, settle: (pending: Pending) => void): void {
+  #answered(callId: number, settle: (waiter: Pending['waiter']) => void): void {
     const pending = this.#pending.get(callId);
     if (!pending) return;
     this.#pending.delete(callId);
-    this.#endLoan(pending.loan);
-    this.options.settled?.(callId);
+    const { waiter, loan } = pending;
+    if (loan !== noLoan) this.#endLoan(loan);
     try {
-      settle(pending);
+      settle(waiter);
     } catch (error) {
-      pending.reject(error);
+      waiter.reject(error);
     }
   }
 

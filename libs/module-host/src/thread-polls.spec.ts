@@ -20,7 +20,9 @@ interface Thread {
 
 /** Whether threads have nothing else to wait for. */
 let isAtRest = false;
-afterEach(() => void (isAtRest = false));
+/** Whether their event loops have something else to do. */
+let isBusy = false;
+afterEach(() => void (isAtRest = isBusy = false));
 
 function thread(): Thread {
   const heard: Thread['heard'] = [];
@@ -30,6 +32,7 @@ function thread(): Thread {
   void answerPolls(memory, {
     carryOut: (call) => asked.push(call),
     isAtRest: () => isAtRest,
+    isBusy: () => isBusy,
     rested: (ms) => rests.push(ms),
   });
   return { asked, heard, rests, member };

@@ -21,6 +21,11 @@ const hurryMs = 5;
  * no more.
  */
 const restMs = 10;
+/**
+ * A thread whose event loop has nothing to wait for is given its turn behind the first answer after {@link restMs}, and without an
+ * answer no later than this. What such a thread may have is timers that keep nothing awake.
+ */
+const idleRestMs = 2 * restMs;
 /** So often a thread looks whether an answer that waits for nothing but promises is there. */
 const maxTurns = 32;
 
@@ -47,12 +52,57 @@ export interface PollMember {
   readonly settle: (callId: number, value: unknown) => void;
 }
 
+/**
+ * What one of several that are asked at once will say. No promise: those who are asked first are waited for, and then the others
+ * have answered, too.
+ */
+export class PollAnswer {
+  #state: 'open' | 'given' | 'failed' = 'open';
+  #value: unknown;
+  #heard: (() => void) | undefined;
+
+  /** Whether there is nothing to wait for. */
+  get isThere(): boolean {
+    return this.#state !== 'open';
+  }
+
+  /** What was said, once it is there. @throws what the call failed with */
+  get value(): unknown {
+    if (this.#state === 'failed') throw this.#value;
+    return this.#value;
+  }
+
+  /** Resolves when it is there. For one listener. */
+  heard(): Promise<void> {
+    return new Promise((resolve) => (this.#heard = resolve));
+  }
+
+  /** To be told of the answer. */
+  resolve(value: unknown): void {
+    this.#end('given', value);
+  }
+
+  /** To be told that there is none. */
+  reject(error: unknown): void {
+    this.#end('failed', error);
+  }
+
+  #end(state: 'given' | 'failed', value: unknown): void {
+    if (this.#state !== 'open') return;
+    this.#state = state;
+    this.#value = value;
+    this.#heard?.();
+  }
+}
+
 /** One question to several threads. */
 class Poll {
   readonly members: { readonly member: PollMember; readonly callId: number }[] = [];
   /** Where it comes from. */
   readonly context = AsyncLocalStorage.snapshot();
   publishedAtMs = 0;
+  /** By how much the server's clocks differ from the threads', as threads are told. Milliseconds. */
+  time: readonly [day: number, steady: number] = [0, 0];
   /** Whether each answer rings by now. */
   isHurried = false;
   /** Bits of those whose answers were looked at. */
@@ -145,7 +195,8 @@ export class Polls {
     poll.publishedAtMs = performance.now();
     this.#underWay.add(poll);
     store(this.#words, slot * wordsPerSlot + word.asked, 2 ** members.length - 1);
-    for (const [i, { member, callId }] of members.entries()) {
+    for (let i = 0; i < members.length; i++) {
+      const { member, callId } = members[i]!;
       const { inbox } = member;
       const posted = load(inbox, inboxWord.posted);
       const at = firstEntry + (posted & (slots - 1)) * wordsPerEntry;
@@ -203,7 +254,8 @@ export class Polls {
     poll.seen = done;
     const passed = load(this.#words, at + word.passed);
     const agreed = load(this.#words, at + word.agreed);
-    for (const [i, { member, callId }] of members.entries()) {
+    for (let i = 0; i < members.length; i++) {
+      const { member, callId } = members[i]!;
       const bit = 1 << i;
       if ((fresh & bit) === 0) continue;
       if ((passed & bit) !== 0) member.settle(callId, NOT_SPAM);
@@ -295,6 +347,8 @@ export interface PollAnswerer {
   readonly carryOut: (call: PollCall) => void;
   /** Whether it was answered what it asked, and has answered what it was asked. */
   readonly isAtRest: () => boolean;
+  /** Whether its event loop has something to do, or to wait for, beside questions. */
+  readonly isBusy: () => boolean;
   /** Told how long the thread lay still where its event loop could not tell. */
   readonly rested: (ms: number) => void;
 }
@@ -302,7 +356,7 @@ export interface PollAnswerer {
 /** Reads in a module's thread what the server asks there. Until the thread ends. */
 export async function answerPolls(
   { board, inbox: shared }: PollMemory,
-  { carryOut, isAtRest, rested }: PollAnswerer,
+  { carryOut, isAtRest, isBusy, rested }: PollAnswerer,
 ): Promise<void> {
   const words = new Int32Array(board, 0, firstByte / 4);
   const bytes = Buffer.from(board);
@@ -317,17 +371,23 @@ export async function answerPolls(
     const end = text.indexOf('\n');
     carryOut(new AskedCall(words, at, bit, callId, text.slice(0, end), text.slice(end + 1)));
   };
-  let [turnedAtMs, askedAtMs] = [0, 0];
+  let [turnedAtMs, askedAtMs, limitMs] = [0, 0, restMs];
   for (let read = 0; ;) {
     const heard = load(inbox, inboxWord.bell);
     const posted = load(inbox, inboxWord.posted);
     if (read !== posted) {
       for (; read !== posted; read = (read + 1) | 0) take(read);
       for (let turns = 0; turns < maxTurns && !isAtRest(); turns++) await noTime;
-      const nowMs = now();
+      let nowMs = now();
       const isOften = nowMs - askedAtMs < restMs;
       askedAtMs = nowMs;
-      const leftMs = turnedAtMs + restMs - nowMs;
+      if (isOften && nowMs - turnedAtMs >= restMs && isAtRest() && !isBusy()) {
+        // Without waiting for anything, a turn costs a fraction of one that the next question has to end.
+        await aTurnOfTheEventLoop();
+        nowMs = turnedAtMs = now();
+        limitMs = idleRestMs;
+      }
+      const leftMs = turnedAtMs + limitMs - nowMs;
       if (isOften && leftMs > 0 && isAtRest()) {
         store(inbox, inboxWord.isResting, 1);
         wait(inbox, inboxWord.bell, heard, leftMs);
@@ -339,5 +399,6 @@ export async function answerPolls(
     const next = waitAsync(inbox, inboxWord.bell, heard);
     await (next.async ? next.value : aTurnOfTheEventLoop());
     turnedAtMs = now();
+    limitMs = restMs;
   }
 }

@@ -1,4 +1,4 @@
-import type { ModuleEvent } from '@rookery/module-api';
+import type { CallbackContext, ModuleEvent, ModuleEventDraft } from '@rookery/module-api';
 import { ContextForModules } from './context.js';
 import { DraftForModules, EventForModules, SeenEvent } from './isolation.js';
 
@@ -8,6 +8,16 @@ export interface Travelling {
   readonly pdu: string | undefined;
 }
 
+/**
+ * What a list in the JSON is, first in it. Lists of fields, not objects: reading them is half of what a judge in a thread costs, and
+ * each name of an object is looked up by the engine, which lists do without.
+ */
+const kind = { nothing: 0, event: 1, draft: 2, context: 3 } as const;
+
+/** A field as JSON has it, which knows no `undefined`. No field is `null`. */
+type Field = string | number | boolean | null | readonly string[] | Readonly<Record<string, unknown>>;
+type Fields = readonly [what: number, ...Field[]];
+
 /** Frozen values as they travel: one event is given to many modules. */
 const travelling = new WeakMap<object, Travelling>();
 
@@ -15,19 +25,68 @@ const travelling = new WeakMap<object, Travelling>();
 export function travels(value: object): Travelling | undefined {
   const known = travelling.get(value);
   if (known) return known;
-  const made = written(value);
-  if (made) travelling.set(value, made);
+  const fields = fieldsOf(value);
+  if (!fields) return undefined;
+  const made = { text: JSON.stringify(fields), pdu: pduOf(value) };
+  travelling.set(value, made);
   return made;
 }
 
-function written(value: object): Travelling | undefined {
-  if (value instanceof EventForModules) {
-    return { text: JSON.stringify({ ...value }), pdu: EventForModules.pduText(value) };
+function fieldsOf(value: object): Fields | undefined {
+  if (value instanceof SeenEvent) {
+    return [
+      kind.event,
+      value.eventId,
+      value.roomId,
+      value.roomVersion,
+      value.type,
+      value.stateKey ?? null,
+      value.sender,
+      value.content,
+      value.originServerTs,
+      value.redacts ?? null,
+      value.depth,
+      value.prevEventIds,
+      value.authEventIds,
+    ];
   }
-  if (value instanceof ArrivedEvent) return { text: JSON.stringify({ ...value }), pdu: ArrivedEvent.pduText(value) };
-  const isKnown = value instanceof ContextForModules || value instanceof DraftForModules;
-  return isKnown ? { text: JSON.stringify(value), pdu: undefined } : undefined;
+  if (value instanceof DraftForModules) {
+    return [
+      kind.draft,
+      value.roomId,
+      value.roomVersion,
+      value.type,
+      value.stateKey ?? null,
+      value.sender,
+      value.content,
+      value.originServerTs,
+      value.redacts ?? null,
+    ];
+  }
+  if (value instanceof ContextForModules) {
+    return [
+      kind.context,
+      value.source,
+      value.requestId ?? null,
+      value.userId ?? null,
+      value.deviceId ?? null,
+      value.appserviceId ?? null,
+      value.ip ?? null,
+      value.userAgent ?? null,
+      value.origin ?? null,
+      value.isAdmin,
+      value.duringRoomCreation,
+    ];
+  }
+  return undefined;
 }
+
+const pduOf = (value: object): string | undefined =>
+  value instanceof EventForModules
+    ? EventForModules.pduText(value)
+    : value instanceof ArrivedEvent
+      ? ArrivedEvent.pduText(value)
+      : undefined;
 
 function hasObjects(value: Readonly<Record<string, unknown>>): boolean {
   for (const key in value) if (typeof value[key] === 'object') return true;
@@ -50,8 +109,8 @@ class ArrivedEvent extends SeenEvent {
   readonly #text: string;
   #pdu: ModuleEvent['pdu'] | undefined;
 
-  constructor(event: ModuleEvent, pdu: string) {
-    super(event, event.roomVersion, freezeDeep(event.content));
+  constructor(event: Omit<ModuleEvent, 'pdu'>, pdu: string) {
+    super(event, event.roomVersion, event.content);
     this.#text = pdu;
     Object.freeze(this);
   }
@@ -67,42 +126,98 @@ class ArrivedEvent extends SeenEvent {
 // As of those in the server.
 Object.freeze(ArrivedEvent.prototype);
 
-/** An event, or a context, as modules see it. */
-export function arrived({ text, pdu }: Travelling): object {
-  const value = JSON.parse(text) as object;
-  return pdu === undefined ? freezeDeep(value) : new ArrivedEvent(value as ModuleEvent, pdu);
+type Content = Readonly<Record<string, unknown>>;
+const perhaps = (field: Field | undefined): string | undefined => (field as string | null) ?? undefined;
+
+function valueOf(fields: Fields, pdu: string | undefined): object | undefined {
+  switch (fields[0]) {
+    case kind.event: {
+      const event: Omit<ModuleEvent, 'pdu'> = {
+        eventId: fields[1] as string,
+        roomId: fields[2] as string,
+        roomVersion: fields[3] as string,
+        type: fields[4] as string,
+        stateKey: perhaps(fields[5]),
+        sender: fields[6] as string,
+        content: freezeDeep(fields[7] as Content),
+        originServerTs: fields[8] as number,
+        redacts: perhaps(fields[9]),
+        depth: fields[10] as number,
+        prevEventIds: fields[11] as readonly string[],
+        authEventIds: fields[12] as readonly string[],
+      };
+      return new ArrivedEvent(event, pdu ?? '{}');
+    }
+    case kind.draft: {
+      const draft: Omit<ModuleEventDraft, 'eventId' | 'content'> = {
+        roomId: fields[1] as string,
+        roomVersion: fields[2] as string,
+        type: fields[3] as string,
+        stateKey: perhaps(fields[4]),
+        sender: fields[5] as string,
+        originServerTs: fields[7] as number,
+        redacts: perhaps(fields[8]),
+      };
+      const content = freezeDeep(fields[6] as Content);
+      return new DraftForModules({ ...draft, content }, content);
+    }
+    case kind.context:
+      return Object.freeze({
+        source: fields[1] as CallbackContext['source'],
+        requestId: perhaps(fields[2]),
+        userId: perhaps(fields[3]),
+        deviceId: perhaps(fields[4]),
+        appserviceId: perhaps(fields[5]),
+        ip: perhaps(fields[6]),
+        userAgent: perhaps(fields[7]),
+        origin: perhaps(fields[8]),
+        isAdmin: fields[9] as boolean,
+        duringRoomCreation: fields[10] as boolean,
+      } satisfies CallbackContext);
+    default:
+      return undefined;
+  }
 }
 
-/** What a line of {@link writeArguments} holds, by its first character. */
-const line = { nothing: 'u', plain: 'v', object: 'o', event: 'e' } as const;
+/** An event, or a context, as modules see it. */
+export const arrived = ({ text, pdu }: Travelling): object | undefined => valueOf(JSON.parse(text) as Fields, pdu);
 
-/** Arguments of a call as lines of text; `undefined` when they hold more than events, contexts and plain values. */
+const nothing: Fields = [kind.nothing];
+
+/** Arguments of a call as a line of JSON, and one more for the PDU of each event; `undefined` when they hold more than such. */
 export function writeArguments(given: readonly unknown[]): string | undefined {
-  let lines = '';
+  const list: unknown[] = [];
+  let pdus = '';
   for (const value of given) {
-    if (lines !== '') lines += '\n';
-    if (value === undefined) lines += line.nothing;
+    if (value === undefined) list.push(nothing);
     else if (typeof value === 'object' && value !== null) {
-      const known = written(value);
-      if (!known) return undefined;
-      lines += known.pdu === undefined ? line.object + known.text : `${line.event}${known.text}\n${known.pdu}`;
+      const fields = fieldsOf(value);
+      if (!fields) return undefined;
+      list.push(fields);
+      const pdu = pduOf(value);
+      if (pdu !== undefined) pdus += `\n${pdu}`;
     } else if (typeof value === 'function' || typeof value === 'symbol' || typeof value === 'bigint') return undefined;
     // JSON knows no such numbers.
     else if (typeof value === 'number' && !Number.isFinite(value)) return undefined;
-    else lines += line.plain + JSON.stringify(value);
+    else list.push(value);
   }
-  return lines;
+  return JSON.stringify(list) + pdus;
 }
 
 /** What {@link writeArguments} was given, on the other side. */
 export function readArguments(text: string): unknown[] {
-  const lines = text === '' ? [] : text.split('\n');
-  const given: unknown[] = [];
-  for (let i = 0; i < lines.length; i++) {
-    const [kind, rest] = [lines[i]![0], lines[i]!.slice(1)];
-    if (kind === line.nothing) given.push(undefined);
-    else if (kind === line.plain) given.push(JSON.parse(rest));
-    else given.push(arrived({ text: rest, pdu: kind === line.event ? lines[++i] : undefined }));
+  let end = text.indexOf('\n');
+  const given = JSON.parse(end === -1 ? text : text.slice(0, end)) as unknown[];
+  for (let i = 0; i < given.length; i++) {
+    const fields = given[i];
+    if (typeof fields !== 'object' || fields === null) continue;
+    let pdu: string | undefined;
+    if ((fields as Fields)[0] === kind.event) {
+      const next = text.indexOf('\n', end + 1);
+      pdu = next === -1 ? text.slice(end + 1) : text.slice(end + 1, next);
+      end = next;
+    }
+    given[i] = valueOf(fields as Fields, pdu);
   }
   return given;
 }
