@@ -36,6 +36,25 @@ eachDatabase('migrate', (open) => {
     expect(await db.query('SELECT compat_version FROM schema_compat_version')).toEqual([{ compat_version: 2 }]);
   });
 
+  it('makes a new schema in one transaction, and adds to it in one for each step', async () => {
+    const made: string[] = [];
+    const write: Database['write'] = (fn, options) => {
+      made.push(options?.name ?? '');
+      return db.write(fn, options);
+    };
+    const counted = new Proxy(db, {
+      get: (target, key) => {
+        const value: unknown = key === 'write' ? write : Reflect.get(target, key, target);
+        return typeof value === 'function' ? (value.bind(target) as unknown) : value;
+      },
+    });
+    const first = [table(1, 'a'), table(1, 'b'), table(2, 'c')];
+    await migrate(counted, first);
+    expect(made.filter((name) => name === 'migrate')).toHaveLength(1);
+    await migrate(counted, [...first, table(2, 'd'), table(3, 'e')]);
+    expect(made.filter((name) => name === 'migrate')).toHaveLength(3);
+  });
+
   it('changes nothing where somebody objects to the version that will be needed', async () => {
     await migrate(db, [table(1, 'a')]);
     const steps = [table(1, 'a'), table(3, 'b', 2)];

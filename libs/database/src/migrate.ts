@@ -43,7 +43,8 @@ const bookkeeping = [
 
 /**
  * Brings the schema up to date. Each migration runs in a transaction together with its record, so that a start after an
- * interruption goes on where the last one stopped. Order: by version, then as listed.
+ * interruption goes on where the last one stopped; where there is no schema yet, all share a transaction. Order: by version, then
+ * as listed.
  * @throws DatabaseError when the database was made by a newer, incompatible program or by another homeserver; what `mayRaise` throws
  */
 export async function migrate(
@@ -73,31 +74,77 @@ export async function migrate(
     },
     { name: 'migrate_compat' },
   );
-  for (const [index, migration] of pending.entries()) {
-    const startedAtMs = clock?.monotonicMs() ?? 0;
-    const step = { migration: migration.name, step: index + 1, steps: pending.length };
-    const ticking = clock?.every(reportEveryMs, () => {
-      logger.info('Still upgrading the database', {
-        ...step,
-        seconds: Math.round((clock.monotonicMs() - startedAtMs) / 1000),
-      });
-    });
-    try {
-      await database.write((tx) => apply(tx, migration), { name: 'migrate', limitMs: Infinity });
-    } catch (cause) {
-      throw new DatabaseError(
-        `The migration ${migration.name} of schema version ${migration.version} failed: ${cause instanceof Error ? cause.message : String(cause)}`,
-        'Nothing of it was kept. The next start tries it again.',
-        { cause },
-      );
-    } finally {
-      ticking?.cancel();
-    }
-  }
+  const steps = pending.map((migration, index) => ({ migration, step: index + 1, steps: pending.length }));
+  const isNew = before.version === undefined && pending.length === migrations.length;
+  if (!isNew || !(await takeAtOnce(database, steps, { logger, clock })))
+    for (const step of steps) await takeStep(database, step, { logger, clock });
   await database.write((tx) => setVersion(tx, version, before.version !== undefined && before.version < version), {
     name: 'migrate_version',
   });
   return { version, applied: pending.map((migration) => migration.name) };
+}
+
+/** One migration among those that are to run. */
+interface Step {
+  readonly migration: Migration;
+  readonly step: number;
+  readonly steps: number;
+}
+
+interface Reporting {
+  readonly logger: Logger;
+  readonly clock: Clock | undefined;
+}
+
+/**
+ * Runs all steps in one transaction: where nothing is stored yet, what costs is the flush to disk behind each.
+ * @returns whether it did. Nothing of it was kept otherwise; one by one, the steps then say what is wrong and keep what is not.
+ */
+async function takeAtOnce(database: Database, steps: readonly Step[], reporting: Reporting): Promise<boolean> {
+  try {
+    await database.write(
+      async (tx) => {
+        for (const step of steps) await told(step, reporting, () => apply(tx, step.migration));
+      },
+      { name: 'migrate', limitMs: Infinity },
+    );
+    return true;
+  } catch (err) {
+    reporting.logger.debug('The tables could not be made at once', { err });
+    return false;
+  }
+}
+
+/** Runs one step in a transaction of its own. @throws DatabaseError that names it */
+async function takeStep(database: Database, step: Step, reporting: Reporting): Promise<void> {
+  const { migration } = step;
+  try {
+    await told(step, reporting, () =>
+      database.write((tx) => apply(tx, migration), { name: 'migrate', limitMs: Infinity }),
+    );
+  } catch (cause) {
+    throw new DatabaseError(
+      `The migration ${migration.name} of schema version ${migration.version} failed: ${cause instanceof Error ? cause.message : String(cause)}`,
+      'Nothing of it was kept. The next start tries it again.',
+      { cause },
+    );
+  }
+}
+
+/** Says that a step still runs while it takes long. */
+async function told(step: Step, { logger, clock }: Reporting, run: () => Promise<void>): Promise<void> {
+  const startedAtMs = clock?.monotonicMs() ?? 0;
+  const ticking = clock?.every(reportEveryMs, () => {
+    logger.info('Still upgrading the database', {
+      ...{ migration: step.migration.name, step: step.step, steps: step.steps },
+      seconds: Math.round((clock.monotonicMs() - startedAtMs) / 1000),
+    });
+  });
+  try {
+    await run();
+  } finally {
+    ticking?.cancel();
+  }
 }
 
 /** Two processes that change the schema do so one after the other. */
