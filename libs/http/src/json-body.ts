@@ -1,12 +1,22 @@
 import { createParamDecorator, type ExecutionContext } from '@nestjs/common';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { soon } from '@rookery/platform';
-import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv';
+import type { Ajv, ErrorObject, ValidateFunction } from 'ajv';
+import { createRequire } from 'node:module';
 import type { GuardedRequest } from './access.js';
 import type { Schema } from './json-schema.js';
 
-// JSON can write numbers that are too large for one; they are no numbers.
-const ajv = new Ajv({ strict: false, strictNumbers: true, validateFormats: false, allowUnionTypes: true });
+let compiler: Ajv | undefined;
+
+/** What compiles schemas: loaded with the first of them, which takes half a megabyte of source and no start needs. */
+function schemaCompiler(): Ajv {
+  if (compiler !== undefined) return compiler;
+  // At once, for a body is checked in the turn in which it is there.
+  const library = createRequire(import.meta.url)('ajv') as typeof import('ajv');
+  // JSON can write numbers that are too large for one; they are no numbers.
+  compiler = new library.Ajv({ strict: false, strictNumbers: true, validateFormats: false, allowUnionTypes: true });
+  return compiler;
+}
 
 /** Keywords that judge a value rather than the shape of the JSON. */
 const valueKeywords = new Set([
@@ -117,7 +127,7 @@ export function compileSchema<T>(schema: Schema<T>, wrongType: WrongType = 'M_BA
   let clean: Cleaner | undefined;
   return (value) => {
     if (validate === undefined) {
-      validate = ajv.compile(schema as object);
+      validate = schemaCompiler().compile(schema as object);
       clean = nullCleaner(schema as Shape);
     }
     clean?.(value);

@@ -21,6 +21,11 @@ export type UnexpectedErrorSink = (context: RequestContext, error: unknown) => M
 const isFrameworkError = (error: unknown): error is { code: string } =>
   typeof error === 'object' && error !== null && String((error as { code?: unknown }).code).startsWith('FST_ERR_');
 
+/** @throws Error where a route has a schema of the framework's own */
+function noSchemas(): never {
+  throw new Error('Routes have no schemas for Fastify: bodies are checked by JsonBody');
+}
+
 /**
  * Fastify for Nest, with everything between route and socket ours: answers are written by {@link respond}, bodies are read by
  * the guard, unknown paths and methods get Matrix errors.
@@ -42,6 +47,8 @@ export class MatrixFastifyAdapter extends FastifyAdapter {
       // The request handler makes a GET of it.
       exposeHeadRoutes: false,
       routerOptions: { ignoreTrailingSlash: true, maxParamLength: maxPathParameterLength },
+      // Two libraries, which are loaded for what is not there: bodies are checked by `JsonBody`, answers are written by `respond`.
+      schemaController: { compilersFactory: { buildValidator: noSchemas, buildSerializer: noSchemas } },
       frameworkErrors: (_error: unknown, request: FastifyRequest, reply: FastifyReply) => {
         this.answerError(request, reply, MatrixError.invalidParam('The URL is not valid'));
       },
