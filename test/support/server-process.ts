@@ -131,12 +131,14 @@ export class ServerProcess {
     this.#child?.kill(signal);
   }
 
-  /** Starts the program and waits until it answers. */
-  async start(): Promise<void> {
+  /** Starts the program and waits until it answers. @param nodeArgs for the runtime, in front of the program */
+  async start(nodeArgs: readonly string[] = [], variables: NodeJS.ProcessEnv = {}): Promise<void> {
     const main = join(process.cwd(), 'apps', 'homeserver', 'dist', 'main.js');
-    const environment = { ...process.env };
+    const environment = { ...process.env, ...variables };
     delete environment['NODE_OPTIONS'];
-    const child = spawn(process.execPath, [main, '--config', this.configFile], { cwd: this.folder, env: environment });
+    const child = spawn(process.execPath, [...nodeArgs, main, '--config', this.configFile], {
+      ...{ cwd: this.folder, env: environment },
+    });
     this.#child = child;
     child.stdout.on('data', (data: Buffer) => (this.#output += data.toString()));
     child.stderr.on('data', (data: Buffer) => (this.#output += data.toString()));
