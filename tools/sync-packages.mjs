@@ -1,5 +1,5 @@
 // Keeps the packages' declarations equal to what their sources import: `dependencies` in package.json (our own packages
-// as "*", others with the root's exact pin), `references` in tsconfig.json, and the root tsconfig's list of packages.
+// as "*", others with the root's exact pin), `references` and whether comments are compiled along in tsconfig.json, and the root tsconfig's list of packages.
 // `--check` changes nothing and fails when something is out of step.
 import { existsSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { builtinModules } from 'node:module';
@@ -77,6 +77,9 @@ for (const { folder, manifest } of packages) {
   const tsconfigPath = join(root, folder, 'tsconfig.json');
   const tsconfig = JSON.parse(readFileSync(tsconfigPath, 'utf8'));
   tsconfig.exclude = ['src/**/*.spec.ts', 'src/**/*.fixture.ts'];
+  // The engine keeps the text of what is loaded. Comments are for those who read the sources, or the types of what is published.
+  if (manifest.private) tsconfig.compilerOptions.removeComments = true;
+  else delete tsconfig.compilerOptions.removeComments;
   tsconfig.references = Object.keys(dependencies)
     .filter((name) => folderOf.has(name))
     .map((name) => ({ path: relative(folder, folderOf.get(name)) }));
