@@ -2,7 +2,7 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describeWhere, eventually } from '@rookery/testing';
-import { pageText, rookery } from '../support/operators.js';
+import { pageText, rookery, rookeryIn } from '../support/operators.js';
 import { databaseKinds, ServerProcess } from '../support/server-process.js';
 
 const hasCurl = spawnSync('curl', ['--version']).status === 0;
@@ -88,6 +88,23 @@ describe.each(databaseKinds)('an operator (%s)', (kind) => {
     );
     expect(again.code).not.toBe(0);
     expect(again.output).not.toMatch(/^\s+at /m);
+  });
+
+  it('registers from the folder of the settings without saying where they are', async () => {
+    const account = ['-u', 'here', '-p', 'correct horse', '--no-admin'];
+    const here = await rookeryIn(server.folder, 'register-user', ...account);
+    expect(here).toMatchObject({ code: 0, output: expect.stringContaining('Made @here:rookery.test') });
+    const elsewhere = join(server.folder, 'elsewhere');
+    mkdirSync(elsewhere);
+    expect(await rookeryIn(elsewhere, 'register-user', ...account, server.baseUrl)).toEqual({
+      code: 2,
+      output:
+        'There is no homeserver.yaml in this folder: give the settings file with --config, or the secret with --shared-secret\n',
+    });
+    // A secret needs no settings, and reads none.
+    writeFileSync(join(elsewhere, 'homeserver.yaml'), 'not: [settings');
+    const secret = ['-k', server.registrationSecret, server.baseUrl, '--exists-ok'];
+    expect(await rookeryIn(elsewhere, 'register-user', ...account, ...secret)).toMatchObject({ code: 0 });
   });
 
   it('lets the server take over a changed module, and removes it with what it stored', async () => {

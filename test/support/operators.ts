@@ -9,9 +9,20 @@ const command = join(process.cwd(), 'apps/ctl/bin/rookery.mjs');
 
 /** Runs the `rookery` command as an operator does. @returns how it ended, and what it printed on both streams */
 export function rookery(...args: readonly string[]): Promise<{ code: number | null; output: string }> {
+  return rookeryIn(process.cwd(), ...args);
+}
+
+/** The same in a folder. */
+export function rookeryIn(
+  folder: string,
+  ...args: readonly string[]
+): Promise<{ code: number | null; output: string }> {
   const environment = { ...process.env };
   delete environment['NODE_OPTIONS'];
-  const child = spawn(process.execPath, [command, ...args], { env: environment, stdio: ['ignore', 'pipe', 'pipe'] });
+  const child = spawn(process.execPath, [command, ...args], {
+    ...{ cwd: folder, env: environment },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
   let output = '';
   child.stdout.on('data', (data: Buffer) => (output += data.toString()));
   child.stderr.on('data', (data: Buffer) => (output += data.toString()));

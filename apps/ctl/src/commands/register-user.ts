@@ -1,5 +1,5 @@
 import { createHmac } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import type { Command } from 'commander';
 import { type Config, fileProblem, type Listener, loadConfig } from '@rookery/platform';
@@ -19,6 +19,8 @@ interface RegisterOptions {
   readonly existsOk?: boolean;
 }
 
+/** What is read where nothing is given. */
+const defaultFile = 'homeserver.yaml';
 /** How long the server may take. */
 const timeoutMs = 30_000;
 /** Longest answer read, bytes. */
@@ -39,7 +41,7 @@ export function registerRegisterUserCommand(program: Command, terminal: Terminal
     .option('--display-name <name>', 'name shown to others')
     .option(
       '-c, --config <file>',
-      'settings file with the registration_shared_secret; may be given several times',
+      'settings file with the registration_shared_secret; may be given several times (default: homeserver.yaml, where no secret is given)',
       collect,
     )
     .option('-k, --shared-secret <secret>', 'the registration_shared_secret itself')
@@ -52,13 +54,18 @@ async function registerUser(url: string | undefined, options: RegisterOptions, t
     throw new CommandError('Give either --config or --shared-secret', 2);
   if (options.password !== undefined && options.passwordFile !== undefined)
     throw new CommandError('Give either --password or --password-file', 2);
-  const config = options.config === undefined ? undefined : loadConfig(options.config);
+  const isAssumed = options.config === undefined && options.sharedSecret === undefined;
+  if (isAssumed && !existsSync(defaultFile))
+    throw new CommandError(
+      `There is no ${defaultFile} in this folder: give the settings file with --config, or the secret with --shared-secret`,
+      2,
+    );
+  const files = isAssumed ? [defaultFile] : options.config;
+  const config = files === undefined ? undefined : loadConfig(files);
   const secret = options.sharedSecret ?? config?.get('registration_shared_secret');
   if (secret === undefined) {
     throw new CommandError(
-      config
-        ? `${options.config?.join(', ')}: registration_shared_secret is not set, so that nobody can register this way`
-        : 'Give the settings file with --config, or the secret with --shared-secret',
+      `${files?.join(', ')}: registration_shared_secret is not set, so that nobody can register this way`,
       2,
     );
   }
