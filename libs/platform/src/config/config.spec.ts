@@ -204,9 +204,24 @@ const refusals: [name: string, lines: string, expected: string[]][] = [
     ['error homeserver.yaml:4: databases: set either database or databases'],
   ],
   [
-    'a database of its own for state',
-    'databases: {a: {name: psycopg2, data_stores: [main]}, b: {name: psycopg2, data_stores: state}}',
-    ['error homeserver.yaml:3: databases: main and state must lie in the same database: events and'],
+    'databases of which none holds state',
+    'databases: {a: {name: psycopg2, data_stores: [main]}}',
+    ['error homeserver.yaml:3: databases: the data stores main and state must each lie in exactly one'],
+  ],
+  [
+    'a state database of another kind',
+    'databases:\n  a: {name: psycopg2, data_stores: [main]}\n  b:\n    data_stores: state\n    name: sqlite3\n    args: {database: x.db}',
+    ['error homeserver.yaml:7: databases.b.name: is sqlite3, and that of a is psycopg2: main and state'],
+  ],
+  [
+    'a state database that is the main one',
+    'databases:\n  a: {name: psycopg2, data_stores: [main], args: {dbname: x, cp_max: 5}}\n  b:\n    name: psycopg2\n    data_stores: [state]\n    args: {dbname: x, host: localhost}',
+    ['error homeserver.yaml:8: databases.b.args: is the database of a as well: write one entry'],
+  ],
+  [
+    'a state file that is the main one, and one without a name',
+    'databases: {a: {data_stores: [main], args: {database: x.db}}, b: {data_stores: [state], args: {database: ./x.db}}}',
+    ['error homeserver.yaml:3: databases.b.args: is the database of a as well'],
   ],
   [
     'a room version of an experiment',
@@ -533,6 +548,17 @@ describe('warnings', () => {
     expect(loadConfig([file], { env: {} }).get('max_mau_value')).toBe(2);
     expect(problemsOf('max_mau_value: 1\nmax_mau_value: x')[0]).toContain('error homeserver.yaml:4: max_mau_value');
   });
+});
+
+it('databases: the one that holds all but state is the database', () => {
+  const entry = (file: string, store: string): object => ({ data_stores: [store], args: { database: file } });
+  const config = Config.fromObject(
+    { databases: { a: entry('main.db', 'main'), b: entry('state.db', 'state') } },
+    { configDir: '/srv/rookery' },
+  );
+  expect(config.get('database.args')).toEqual({ database: '/srv/rookery/main.db' });
+  expect(config.get('databases')?.['b']?.args).toEqual({ database: '/srv/rookery/state.db' });
+  expect(config.warnings).toEqual([]);
 });
 
 it('databases: one that holds everything is the database', () => {

@@ -72,11 +72,25 @@ function oldDuty(
   draft.values.set(now, valueOf(draft, 'worker_app') === app ? valueOf(draft, 'worker_name') : app);
 }
 
-/** Where `databases` puts everything into one, that is the database. */
+/** Of `databases` the one with everything in it, or with everything but state, is the database. */
 function oneOfDatabases(draft: Draft): void {
-  const all = Object.values(valueOf(draft, 'databases') ?? {}).filter((one) => one.data_stores.includes('main'));
+  const stores = valueOf(draft, 'databases') ?? {};
+  const all = Object.values(stores).filter((one) => one.data_stores.includes('main'));
   const [one] = all;
-  if (one === undefined || all.length > 1 || !one.data_stores.includes('state')) return;
+  if (one === undefined || all.length > 1) return;
+  if (one.name === 'sqlite3') {
+    const resolved = Object.entries(stores).map(([name, store]) => {
+      const file = store.args['database'];
+      const isPath = store.name === 'sqlite3' && typeof file === 'string' && file !== '' && file !== ':memory:';
+      return [name, isPath ? { ...store, args: { ...store.args, database: resolve(draft.baseDir, file) } } : store];
+    });
+    draft.values.set('databases', Object.fromEntries(resolved));
+    for (const [name, store] of Object.entries(stores)) {
+      const isFile = typeof store.args['database'] === 'string' && store.args['database'] !== '';
+      if (!store.data_stores.includes('main') && store.data_stores.length > 0 && store.name === 'sqlite3' && !isFile)
+        draft.context.error(['databases', name, 'args', 'database'], 'expected the path of the database file');
+    }
+  }
   draft.values.set('database.name', one.name);
   draft.values.set('database.args', one.args);
   draft.values.set('database.txn_limit', one.txn_limit);

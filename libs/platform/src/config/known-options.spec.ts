@@ -512,14 +512,6 @@ const refused: readonly (readonly [setting: string, value: unknown, said: RegExp
   ['enable_legacy_metrics', true, /^warning.*enable_legacy_metrics/],
   ['worker_main_http_uri', 'http://x', /^warning.*worker_main_http_uri/],
   ['invite_3pid_guest', true, /invite_3pid_guest/],
-  [
-    'databases',
-    {
-      main: { name: 'psycopg2', data_stores: ['main'], args: { dbname: 'a' } },
-      state: { name: 'psycopg2', data_stores: ['state'], args: { dbname: 'b' } },
-    },
-    /^error databases: main and state must lie in the same database/,
-  ],
   ['replication_torture_level', 1, /^warning.*replication_torture_level/],
   ['password_providers', [{ module: 'x', config: {} }], /password_providers/],
   ['ldap_config', { enabled: true }, /ldap_config/],

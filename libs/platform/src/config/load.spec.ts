@@ -38,6 +38,16 @@ describe('reading', () => {
     expect(config.where('email.smtp_host')).toBe(`${join(parts, '10.yaml')}:1`);
   });
 
+  it('takes database and databases for one matter, of which the later file decides', () => {
+    const [one, two] = [join(folder, 'one.yaml'), join(folder, 'two.yaml')];
+    const stores = '{a: {data_stores: main, args: {database: a.db}}, b: {data_stores: state, args: {database: b.db}}}';
+    writeFileSync(one, 'server_name: example.org\nreport_stats: false\ndatabase: {args: {database: one.db}}\n');
+    writeFileSync(two, `databases: ${stores}\n`);
+    expect(loadConfig([one, two], { env: {} }).get('database.args')).toEqual({ database: join(folder, 'a.db') });
+    expect(loadConfig([two, one], { env: {} }).get('databases')).toBeUndefined();
+    expect(loadConfig([two, one], { env: {} }).get('database.args')).toEqual({ database: join(folder, 'one.db') });
+  });
+
   it('reads YAML 1.1: words for true, merges, null sections, octal', () => {
     expect(
       problemsOf(

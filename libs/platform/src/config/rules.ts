@@ -198,11 +198,8 @@ const generalRules: readonly Rule[] = [
     if (stores === undefined) return undefined;
     if (given('database')) return 'set either database or databases, not both';
     const held = Object.values(stores).flatMap((one) => one.data_stores);
-    if (held.filter((one) => one === 'main').length !== 1 || held.filter((one) => one === 'state').length !== 1)
-      return 'the data stores main and state must each lie in exactly one database';
-    return Object.values(stores).some((one) => one.data_stores.includes('main') !== one.data_stores.includes('state'))
-      ? 'main and state must lie in the same database: events and the state before them are stored in one transaction here. Move the ' +
-          'tables of state (state_groups, state_groups_state, state_group_edges) into the main database, and write one entry'
+    return held.filter((one) => one === 'main').length !== 1 || held.filter((one) => one === 'state').length !== 1
+      ? 'the data stores main and state must each lie in exactly one database'
       : undefined;
   }),
   rule(['room_invite_state_types'], ({ get, given }) =>
@@ -260,6 +257,34 @@ export function checkRules(draft: Draft, unreadable: (name: string) => boolean):
     draft.context.error((draft.writtenAs.get(name) ?? name).split('.'), message);
   }
   if (!unreadable('oidc_providers')) oidcProviders(draft);
+  if (!unreadable('databases')) twoDatabases(draft);
+}
+
+/** A database of its own for state. */
+function twoDatabases(draft: Draft): void {
+  const stores = Object.entries(valueOf(draft, 'databases') ?? {});
+  const holding = (store: 'main' | 'state'): (typeof stores)[number] | undefined =>
+    stores.find(([, { data_stores: held }]) => held.includes(store));
+  const [main, state] = [holding('main'), holding('state')];
+  if (main === undefined || state === undefined || main === state) return;
+  const [name, { name: engine, args }] = state;
+  if (engine !== main[1].name) {
+    draft.context.error(
+      ['databases', name, 'name'],
+      `is ${engine}, and that of ${main[0]} is ${main[1].name}: main and state must be of the same kind`,
+    );
+  } else if (placeIn(engine, args) === placeIn(engine, main[1].args)) {
+    draft.context.error(
+      ['databases', name, 'args'],
+      `is the database of ${main[0]} as well: write one entry with data_stores: [main, state]`,
+    );
+  }
+}
+
+/** What tells a database from others, as the settings name it. */
+function placeIn(engine: string, args: Readonly<Record<string, unknown>>): string {
+  const { database, dbname = database, user, host = 'localhost', port = 5432, options } = args;
+  return JSON.stringify(engine === 'sqlite3' ? database : [dbname ?? user, host, Number(port), options]);
 }
 
 function oidcProviders(draft: Draft): void {

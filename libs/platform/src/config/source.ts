@@ -40,6 +40,12 @@ export interface MergedSettings {
   readonly locate: (path: SettingPath) => string | undefined;
 }
 
+/** Sections that say the same in two forms: one in a later file replaces the other in an earlier one. */
+const sameMatter: ReadonlyMap<string, string> = new Map([
+  ['database', 'databases'],
+  ['databases', 'database'],
+]);
+
 /** Errors whose cause is a line that is moved to the right or left, which their texts do not say. */
 const ofSpaces: ReadonlySet<string> = new Set(['BAD_INDENT', 'BLOCK_AS_IMPLICIT_KEY', 'MULTILINE_IMPLICIT_KEY']);
 
@@ -179,6 +185,8 @@ export function readSources(paths: readonly string[]): MergedSettings {
         const parsed = parseSettings(file, readFileSync(file, 'utf8'));
         problems.push(...parsed.problems);
         for (const [key, value] of Object.entries(parsed.values)) {
+          const other = sameMatter.get(key);
+          if (other !== undefined && other in raw && sourceOf.get(other) !== parsed) delete raw[other];
           raw[key] = value;
           sourceOf.set(key, parsed);
         }

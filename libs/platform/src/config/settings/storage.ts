@@ -30,8 +30,11 @@ export const storageSettings = {
         data_stores: k.field(k.list(k.oneOf('main', 'state'), { one: true }), ['main', 'state'], 'What lies in it.'),
       }),
     ),
-    'The database as one of several, by name. Events and the state before them are stored in one transaction, so that main and state lie in the same one.',
-    { rule: 'Not together with `database`.', secret: true },
+    'The database as one of several, by name: one with everything, or one for `main` and one for `state` (the rows of state groups).',
+    {
+      rule: 'Not together with `database`. Both of the same kind. [A database of its own for state](state-database.md) says how state is moved.',
+      secret: true,
+    },
   ),
   database_path: optional(k.path, 'Old form of the file of SQLite.', { deprecated: 'write database.args.database' }),
   event_cache_size: setting(k.size, 10 * 1024, 'Events kept in memory, before the factor below.', {
