@@ -12,12 +12,13 @@ export {
   type Tx,
   type WriteOptions,
 } from './database.js';
+export { DataStores } from './data-stores.js';
 export { DatabaseError, isStorageFull, isTransient, isUniqueViolation } from './errors.js';
 export { likeText } from './like.js';
 export type { DatabaseClaim } from './claim/claim.js';
 export { claimDatabase } from './claim/database-claim.js';
 export { joinProcesses, type ProcessRegistry, type ProcessView, runningProcesses } from './processes/join-processes.js';
-export { copyDatabase } from './copy/copy-database.js';
+export { copyDatabase, finishCopy } from './copy/copy-database.js';
 export type { ImagePart } from './image/image.js';
 export { isEmptyDatabase, loadImage, takeImage } from './image/take-image.js';
 export { openDatabase } from './open-database.js';
@@ -30,9 +31,9 @@ export {
   type SqliteOptions,
 } from './options.js';
 export { migrate } from './migrate.js';
-export { databaseMigrations } from './migrations.js';
+export { databaseMigrations, stateDatabaseMigrations } from './migrations.js';
 export { planUpgrade, type UpgradePlan } from './upgrade-plan.js';
-export { isRestored, markRestored, reviveRestored } from './restored.query.js';
+export { forgetPart, isRestored, markPart, markRestored, partOf, reviveRestored } from './restored.query.js';
 export { planRollback, rollback, type SchemaRollback } from './rollback.js';
 export { checkServable, pendingMigrations, readSchemaState, type SchemaState, tablesAmong } from './schema-state.js';
 export { Sequence } from './streams/sequence.js';

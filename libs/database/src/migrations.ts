@@ -1,5 +1,17 @@
 import type { Migration } from './database.js';
 
+const backgroundUpdatesTable: Migration = {
+  version: 1,
+  name: 'database_02_background_updates',
+  async up(tx) {
+    await tx.run(`CREATE TABLE background_updates (
+        update_name TEXT NOT NULL, progress_json TEXT NOT NULL, depends_on TEXT, ordering INTEGER NOT NULL DEFAULT 0, UNIQUE (update_name))`);
+  },
+};
+
+/** The tables of this lib in a database that holds nothing but state. */
+export const stateDatabaseMigrations: readonly Migration[] = [backgroundUpdatesTable];
+
 /** The tables of this lib: stream positions and background updates. They come before every other lib's. */
 export const databaseMigrations: readonly Migration[] = [
   {
@@ -10,14 +22,7 @@ export const databaseMigrations: readonly Migration[] = [
         stream_name TEXT NOT NULL, instance_name TEXT NOT NULL, stream_id BIGINT NOT NULL, UNIQUE (stream_name, instance_name))`);
     },
   },
-  {
-    version: 1,
-    name: 'database_02_background_updates',
-    async up(tx) {
-      await tx.run(`CREATE TABLE background_updates (
-        update_name TEXT NOT NULL, progress_json TEXT NOT NULL, depends_on TEXT, ordering INTEGER NOT NULL DEFAULT 0, UNIQUE (update_name))`);
-    },
-  },
+  backgroundUpdatesTable,
   {
     version: 1,
     name: 'database_03_processes',

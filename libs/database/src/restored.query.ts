@@ -11,6 +11,27 @@ export async function markRestored(tx: Tx, nowMs: number): Promise<void> {
   await tx.run(`INSERT INTO ${marker} (restored_ts) VALUES (?)`, [nowMs]);
 }
 
+/** In a database that was put back as a part of a larger whole, until the server has begun on that: from which backup. */
+const partMarker = 'database_restored_part';
+
+/** Notes from which backup a database was put back, of which another one is still to come. */
+export async function markPart(tx: Tx, backup: string): Promise<void> {
+  await tx.run(`CREATE TABLE IF NOT EXISTS ${partMarker} (backup TEXT NOT NULL)`);
+  await tx.run(`DELETE FROM ${partMarker}`);
+  await tx.run(`INSERT INTO ${partMarker} (backup) VALUES (?)`, [backup]);
+}
+
+/** From which backup a database was put back that no server has begun on since. */
+export async function partOf(db: Db): Promise<string | undefined> {
+  if (!(await tablesAmong(db, [partMarker])).has(partMarker)) return undefined;
+  return (await db.get<{ backup: string }>(`SELECT backup FROM ${partMarker}`))?.backup;
+}
+
+/** A server begins on it: what was put back is whole. */
+export async function forgetPart(tx: Tx): Promise<void> {
+  await tx.run(`DROP TABLE IF EXISTS ${partMarker}`);
+}
+
 /** Whether a database was put back to an earlier day and no server has made it fit to go on yet. */
 export const isRestored = async (db: Db): Promise<boolean> => (await tablesAmong(db, [marker])).has(marker);
 

@@ -29,6 +29,10 @@ export interface TestDatabasePlace {
 export interface TestDatabase {
   readonly database: Database;
   readonly options: DatabaseOptions;
+  /** Where state lies: {@link database} but in a suite that gives it one of its own. */
+  readonly state: Database;
+  /** Where that is, if it is another one. */
+  readonly stateOptions: DatabaseOptions | undefined;
   /** Brings the schema up to these migrations. */
   migrate(migrations: readonly Migration[]): Promise<void>;
   /** A further, independent set of connections to the same data, as after a restart; `close` closes it, too. */
@@ -40,6 +44,8 @@ export interface TestDatabase {
 export interface TestDatabaseExtras {
   readonly logger?: Logger;
   readonly onTransaction?: (report: TransactionReport) => void;
+  /** State gets a database of its own, with these tables; the main one loses its own, so that nobody can use them. */
+  readonly stateApart?: readonly Migration[] | undefined;
 }
 
 /** Opens a fresh database; `clock` is the system's unless told. */
@@ -93,11 +99,24 @@ export async function openTestDatabase(
   const place = await makeTestDatabasePlace(kind);
   const database = await openDatabase(place.options, clock, extras.logger, extras.onTransaction);
   const open = [database];
+  const { stateApart } = extras;
+  const statePlace = stateApart && (await makeTestDatabasePlace(kind));
+  const state = statePlace
+    ? await openDatabase(statePlace.options, clock, extras.logger, extras.onTransaction)
+    : database;
+  if (state !== database) open.push(state);
   return {
-    database,
+    ...{ database, state },
     options: place.options,
+    stateOptions: statePlace?.options,
     migrate: async (migrations) => {
       await migrate(database, migrations);
+      if (stateApart === undefined) return;
+      await migrate(state, stateApart);
+      await database.write(async (tx) => {
+        for (const table of ['state_groups', 'state_group_edges', 'state_groups_state'])
+          await tx.run(`DROP TABLE IF EXISTS ${table}`);
+      });
     },
     reopen: async (otherClock = clock) => {
       const other = await openDatabase(place.options, otherClock, extras.logger, extras.onTransaction);
@@ -107,6 +126,7 @@ export async function openTestDatabase(
     close: async () => {
       for (const one of open.splice(0)) await one.close();
       await place.remove();
+      await statePlace?.remove();
     },
   };
 }
@@ -114,19 +134,34 @@ export async function openTestDatabase(
 /**
  * Defines a suite twice: on SQLite (a temporary file) and on a real PostgreSQL. Each call of `open` gives a database of its
  * own; what a test does not close is closed after the suite.
+ * @param stateApart tables of state: then also twice with these in a database of their own
  */
-export function eachDatabase(name: string, define: (open: OpenTestDatabase, kind: DialectName) => void): void {
-  for (const kind of ['sqlite', 'postgres'] as const) {
-    describe(`${name} (${kind})`, () => {
-      const opened = new Set<TestDatabase>();
-      afterAll(async () => {
-        for (const one of opened) await one.close();
-      });
-      define(async (clock, extras) => {
-        const one = await openTestDatabase(kind, clock, extras);
-        opened.add(one);
-        return one;
-      }, kind);
+export function eachDatabase(
+  name: string,
+  define: (open: OpenTestDatabase, kind: DialectName) => void,
+  stateApart?: readonly Migration[],
+): void {
+  const kinds = ['sqlite', 'postgres'] as const;
+  for (const kind of kinds) suite(`${name} (${kind})`, kind, define);
+  if (stateApart !== undefined)
+    for (const kind of kinds) suite(`${name} (${kind}, state apart)`, kind, define, stateApart);
+}
+
+function suite(
+  name: string,
+  kind: DialectName,
+  define: (open: OpenTestDatabase, kind: DialectName) => void,
+  stateApart?: readonly Migration[],
+): void {
+  describe(name, () => {
+    const opened = new Set<TestDatabase>();
+    afterAll(async () => {
+      for (const one of opened) await one.close();
     });
-  }
+    define(async (clock, extras) => {
+      const one = await openTestDatabase(kind, clock, { ...extras, stateApart });
+      opened.add(one);
+      return one;
+    }, kind);
+  });
 }

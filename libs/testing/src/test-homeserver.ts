@@ -14,6 +14,8 @@ import { makeTestDatabasePlace, testPostgresUrl } from './test-database.js';
 export interface TestHomeserverOptions extends HomeserverOverrides {
   /** Default `sqlite`: a temporary file. */
   readonly database?: DialectName;
+  /** State gets a database of its own. */
+  readonly stateApart?: boolean;
   /** Settings by their names in `homeserver.yaml`; they replace the defaults of tests. */
   readonly settings?: Readonly<Record<string, unknown>>;
   /** What requests are made with: a `fetch` that checks exchanges, for example. */
@@ -98,11 +100,19 @@ const defaults: Readonly<Record<string, unknown>> = {
  * ```
  */
 export async function createTestHomeserver(options: TestHomeserverOptions = {}): Promise<TestHomeserver> {
-  const { database = 'sqlite', settings = {}, configDir = process.cwd(), fetch: send = fetch, ...more } = options;
+  const {
+    database = 'sqlite',
+    stateApart = false,
+    settings = {},
+    configDir = process.cwd(),
+    fetch: send = fetch,
+    ...more
+  } = options;
   const { processes = database === 'postgres' ? Number(process.env['ROOKERY_TEST_PROCESSES'] ?? 1) : 1, ...overrides } =
     more;
   const folder = await mkdtemp(join(tmpdir(), 'rookery-'));
   const place = await makeTestDatabasePlace(database);
+  const statePlace = stateApart ? await makeTestDatabasePlace(database) : undefined;
   const port = await freePort();
   const changed: Record<string, unknown> = {};
   /** As they are now: a test may have changed what it gave. */
@@ -113,7 +123,14 @@ export async function createTestHomeserver(options: TestHomeserverOptions = {}):
       {
         signing_key_path: join(folder, 'signing.key'),
         media_store_path: join(folder, 'media'),
-        database: databaseSection(place.options),
+        ...(statePlace === undefined
+          ? { database: databaseSection(place.options) }
+          : {
+              databases: {
+                main: { ...databaseSection(place.options), data_stores: ['main'] },
+                state: { ...databaseSection(statePlace.options), data_stores: ['state'] },
+              },
+            }),
         listeners: [
           {
             port,
@@ -230,6 +247,7 @@ export async function createTestHomeserver(options: TestHomeserverOptions = {}):
     async stop() {
       for (const one of servers.toReversed()) await one.stop();
       await place.remove();
+      await statePlace?.remove();
       await rm(folder, { recursive: true, force: true });
     },
   };

@@ -1,7 +1,7 @@
 import 'reflect-metadata';
 import { Global, type INestApplicationContext, Module, type ModuleMetadata, type Type } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
-import { Database } from '@rookery/database';
+import { Database, DataStores } from '@rookery/database';
 import { SigningKey } from '@rookery/events';
 import { OutboundHttp, RateLimiter } from '@rookery/http';
 import { ModuleDispatcher } from '@rookery/module-host';
@@ -35,6 +35,8 @@ export interface TestModuleOptions {
   readonly imports: NonNullable<ModuleMetadata['imports']>;
   /** With the tables that the modules need. */
   readonly database: Database;
+  /** Where state lies, if not there. */
+  readonly state?: Database | undefined;
   readonly clock: Clock;
   /** Beside the server's name, `example.org`. */
   readonly settings?: Readonly<Record<string, unknown>> | undefined;
@@ -96,6 +98,7 @@ export async function createTestModule(options: TestModuleOptions): Promise<Test
     { provide: Lifecycle, useValue: lifecycle },
     { provide: BackgroundTasks, useValue: new BackgroundTasks(clock) },
     { provide: Database, useValue: database },
+    { provide: DataStores, useValue: new DataStores(database, options.state) },
     { provide: Bus, useValue: bus },
     { provide: Notifier, useValue: notifier },
     { provide: Streams, useValue: new Streams(database, notifier) },

@@ -26,6 +26,8 @@ export interface BackgroundUpdate {
   readonly name: string;
   /** Does everything in a single batch: its time is not measured out. */
   readonly oneShot?: boolean | undefined;
+  /** Works where the rows of state groups lie, which may be a database of their own; the main one unless told. */
+  readonly store?: 'state' | undefined;
   /** Works on one batch. May be called again with the same progress after a failure, whose changes are rolled back. */
   run(batch: UpdateBatch): Promise<UpdateResult>;
 }

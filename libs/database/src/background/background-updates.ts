@@ -56,6 +56,8 @@ export interface RunningUpdate {
 
 export interface BackgroundUpdatesParts {
   readonly database: Database;
+  /** Where updates of state work, and are queued, when that has a database of its own. */
+  readonly state?: Database | undefined;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly updates: readonly BackgroundUpdate[];
@@ -179,22 +181,35 @@ export class BackgroundUpdates {
 
   /** Whether this update, or any, is still queued: what it prepares must not be relied upon before it has finished. */
   async isQueued(name?: string): Promise<boolean> {
-    const { database } = this.#parts;
-    const found =
-      name === undefined
-        ? await database.get('SELECT 1 AS found FROM background_updates LIMIT 1')
-        : await database.get('SELECT 1 AS found FROM background_updates WHERE update_name = ?', [name]);
-    return found !== undefined;
+    for (const database of this.#databases) {
+      const found =
+        name === undefined
+          ? await database.get('SELECT 1 AS found FROM background_updates LIMIT 1')
+          : await database.get('SELECT 1 AS found FROM background_updates WHERE update_name = ?', [name]);
+      if (found !== undefined) return true;
+    }
+    return false;
   }
 
   /** Queues an update and begins. False when it is queued already. @throws when no update has that name */
   async queue(name: string, options: QueueOptions = {}): Promise<boolean> {
-    if (!this.#updates.has(name)) throw new Error(`There is no background update ${name}`);
-    const added = await this.#parts.database.write((tx) => queueBackgroundUpdate(tx, name, options), {
+    const update = this.#updates.get(name);
+    if (update === undefined) throw new Error(`There is no background update ${name}`);
+    const added = await this.#databaseOf(update).write((tx) => queueBackgroundUpdate(tx, name, options), {
       name: 'queue_background_update',
     });
     if (added && this.#enabled) this.start();
     return added;
+  }
+
+  get #databases(): readonly Database[] {
+    const { database, state } = this.#parts;
+    return state === undefined ? [database] : [database, state];
+  }
+
+  #databaseOf({ store }: BackgroundUpdate): Database {
+    const { database, state } = this.#parts;
+    return store === 'state' && state !== undefined ? state : database;
   }
 
   async #run(): Promise<void> {
@@ -217,11 +232,15 @@ export class BackgroundUpdates {
 
   /** The first update whose time has come; otherwise how long to wait for one that failed; `none` when nothing is left to do. */
   async #next(): Promise<{ update: BackgroundUpdate; row: UpdateRow } | number | 'none'> {
-    const rows = await this.#parts.database.query<UpdateRow>(
-      `SELECT update_name, progress_json FROM background_updates AS waiting
-        WHERE depends_on IS NULL OR NOT EXISTS (SELECT 1 FROM background_updates AS other WHERE other.update_name = waiting.depends_on)
-        ORDER BY ordering, update_name`,
-    );
+    const rows: (UpdateRow & { readonly database: Database })[] = [];
+    for (const database of this.#databases) {
+      const queued = await database.query<UpdateRow>(
+        `SELECT update_name, progress_json FROM background_updates AS waiting
+          WHERE depends_on IS NULL OR NOT EXISTS (SELECT 1 FROM background_updates AS other WHERE other.update_name = waiting.depends_on)
+          ORDER BY ordering, update_name`,
+      );
+      for (const row of queued) rows.push({ ...row, database });
+    }
     const nowMs = this.#parts.clock.monotonicMs();
     let waitMs: number | undefined;
     for (const row of rows) {
@@ -235,6 +254,8 @@ export class BackgroundUpdates {
         }
         continue;
       }
+      // Queued before the state was moved to a database of its own, or back: the start looks at the other one by itself.
+      if (row.database !== this.#databaseOf(update)) continue;
       const dueInMs = (this.#paces.get(update.name)?.notBeforeMs ?? 0) - nowMs;
       if (dueInMs <= 0) return { update, row };
       waitMs = Math.min(waitMs ?? Infinity, dueInMs);
@@ -267,7 +288,8 @@ export class BackgroundUpdates {
   }
 
   async #runBatch(update: BackgroundUpdate, row: UpdateRow, pace: Pace, durationMs: number): Promise<void> {
-    const { database, clock, logger } = this.#parts;
+    const { clock, logger } = this.#parts;
+    const database = this.#databaseOf(update);
     const first = (await this.#controller?.defaultBatchSize?.(update.name)) ?? this.#settings.defaultBatchSize;
     const least = (await this.#controller?.minBatchSize?.(update.name)) ?? this.#settings.minBatchSize;
     const batchSize = pace.batchSize(durationMs, first, least);

@@ -11,6 +11,14 @@ import { columnsOf, resetIdentities, tablesOf } from './tables.js';
 export interface CopyOptions {
   /** Tables that are made anew from the others, and are not copied. */
   readonly derived?: ReadonlySet<string>;
+  /** Tables that lie elsewhere, or stay where they are, and are not copied. */
+  readonly except?: ReadonlySet<string>;
+  /** Only these are copied, whatever else the databases hold; the target must have them, and nothing in them. */
+  readonly only?: readonly string[];
+  /** Tables whose rows come from another database in place of the source. */
+  readonly from?: { readonly database: Database; readonly tables: readonly string[] };
+  /** The copy stays open to be gone on with until {@link finishCopy}, because it is a part of a larger one. */
+  readonly isPart?: boolean;
   /** Where the target is: one of PostgreSQL is filled in bulk, on a connection of its own. */
   readonly targetOptions?: DatabaseOptions;
   /** Told after each page; waited for. */
@@ -55,13 +63,14 @@ export async function copyDatabase(
   target: Database,
   options: CopyOptions = {},
 ): Promise<CopiedTable[]> {
-  const tables = await tablesToCopy(source, target, options.derived ?? new Set());
-  await begin(target, tables);
+  const tables = options.only ?? (await tablesToCopy(source, target, options));
+  await begin(target, tables, options.only);
   const bulk = await openBulk(target, tables, options);
   const copied: CopiedTable[] = [];
   try {
     for (const table of tables) {
-      const sent = await copyTable(source, target, bulk, table, options.onProgress);
+      const from = options.from?.tables.includes(table) ? options.from.database : source;
+      const sent = await copyTable(from, target, bulk, table, options.onProgress);
       copied.push({ table, rows: sent.rows });
     }
     for (const table of tables) await compare(target, bulk, table);
@@ -73,11 +82,16 @@ export async function copyDatabase(
     async (tx) => {
       await resetIdentities(tx, tables);
       await options.finish?.(source, tx);
-      await tx.run(`DROP TABLE ${progressTable}`);
+      if (!options.isPart) await tx.run(`DROP TABLE ${progressTable}`);
     },
     { name: 'move_finish', limitMs: Infinity },
   );
   return copied;
+}
+
+/** Ends a copy that was a part of a larger one. */
+export async function finishCopy(target: Database): Promise<void> {
+  await target.write((tx) => tx.run(`DROP TABLE ${progressTable}`), { name: 'move_finish', limitMs: Infinity });
 }
 
 async function openBulk(
@@ -90,7 +104,11 @@ async function openBulk(
   return (await import('./bulk-rows.query.js')).BulkTarget.open(targetOptions, tables);
 }
 
-async function tablesToCopy(source: Database, target: Database, derived: ReadonlySet<string>): Promise<string[]> {
+async function tablesToCopy(
+  source: Database,
+  target: Database,
+  { derived = new Set(), except = new Set(), from: other }: CopyOptions,
+): Promise<string[]> {
   const deltasOf = async (db: Db): Promise<string> =>
     (await readSchemaState(db)).applied.map(({ version, file }) => `${version} ${file}`).join();
   if ((await deltasOf(source)) !== (await deltasOf(target))) {
@@ -99,8 +117,11 @@ async function tablesToCopy(source: Database, target: Database, derived: Readonl
       'Start this version of the server once on the old database, stop it, and try again.',
     );
   }
-  const [from, to] = [await tablesOf(source), new Set(await tablesOf(target))];
-  const wanted = from.filter((table) => !bookkeeping.has(table) && !derived.has(table));
+  const to = new Set(await tablesOf(target));
+  const from = new Set([...(await tablesOf(source)), ...(other?.tables ?? [])]);
+  const wanted = [...from]
+    .filter((table) => !bookkeeping.has(table) && !derived.has(table) && !except.has(table))
+    .sort();
   const missing = wanted.filter((table) => !to.has(table));
   if (missing.length > 0) {
     throw new DatabaseError(
@@ -112,16 +133,21 @@ async function tablesToCopy(source: Database, target: Database, derived: Readonl
 }
 
 /** @throws DatabaseError when the target holds something that no copy of before has put there */
-async function begin(target: Database, tables: readonly string[]): Promise<void> {
+async function begin(target: Database, tables: readonly string[], only: readonly string[] = []): Promise<void> {
   const isResumed = (await tablesOf(target)).includes(progressTable);
   if (isResumed) return;
   await target.write(
     async (tx) => {
       // What the migrations themselves put into an empty database comes with the rest.
       for (const table of tables) {
-        if (table === 'users' || table === 'events') {
+        if (table === 'users' || table === 'events' || only.includes(table)) {
           if ((await tx.get(`SELECT 1 AS found FROM ${table} LIMIT 1`)) !== undefined)
-            throw new DatabaseError(`The new database is not empty: there are rows in ${table}`, 'Give an empty one.');
+            throw new DatabaseError(
+              `The new database is not empty: there are rows in ${table}`,
+              only.includes(table)
+                ? 'Delete what is left there of earlier, or give an empty one.'
+                : 'Give an empty one.',
+            );
         }
         await tx.run(`DELETE FROM ${table}`);
       }

@@ -38,6 +38,11 @@ export class Sequence {
     ];
   }
 
+  /** The number given out last; before the first, the one behind which it goes on. */
+  get last(): number {
+    return this.#blocks.last;
+  }
+
   /** The next number, within a transaction. */
   nextIn(tx: Tx): Promise<number> {
     return this.#blocks.takeIn(tx, 1);
