@@ -2,7 +2,7 @@
 export { roomUpdates } from './administration/room-updates.js';
 export { ReportLibrary } from './administration/report-library.service.js';
 export { RoomLibrary } from './administration/room-library.service.js';
-export { stateGroupEdges } from './upkeep/state-group-edges.update.js';
+export { stateStore } from './state-store.js';
 export { roomsMigrations } from './migrations/index.js';
 export { type EventBatch, RoomHooks } from './hooks.js';
 export { EventPersister } from './pipeline/event-persister.js';

@@ -1,14 +1,17 @@
-import type { Database } from '@rookery/database';
+import { type Database, stateDatabaseMigrations } from '@rookery/database';
 import type { OutboundHttp, RateLimiter } from '@rookery/http';
 import type { ModuleDispatcher } from '@rookery/module-host';
 import type { Clock, Logger, Requester } from '@rookery/platform';
 import type { Notifier } from '@rookery/replication';
 import { createTestModule } from '@rookery/testing/internal';
+import { roomsStateMigrations } from './migrations/state-database.migration.js';
 import { RoomsWriterModule } from './rooms-writer.module.js';
 
 /** What the tests of this lib bring. */
 export interface RoomsFixtureParts {
   readonly database: Database;
+  /** Where state lies, if not there. */
+  readonly state?: Database | undefined;
   readonly clock: Clock;
   readonly settings?: Readonly<Record<string, unknown>>;
   readonly modules?: ModuleDispatcher;
@@ -24,6 +27,9 @@ export interface RoomsFixture {
   readonly notifier: Notifier;
   close(): Promise<void>;
 }
+
+/** For suites that run with a database of its own for state as well. */
+export const stateApart = [...stateDatabaseMigrations, ...roomsStateMigrations];
 
 /** The server name of fixtures. */
 export const testServer = 'example.org';

@@ -13,6 +13,7 @@ import { partialStateSchema } from './partial-state.migration.js';
 import { pushNotesSchema } from './push-notes.migration.js';
 import { removalRedactionsSchema } from './removal-redactions.migration.js';
 import { slimCost, slimSchema } from './slim.migration.js';
+import { dropStateLink, stateLinkSchema } from './state-link.migration.js';
 import { stateRowsCost, stateRowsSchema } from './state-rows.migration.js';
 import { stateSchema } from './state.migration.js';
 import { timelineGapsSchema } from './timeline-gaps.migration.js';
@@ -58,4 +59,5 @@ export const roomsMigrations: readonly Migration[] = [
   { version: 1, name: 'rooms_16_event_expiry', up: eventExpirySchema },
   { version: 1, name: 'rooms_17_partial_state', up: partialStateSchema },
   { version: 1, name: 'rooms_18_partial_groups', up: partialGroupsSchema },
+  { version: 1, name: 'rooms_19_state_link', up: stateLinkSchema, back: dropStateLink },
 ];

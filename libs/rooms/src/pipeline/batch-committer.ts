@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { Database, type Tx } from '@rookery/database';
+import { DataStores, type Tx } from '@rookery/database';
 import { domainOf } from '@rookery/matrix-types';
 import { Clock, isAwaited } from '@rookery/platform';
 import type { News } from '@rookery/replication';
@@ -14,7 +14,7 @@ import { GroupCommit } from './group-commit.js';
 import { type EventKey, RoomIds } from '../store/room-ids.js';
 import { isServable, type StoredEvent } from '../model/stored-event.js';
 import type { WorkingRoom } from '../room/working-room.js';
-import { type WritableBatch, writeBatches } from './write-events.query.js';
+import { areGroupsWritten, bringGroups, type WritableBatch, writeBatches, writeGroups } from './write-events.query.js';
 
 /** A batch of more events is written by itself: a room with a long past must not hold up those that send a message. */
 const maxShared = 20;
@@ -40,6 +40,8 @@ interface Writing extends WritableBatch {
 /** Makes a batch of staged events durable, with everything that hooks add, and tells the world. */
 @Injectable()
 export class BatchCommitter {
+  /** Those whose state groups are durable in a database of their own. */
+  readonly #withGroups = new WeakSet<Writing>();
   readonly #groupCommit = new GroupCommit<Writing>(
     (writings) => this.#write(writings),
     (ms, then) => this.clock.after(ms, then),
@@ -47,7 +49,7 @@ export class BatchCommitter {
 
   // Eight parameters: one transaction, and each thing in memory that has to know once it holds.
   constructor(
-    private readonly database: Database,
+    private readonly stores: DataStores,
     private readonly ids: RoomIds,
     private readonly events: EventStore,
     private readonly recent: RecentEvents,
@@ -123,13 +125,14 @@ export class BatchCommitter {
   }
 
   /** Writes batches of different rooms, all or none. */
-  #write(writings: readonly Writing[]): Promise<void> {
+  async #write(writings: readonly Writing[]): Promise<void> {
+    if (this.stores.isSplit) await this.#writeGroupsApart(writings);
     const hooks = this.hooks.all;
     const [{ stored }] = writings as [Writing, ...Writing[]];
-    return this.database.write(
+    await this.stores.main.write(
       async (tx) => {
         for (const { first } of writings) if (first) await first(tx);
-        await writeBatches(tx, writings);
+        await writeBatches(tx, writings, this.stores.isSplit);
         for (const { batch, prepared } of writings) {
           for (const [index, hook] of hooks.entries()) {
             if (hook.inTransaction) await hook.inTransaction(tx, batch, prepared[index]);
@@ -138,6 +141,21 @@ export class BatchCommitter {
       },
       { name: 'persist_events', happened: async (db) => stored[0] !== undefined && isStored(db, stored[0]) },
     );
+  }
+
+  /**
+   * Makes the rows of new state groups durable in their own database, before anything refers to them. Where that then fails, nothing
+   * ever does, and the collector takes them away.
+   */
+  async #writeGroupsApart(writings: readonly Writing[]): Promise<void> {
+    // What failed together is written again alone: the groups of some are there already.
+    const missing = writings.filter((writing) => !this.#withGroups.has(writing) && bringGroups([writing]));
+    if (missing.length > 0)
+      await this.stores.state.write((tx) => writeGroups(tx, missing), {
+        name: 'persist_state_groups',
+        happened: (db) => areGroupsWritten(db, missing),
+      });
+    for (const writing of missing) this.#withGroups.add(writing);
   }
 
   /** Before anybody can be told: who asks then must find it. */

@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { Database } from '@rookery/database';
+import { DataStores } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
 import { Cache, Config } from '@rookery/platform';
 import { isCitable, splitStateKey, stateKeyOf, type StateMap } from '@rookery/state-res';
@@ -36,7 +36,7 @@ export class EventContexts {
   readonly #madeOf = new WeakMap<readonly ChainLink[], ReadonlySet<number>>();
 
   constructor(
-    private readonly database: Database,
+    private readonly stores: DataStores,
     private readonly groups: StateGroups,
     private readonly resolver: StateResolver,
     private readonly ids: RoomIds,
@@ -285,7 +285,7 @@ export class EventContexts {
       if (group !== undefined) groups.set(id, group);
       else unknown.push(id);
     }
-    for (const [id, group] of await selectGroupsIn(this.database, room.roomId, unknown)) groups.set(id, group);
+    for (const [id, group] of await selectGroupsIn(this.stores.main, room.roomId, unknown)) groups.set(id, group);
     return groups;
   }
 
@@ -363,7 +363,7 @@ export class EventContexts {
 
   /** @throws Error when there is no such group: nothing may be built upon a state that nobody knows */
   async #chainOf(room: WorkingRoom, group: number): Promise<readonly ChainLink[]> {
-    const chain = room.groups.get(group)?.chain ?? (await selectChain(this.database, group));
+    const chain = room.groups.get(group)?.chain ?? (await selectChain(this.stores.state, group));
     if (chain.length === 0) throw new Error(`There is no state group ${group}`);
     return chain;
   }
@@ -377,7 +377,7 @@ export class EventContexts {
       else stored.push(group);
     }
     if (stored.length === 0) return deltas;
-    for (const [group, delta] of await selectDeltas(this.database, stored)) deltas.set(group, delta);
+    for (const [group, delta] of await selectDeltas(this.stores.state, stored)) deltas.set(group, delta);
     return deltas;
   }
 }

@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { Database } from '@rookery/database';
+import { DataStores, type Tx } from '@rookery/database';
 import { type RoomEvent, roomVersionRules } from '@rookery/events';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { atEase, Clock, Config, Logger } from '@rookery/platform';
@@ -17,7 +17,8 @@ import { Waiting } from './waiting.js';
 import { BatchQueue } from '../room/room-queue.js';
 import { RoomSnapshot } from '../room/room-snapshot.js';
 import { RoomSnapshots } from '../room/room-snapshots.js';
-import { dropSomeOfGroup, type PartialJoin, selectBegunGroup } from '../store/partial-rooms.query.js';
+import { dropSomeOfGroup, forgetBegunGroup, type PartialJoin, selectBegunGroup } from '../store/partial-rooms.query.js';
+import { countDeletion } from '../store/state-database.query.js';
 import type { SentEvent, StoredEvent } from '../model/stored-event.js';
 import { WorkingRoom } from '../room/working-room.js';
 
@@ -62,7 +63,7 @@ export class LocalEventPersister extends EventPersister {
 
   // Nine parameters: the stages of an event and what holds a room in memory; this is the one place where they meet.
   constructor(
-    private readonly database: Database,
+    private readonly stores: DataStores,
     private readonly snapshots: RoomSnapshots,
     private readonly contexts: EventContexts,
     private readonly local: LocalStager,
@@ -133,7 +134,7 @@ export class LocalEventPersister extends EventPersister {
         },
         ...(transaction && {
           alreadyDone: async () => {
-            const sent = await findSentEvent(this.database, draft.roomId, transaction);
+            const sent = await findSentEvent(this.stores.main, draft.roomId, transaction);
             if (sent) resolve(sent);
             return sent !== undefined;
           },
@@ -333,10 +334,23 @@ export class LocalEventPersister extends EventPersister {
   async #dropBegun(roomId: string, joinEventId: string): Promise<void> {
     // For another join by now, somebody may be storing the state before that one.
     if (!this.#counts(roomId, joinEventId)) return;
-    const group = await selectBegunGroup(this.database, roomId);
+    const { main, state, isSplit } = this.stores;
+    const group = await selectBegunGroup(main, roomId);
     if (group === undefined) return;
+    const name = 'drop_partial_group';
+    const forget = (tx: Tx): Promise<void> => forgetBegunGroup(tx, roomId, group);
+    // Elsewhere nothing goes that is still named here; what a kill leaves there the collector takes away.
+    if (isSplit) await main.write(forget, { name });
     const drop = (): Promise<boolean> =>
-      this.database.write((tx) => dropSomeOfGroup(tx, roomId, group, entriesAtOnce), { name: 'drop_partial_group' });
+      state.write(
+        async (tx) => {
+          if (isSplit) await countDeletion(tx);
+          const isLeft = await dropSomeOfGroup(tx, group, entriesAtOnce);
+          if (!isLeft && !isSplit) await forget(tx);
+          return isLeft;
+        },
+        { name },
+      );
     while (await atEase(this.clock, drop));
   }
 

@@ -1,20 +1,22 @@
-import type { SqlValue, Tx } from '@rookery/database';
+import type { Db, SqlValue, Tx } from '@rookery/database';
 import { relationOf, type RoomEvent } from '@rookery/events';
 import { splitStateKey } from '@rookery/state-res';
 import { type ChainPlan, insertAuthChains, planAuthChains, selectChainPositions } from '../state/auth-chains.query.js';
 import type { PushNote } from '../hooks.js';
 import { servableSql } from '../store/servable.query.js';
 import {
-  beginGroup,
   deletePartialRoom,
   dropBegunGroup,
+  insertBegunGroup,
   insertCompletion,
   insertGroupRows,
   insertPartialRoom,
+  noteBegunGroup,
 } from '../store/partial-rooms.query.js';
 import { sameServer } from '../store/event-store.js';
 import { isServable, type StoredEvent } from '../model/stored-event.js';
 import type { StagedEvent } from '../room/staged-event.js';
+import type { GroupPlan } from '../state/state-groups.js';
 import { membershipIn, type RejudgedEvent, type WorkingRoom } from '../room/working-room.js';
 import { writeCurrentState } from './write-current-state.query.js';
 
@@ -36,26 +38,62 @@ const formatVersions = { v1: 1, v3: 2, v4: 3 } as const;
 /**
  * Writes everything that batches of events change in this lib's tables. The batches are of different rooms: what all of them
  * write anyway is one statement for all.
+ * @param isSplit the rows of state groups lie elsewhere, where {@link writeGroups} has written them
  */
-export async function writeBatches(tx: Tx, batches: readonly WritableBatch[]): Promise<void> {
+export async function writeBatches(tx: Tx, batches: readonly WritableBatch[], isSplit: boolean): Promise<void> {
   for (const { room } of batches) await deleteReplaced(tx, room);
   await writeEventRows(tx, batches);
-  await writeStateGroups(tx, batches);
+  if (!isSplit) await writeStateGroups(tx, batches);
+  await writeGroupsOfEvents(tx, batches);
   for (const { room, stored } of batches) await writeReferences(tx, room.roomId, referencesOf(room, stored));
   await writeStateEvents(tx, batches);
   await writeExtremities(tx, batches);
   for (const { room, stored } of batches) await writeBackwardExtremities(tx, room, stored);
   await writeCurrentState(tx, batches);
   for (const { room, position } of batches)
-    if (room.isPartial || room.becomesWhole) await writePartial(tx, room, position);
+    if (room.isPartial || room.becomesWhole) await writePartial(tx, room, position, isSplit);
+}
+
+/** What {@link writeBatches} leaves out where the rows of state groups lie in a database of their own. */
+export async function writeGroups(tx: Tx, batches: readonly WritableBatch[]): Promise<void> {
+  await writeStateGroups(tx, batches);
+  for (const { room } of batches) await writeFound(tx, room);
+}
+
+/** Whether batches bring any rows of state groups: most messages bring none. */
+export const bringGroups = (batches: readonly WritableBatch[]): boolean =>
+  batches.some(({ room }) => room.found !== undefined || plansOf(room).length > 0);
+
+/** Whether what {@link writeGroups} writes is there. */
+export async function areGroupsWritten(db: Db, batches: readonly WritableBatch[]): Promise<boolean> {
+  const [plan] = batches.flatMap(({ room }) => plansOf(room));
+  if (plan !== undefined)
+    return (await db.get('SELECT 1 AS found FROM state_groups WHERE id = ?', [plan.group])) !== undefined;
+  const [found] = batches.flatMap(({ room }) => room.found ?? []);
+  const [key] = found?.rows.keys() ?? [];
+  if (found === undefined || key === undefined) return false;
+  const row = await db.get(
+    'SELECT 1 AS found FROM state_groups_state WHERE state_group = ? AND type = ? AND state_key = ?',
+    [found.group, ...splitStateKey(key)],
+  );
+  return row !== undefined;
+}
+
+const plansOf = (room: WorkingRoom): GroupPlan[] => [...room.groups.values()].filter((plan) => !plan.isStored);
+
+/** A part of all of a room's state. */
+async function writeFound(tx: Tx, { roomId, found, isPartial, becomesWhole }: WorkingRoom): Promise<void> {
+  if (!found || !(isPartial || becomesWhole)) return;
+  if (found.begins !== undefined) await insertBegunGroup(tx, roomId, found.group, found.begins);
+  await insertGroupRows(tx, roomId, found.group, found.rows);
 }
 
 /** What is known of a room in part, and what came of it (MSC3902). */
-async function writePartial(tx: Tx, room: WorkingRoom, position: number): Promise<void> {
+async function writePartial(tx: Tx, room: WorkingRoom, position: number, isSplit: boolean): Promise<void> {
   const { roomId, partialJoin, rejudged, found } = room;
   if (found) {
-    if (found.begins !== undefined) await beginGroup(tx, roomId, found.group, found.begins);
-    await insertGroupRows(tx, roomId, found.group, found.rows);
+    if (!isSplit) await writeFound(tx, room);
+    if (found.begins !== undefined) await noteBegunGroup(tx, roomId, found.group);
     return insertCompletion(tx, roomId, position);
   }
   if (partialJoin) await insertPartialRoom(tx, roomId, partialJoin.joinEventId, partialJoin);
@@ -64,7 +102,8 @@ async function writePartial(tx: Tx, room: WorkingRoom, position: number): Promis
     return tx.insertMany('partial_state_events', ['room_id', 'event_id'], judged);
   }
   if (rejudged) await writeRejudged(tx, room, rejudged, position);
-  else await dropBegunGroup(tx, roomId);
+  // What lies elsewhere goes once nothing here names it, by the collector.
+  else if (!isSplit) await dropBegunGroup(tx, roomId);
   await deletePartialRoom(tx, roomId);
   await insertCompletion(tx, roomId, position);
 }
@@ -256,9 +295,7 @@ async function writeEventRows(tx: Tx, batches: readonly WritableBatch[]): Promis
 }
 
 async function writeStateGroups(tx: Tx, batches: readonly WritableBatch[]): Promise<void> {
-  const plans = batches.flatMap(({ room }) =>
-    [...room.groups.values()].flatMap((plan) => (plan.isStored ? [] : [{ plan, room }])),
-  );
+  const plans = batches.flatMap(({ room }) => plansOf(room).map((plan) => ({ plan, room })));
   if (plans.length > 0) {
     await tx.insertMany(
       'state_groups',
@@ -278,6 +315,9 @@ async function writeStateGroups(tx: Tx, batches: readonly WritableBatch[]): Prom
       ),
     );
   }
+}
+
+async function writeGroupsOfEvents(tx: Tx, batches: readonly WritableBatch[]): Promise<void> {
   await tx.insertMany(
     'event_to_state_groups',
     ['event_id', 'state_group'],

@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { Database } from '@rookery/database';
+import { DataStores } from '@rookery/database';
 import { Cache, Config } from '@rookery/platform';
 import { stateKeyOf } from '@rookery/state-res';
 import { selectGroupsOf, selectStates } from '../state/state-groups.query.js';
@@ -25,7 +25,7 @@ export class ReaderStates {
   readonly #states: Cache<string, ReaderState>;
 
   constructor(
-    private readonly database: Database,
+    private readonly stores: DataStores,
     private readonly recent: RecentEvents,
     config: Config,
   ) {
@@ -50,7 +50,7 @@ export class ReaderStates {
         ['m.room.member', userId],
       ];
       const memberKey = stateKeyOf('m.room.member', userId);
-      for (const [group, state] of await selectStates(this.database, missing, { types })) {
+      for (const [group, state] of await selectStates(this.stores.state, missing, { types })) {
         const entry = { visibility: state.get(visibilityKey), member: state.get(memberKey) };
         states.set(group, entry);
         this.#states.set(`${group} ${userId}`, entry);
@@ -69,7 +69,7 @@ export class ReaderStates {
     const known = eventIds.map((eventId) => this.recent.groupOf(eventId) ?? this.#groups.get(eventId));
     const missing = eventIds.filter((_, index) => known[index] === undefined);
     if (missing.length === 0) return known;
-    const loaded = await selectGroupsOf(this.database, missing);
+    const loaded = await selectGroupsOf(this.stores.main, missing);
     for (const [eventId, group] of loaded) this.#groups.set(eventId, group);
     return eventIds.map((eventId, index) => known[index] ?? loaded.get(eventId));
   }

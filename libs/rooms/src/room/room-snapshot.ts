@@ -1,4 +1,4 @@
-import type { Db } from '@rookery/database';
+import type { DataStores } from '@rookery/database';
 import type { RoomVersionRules } from '@rookery/events';
 import { domainOf, type Membership } from '@rookery/matrix-types';
 import { stateKeyOf } from '@rookery/state-res';
@@ -119,7 +119,7 @@ export class RoomSnapshot {
 
 /** Reads a room's snapshot; `undefined` when the room is not known. */
 export async function loadSnapshot(
-  db: Db,
+  { main: db, state }: DataStores,
   roomId: string,
   serverName: string,
   partialServers?: ReadonlySet<string>,
@@ -137,6 +137,6 @@ export async function loadSnapshot(
     if (row.type === 'm.room.member' && row.membership) snapshot.setMembership(row.state_key, row.membership);
   }
   const groups = new Set(extremities.map((row) => row.state_group));
-  if (groups.size === 1) snapshot.chain = await selectChain(db, [...groups][0]!);
+  if (groups.size === 1) snapshot.chain = await selectChain(state, [...groups][0]!);
   return snapshot;
 }

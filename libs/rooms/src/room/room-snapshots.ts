@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { Database } from '@rookery/database';
+import { DataStores } from '@rookery/database';
 import { Cache, Config } from '@rookery/platform';
 import { PartialRooms } from '../store/partial-rooms.js';
 import { loadSnapshot, type RoomSnapshot } from './room-snapshot.js';
@@ -12,7 +12,7 @@ export class RoomSnapshots {
   readonly #cache: Cache<string, RoomSnapshot>;
 
   constructor(
-    private readonly database: Database,
+    private readonly stores: DataStores,
     readonly partial: PartialRooms,
     private readonly config: Config,
   ) {
@@ -28,7 +28,7 @@ export class RoomSnapshots {
   get(roomId: string): Promise<RoomSnapshot | undefined> {
     // Not everybody who reads waits for the room's turn: of what is written meanwhile only a half may be there, and it is not kept.
     return this.#cache.fetch(roomId, () =>
-      loadSnapshot(this.database, roomId, this.config.serverName, this.partial.get(roomId)?.servers),
+      loadSnapshot(this.stores, roomId, this.config.serverName, this.partial.get(roomId)?.servers),
     );
   }
 

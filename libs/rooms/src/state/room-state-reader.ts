@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { Database, type Db } from '@rookery/database';
+import { Database, DataStores, type Db } from '@rookery/database';
 import { stateKeyOf, type StateMap } from '@rookery/state-res';
 import { EventStore } from '../store/event-store.js';
 import type { StoredEvent } from '../model/stored-event.js';
@@ -25,6 +25,7 @@ export class RoomStateReader {
     private readonly events: EventStore,
     private readonly recent: RecentEvents,
     private readonly partial: PartialRooms,
+    private readonly stores: DataStores,
   ) {}
 
   /** Whether all of a room's state is here: without, some members may not be known (MSC3902). */
@@ -70,7 +71,7 @@ export class RoomStateReader {
   /** State after events, by event id. Outliers and unknown events are absent. */
   async idsAfter(eventIds: readonly string[], filter?: StateFilter): Promise<Map<string, StateMap>> {
     const groups = await selectGroupsOf(this.database, eventIds);
-    const states = await selectStates(this.database, [...new Set(groups.values())], filter);
+    const states = await selectStates(this.stores.state, [...new Set(groups.values())], filter);
     return new Map([...groups].map(([eventId, group]) => [eventId, states.get(group)!]));
   }
 

@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { Database } from '@rookery/database';
+import { DataStores } from '@rookery/database';
 import { Cache, Config } from '@rookery/platform';
 import type { StateMap } from '@rookery/state-res';
 import { selectStates } from './state-groups.query.js';
@@ -13,7 +13,7 @@ export class StateGroups {
   readonly #cache: Cache<number, StateMap>;
 
   constructor(
-    private readonly database: Database,
+    private readonly stores: DataStores,
     config: Config,
   ) {
     this.#cache = new Cache(config, 'state_groups', {
@@ -36,7 +36,7 @@ export class StateGroups {
       else missing.push(group);
     }
     if (missing.length > 0) {
-      for (const [group, state] of await selectStates(this.database, missing)) {
+      for (const [group, state] of await selectStates(this.stores.state, missing)) {
         if (state.size === 0) throw new Error(`There is no state group ${group}`);
         found.set(group, state);
         this.#cache.set(group, state);

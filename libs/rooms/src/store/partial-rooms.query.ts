@@ -92,10 +92,22 @@ export async function selectBegunGroup(db: Db, roomId: string): Promise<number |
   return row?.state_group ?? undefined;
 }
 
-/** Begins a group for all of a room's state; its rows come with {@link insertGroupRows}. */
-export async function beginGroup(tx: Tx, roomId: string, group: number, eventId: string): Promise<void> {
-  await tx.insertMany('state_groups', ['id', 'room_id', 'event_id', 'chain_position'], [[group, roomId, eventId, 0]]);
-  await tx.exec('UPDATE partial_state_rooms SET state_group = ? WHERE room_id = ?', [group, roomId]);
+/** Begins a group for all of a room's state, where groups lie; its rows come with {@link insertGroupRows}. */
+export function insertBegunGroup(tx: Tx, roomId: string, group: number, eventId: string): Promise<void> {
+  return tx.insertMany('state_groups', ['id', 'room_id', 'event_id', 'chain_position'], [[group, roomId, eventId, 0]]);
+}
+
+/** Notes the group that was begun. */
+export function noteBegunGroup(tx: Tx, roomId: string, group: number): Promise<void> {
+  return tx.exec('UPDATE partial_state_rooms SET state_group = ? WHERE room_id = ?', [group, roomId]);
+}
+
+/** Forgets the group that was begun; another may have been begun since. */
+export function forgetBegunGroup(tx: Tx, roomId: string, group: number): Promise<void> {
+  return tx.exec('UPDATE partial_state_rooms SET state_group = NULL WHERE room_id = ? AND state_group = ?', [
+    roomId,
+    group,
+  ]);
 }
 
 /** Some of the rows of a group that was begun. */
@@ -111,7 +123,7 @@ export function insertGroupRows(tx: Tx, roomId: string, group: number, rows: Sta
  * Takes a part of a group away that was begun and is not used; with the last one the group.
  * @returns whether anything is left of it
  */
-export async function dropSomeOfGroup(tx: Tx, roomId: string, group: number, limit: number): Promise<boolean> {
+export async function dropSomeOfGroup(tx: Tx, group: number, limit: number): Promise<boolean> {
   const rows = await tx.query<{ type: string; state_key: string }>(
     'SELECT type, state_key FROM state_groups_state WHERE state_group = ? LIMIT ?',
     [group, limit],
@@ -124,11 +136,6 @@ export async function dropSomeOfGroup(tx: Tx, roomId: string, group: number, lim
   }
   if (rows.length === limit) return true;
   await tx.exec('DELETE FROM state_groups WHERE id = ?', [group]);
-  // Another may have been begun since.
-  await tx.exec('UPDATE partial_state_rooms SET state_group = NULL WHERE room_id = ? AND state_group = ?', [
-    roomId,
-    group,
-  ]);
   return false;
 }
 

@@ -1,5 +1,5 @@
 import { Config } from '@rookery/platform';
-import { databaseMigrations } from '@rookery/database';
+import { databaseMigrations, DataStores } from '@rookery/database';
 import { replicationMigrations, Streams } from '@rookery/replication';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { usersMigrations } from '@rookery/users';
@@ -75,7 +75,8 @@ eachDatabase('recent events', (open) => {
     const cached = rooms.get(TimelineReader);
     const asking = new TimelineReader(test.database, events, ignorant, rooms.get(TimelineGaps));
     const states = rooms.get(RoomStateReader);
-    const askingStates = new RoomStateReader(test.database, events, ignorant, rooms.get(PartialRooms));
+    const stores = new DataStores(test.database);
+    const askingStates = new RoomStateReader(test.database, events, ignorant, rooms.get(PartialRooms), stores);
     for (let after = 0; after <= end; after += 3) {
       for (const upTo of [end, end - 7]) {
         for (const limit of [0, 1, 10, 39, 100]) {

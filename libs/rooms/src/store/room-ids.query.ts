@@ -1,12 +1,15 @@
-import type { Db } from '@rookery/database';
+import type { DataStores, Db } from '@rookery/database';
 
 /** The highest numbers that the tables hold; 0 where there are none. */
-export async function selectTakenCounters(db: Db): Promise<Record<'groups' | 'chains' | 'reports', number>> {
-  const row = await db.get<Record<'groups' | 'chains' | 'reports', number | null>>(
-    `SELECT (SELECT MAX(id) FROM state_groups) AS groups, (SELECT MAX(chain_id) FROM event_auth_chains) AS chains,
-       (SELECT MAX(id) FROM event_reports) AS reports`,
+export async function selectTakenCounters({
+  main,
+  state,
+}: DataStores): Promise<Record<'groups' | 'chains' | 'reports', number>> {
+  const row = await main.get<Record<'chains' | 'reports', number | null>>(
+    `SELECT (SELECT MAX(chain_id) FROM event_auth_chains) AS chains, (SELECT MAX(id) FROM event_reports) AS reports`,
   );
-  return { groups: row?.groups ?? 0, chains: row?.chains ?? 0, reports: row?.reports ?? 0 };
+  const top = await state.get<{ groups: number | null }>('SELECT MAX(id) AS groups FROM state_groups');
+  return { groups: top?.groups ?? 0, chains: row?.chains ?? 0, reports: row?.reports ?? 0 };
 }
 
 /** The highest position of the stream of events: of an event that came as news, or where a room's state became whole; 0 without any. */

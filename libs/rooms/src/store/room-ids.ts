@@ -1,5 +1,5 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { Database, Sequence } from '@rookery/database';
+import { DataStores, Sequence } from '@rookery/database';
 import { defineStream, type KeysOf, type Stream, Streams } from '@rookery/replication';
 import { highestOrdering, lowestOrdering, selectTakenCounters } from './room-ids.query.js';
 
@@ -37,9 +37,10 @@ export class RoomIds implements OnModuleInit {
   readonly backfill: Stream;
   #counters: Counters | undefined;
   #opening: Promise<void> | undefined;
+  #stateGroupsBefore = 0;
 
   constructor(
-    private readonly database: Database,
+    private readonly stores: DataStores,
     streams: Streams,
   ) {
     this.events = streams.of(eventsStream);
@@ -54,6 +55,16 @@ export class RoomIds implements OnModuleInit {
   open(): Promise<void> {
     this.#opening ??= this.#load();
     return this.#opening;
+  }
+
+  /** The highest number that a state group can have which another process wrote, before this one began. */
+  get stateGroupsBefore(): number {
+    return this.#stateGroupsBefore;
+  }
+
+  /** The highest number that a state group of this process can have by now. */
+  get lastStateGroup(): number {
+    return this.#opened.stateGroups.last;
   }
 
   stateGroup(): Promise<number> {
@@ -74,12 +85,13 @@ export class RoomIds implements OnModuleInit {
   }
 
   async #load(): Promise<void> {
-    const { database } = this;
-    const taken = await selectTakenCounters(database);
+    const { main: database } = this.stores;
+    const taken = await selectTakenCounters(this.stores);
     this.#counters = {
       stateGroups: await Sequence.load(database, 'state_group_id_seq', { takenUpTo: taken.groups }),
       authChains: await Sequence.load(database, 'event_auth_chain_id', { takenUpTo: taken.chains }),
       reports: await Sequence.load(database, 'reports', { takenUpTo: taken.reports }),
     };
+    this.#stateGroupsBefore = this.#counters.stateGroups.last;
   }
 }

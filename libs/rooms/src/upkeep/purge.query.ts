@@ -1,5 +1,6 @@
-import { type Db, likeText, type SqlValue, type Tx } from '@rookery/database';
+import { type DataStores, type Db, likeText, type SqlValue, type Tx } from '@rookery/database';
 import { domainOf } from '@rookery/matrix-types';
+import { type LeafGroup, selectLeafGroups, selectNamedState, selectSizes } from '../store/state-database.query.js';
 import { deleteEventJson, shortenThreads, threadsWith } from '../pipeline/write-events.query.js';
 
 /** Tables that hold one row or more per event, by the column that names it. */
@@ -148,11 +149,12 @@ export async function deleteEvents(tx: Tx, roomId: string, eventIds: readonly st
   );
 }
 
-/** Deletes some of a room's state groups; how many. */
-export async function deleteSomeGroups(tx: Tx, roomId: string, limit: number): Promise<number> {
+/** Deletes some of a room's state groups up to a number; how many. */
+export async function deleteSomeGroups(tx: Tx, roomId: string, upTo: number, limit: number): Promise<number> {
   const rows = await tx.query<{ id: number }>(
-    `SELECT id FROM state_groups WHERE room_id = ? LIMIT ${Math.trunc(limit)}`,
-    [roomId],
+    // With the number plain PostgreSQL might go through the groups of all rooms.
+    `SELECT id FROM state_groups WHERE room_id = ? AND id + 0 <= ? LIMIT ${Math.trunc(limit)}`,
+    [roomId, upTo],
   );
   if (rows.length === 0) return 0;
   await deleteGroups(
@@ -203,6 +205,48 @@ export async function selectUnusedGroups(
     [roomId],
   );
   return rows.map((row) => ({ group: row.id, rows: Number(row.size) }));
+}
+
+/** Where state has a database of its own: what {@link selectUnusedGroups} asks in one statement. */
+export interface SplitSearch {
+  /** State groups up to this number were written by processes that are gone: nobody is about to name them. */
+  readonly writtenBefore: number;
+  /** Looks at groups behind this one, up to another, and at no more leaves among them than this. */
+  readonly after: number;
+  readonly upTo?: number | undefined;
+  readonly limit: number;
+}
+
+/** What was found in a part of the groups, and where the search goes on; `undefined` at their end. */
+export interface FoundUnused {
+  readonly unused: readonly (UnusedGroup & { readonly roomId: string })[];
+  readonly next: number | undefined;
+}
+
+/**
+ * State groups upon which nothing rests and that nobody can be about to build upon, in a part of all groups or of those of one
+ * room. Two steps: the leaves in the database of state, then what the main one says of them. What nobody names at the second step,
+ * nobody ever will, but for the process that asks, which must hold the room (`EventPersister.exclusively`) to delete it.
+ */
+export async function findUnusedApart(
+  { main, state }: DataStores,
+  { writtenBefore, after, upTo = Number.MAX_SAFE_INTEGER, limit }: SplitSearch,
+  roomId?: string,
+): Promise<FoundUnused> {
+  const leaves = await selectLeafGroups(state, {
+    ...(roomId !== undefined && { roomId }),
+    ...{ after, upTo, limit },
+  });
+  if (leaves.length === 0) return { unused: [], next: undefined };
+  const { named, newest, partial } = await selectNamedState(main, leaves);
+  const isUnused = ({ id, room_id: room }: LeafGroup): boolean =>
+    !named.has(id) && !partial.has(room) && (id <= writtenBefore || id < (newest.get(room) ?? Number.MIN_SAFE_INTEGER));
+  const unused = leaves.filter(isUnused);
+  const sizes = await selectSizes(state, unused);
+  return {
+    unused: unused.map(({ id, room_id: room }) => ({ group: id, roomId: room, rows: sizes.get(id) ?? 0 })),
+    next: leaves.length < limit ? undefined : leaves.at(-1)!.id,
+  };
 }
 
 /** The last of the next `limit` state groups behind `after`; `undefined` where there are fewer. */

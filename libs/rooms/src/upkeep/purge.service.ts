@@ -5,20 +5,17 @@ import { Config, type Requester } from '@rookery/platform';
 import { RoomHooks } from '../hooks.js';
 import { EventPersister } from '../pipeline/event-persister.js';
 import { EventStore } from '../store/event-store.js';
-import { StateGroups } from '../state/state-groups-cache.js';
 import {
   deleteEvents,
-  deleteGroups,
   deleteRoomRows,
-  deleteSomeGroups,
   type PurgeBefore,
   type PurgePoint,
   selectPurgeable,
   selectPurgePlace,
   selectSomeEvents,
-  selectUnusedGroups,
   setAside,
 } from './purge.query.js';
+import { type CollectOptions, GroupRemoval } from './group-removal.js';
 import { assertMayRemoveHistory, mayRemoveHistory } from './history-removal.js';
 import { RoomTasks, TaskInterrupted } from './room-tasks.js';
 import { holdForDeletion } from '../store/room-hold.query.js';
@@ -30,8 +27,6 @@ export interface PurgeLimit {
 }
 
 const batchSize = 200;
-/** Rows of state groups that are deleted at once. */
-const batchRows = 5_000;
 
 /** Deletes history, and whole rooms, from the database. */
 @Injectable()
@@ -39,7 +34,7 @@ export class PurgeService implements OnModuleInit {
   constructor(
     private readonly database: Database,
     private readonly events: EventStore,
-    private readonly groups: StateGroups,
+    private readonly groups: GroupRemoval,
     private readonly persister: EventPersister,
     private readonly hooks: RoomHooks,
     private readonly tasks: RoomTasks,
@@ -107,9 +102,7 @@ export class PurgeService implements OnModuleInit {
         if (eventIds.length === 0) break;
         await this.#goOn(this.#deleteEvents(roomId, eventIds));
       }
-      const deleteGroupsOf = (): Promise<number> =>
-        this.database.write((tx) => deleteSomeGroups(tx, roomId, batchSize), { name: 'purge_groups' });
-      while ((await deleteGroupsOf()) > 0);
+      await this.groups.removeAll(roomId);
       await this.database.write(
         async (tx) => {
           await holdForDeletion(tx, roomId);
@@ -127,23 +120,8 @@ export class PurgeService implements OnModuleInit {
    * @param options `superseded`: only those that nobody can be about to build upon, so that a room in use makes none of them anew
    * @returns how many
    */
-  async collectGroups(roomId: string, options: { superseded?: boolean; signal?: AbortSignal } = {}): Promise<number> {
-    let collected = 0;
-    while (options.signal?.aborted !== true) {
-      const count = await this.persister.exclusively(roomId, async () => {
-        const found = await selectUnusedGroups(this.database, roomId, batchSize, options.superseded === true);
-        let rows = 0;
-        // One of them may hold the whole state of a large room.
-        const unused = found.filter((one, i) => (rows += one.rows) <= batchRows || i === 0).map(({ group }) => group);
-        if (unused.length === 0) return 0;
-        await this.database.write((tx) => deleteGroups(tx, unused), { name: 'collect_groups' });
-        this.groups.forget(unused);
-        return unused.length;
-      });
-      if (count === 0) break;
-      collected += count;
-    }
-    return collected;
+  collectGroups(roomId: string, options: CollectOptions = {}): Promise<number> {
+    return this.groups.collect(roomId, options);
   }
 
   /** A large room must not keep the server from its end: what is left is deleted after the next start. */

@@ -11,7 +11,7 @@ import { EventPersister } from '../pipeline/event-persister.js';
 import { EventStore } from '../store/event-store.js';
 import { applied, RemoteServer, zoe } from '../pipeline/remote-server.fixture.js';
 import type { SentEvent } from '../model/stored-event.js';
-import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
+import { buildRooms, requesterOf, type RoomsFixture, stateApart } from '../rooms.fixture.js';
 import { EventCreation } from '../sending/event-creation.service.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { PurgeService } from './purge.service.js';
@@ -20,138 +20,142 @@ import { RoomRepair } from './room-repair.service.js';
 
 const dayMs = 86_400_000;
 
-eachDatabase('upkeep of rooms that other servers are in', (open) => {
-  const clock = new FakeClock();
-  let test: TestDatabase;
-  let rooms: RoomsFixture;
-  const alice = requesterOf('alice');
+eachDatabase(
+  'upkeep of rooms that other servers are in',
+  (open) => {
+    const clock = new FakeClock();
+    let test: TestDatabase;
+    let rooms: RoomsFixture;
+    const alice = requesterOf('alice');
 
-  beforeAll(async () => {
-    test = await open(clock);
-    await test.migrate([...databaseMigrations, ...replicationMigrations, ...usersMigrations, ...roomsMigrations]);
-    rooms = await buildRooms({ database: test.database, clock });
-  });
-  afterAll(() => rooms.close());
-
-  const receive = async (...events: RoomEvent[]): Promise<string[]> => {
-    const given = events.map((event) => ({ event }));
-    return (await rooms.get(EventPersister).receive(events[0]!.roomId, given)).map((verdict) => verdict.kind);
-  };
-  /** A room of alice's that zoe has joined, and who may do something there. */
-  const shared = async () => {
-    const { roomId } = await rooms.get(RoomCreation).create(alice, {
-      room_version: '11',
-      preset: 'public_chat',
-      power_level_content_override: { users: { [alice.userId]: 100, [zoe]: 60 } },
+    beforeAll(async () => {
+      test = await open(clock);
+      await test.migrate([...databaseMigrations, ...replicationMigrations, ...usersMigrations, ...roomsMigrations]);
+      rooms = await buildRooms({ database: test.database, state: test.state, clock });
     });
-    const server = new RemoteServer('11', roomId);
-    const current = await rooms.get(RoomStateReader).current(roomId);
-    const before = new Map(current.map(({ event }) => [stateKeyOf(event.type, event.stateKey!), event]));
-    const join = server.make(
-      { type: 'm.room.member', stateKey: zoe, sender: zoe, content: { membership: 'join' } },
-      await headsOf(roomId),
-      before,
-    );
-    expect(await receive(join)).toEqual(['accepted']);
-    return { roomId, server, state: applied(before, join), head: join };
-  };
-  const headsOf = async (roomId: string): Promise<RoomEvent[]> => {
-    const rows = await test.database.query<{ event_id: string }>(
-      'SELECT event_id FROM event_forward_extremities WHERE room_id = ?',
-      [roomId],
-    );
-    return (await rooms.get(EventStore).inOrder(rows.map((row) => row.event_id))).map(({ event }) => event);
-  };
+    afterAll(() => rooms.close());
 
-  it('purges nothing that is younger because somebody claims a great depth', async () => {
-    const { roomId, server, state, head } = await shared();
-    const say = (body: string, prev: RoomEvent, depth?: number): RoomEvent =>
-      server.make({ type: 'm.room.message', sender: zoe, content: { body }, ...(depth && { depth }) }, [prev], state);
-    const old = say('old', head);
-    const deep = say('deep', old, Number.MAX_SAFE_INTEGER);
-    expect(await receive(old, deep)).toEqual(['accepted', 'accepted']);
-    const ts = clock.nowMs();
-    await clock.advance(dayMs);
-    const young = say('young', old);
-    const youngest = say('youngest', young);
-    expect(await receive(young, youngest)).toEqual(['accepted', 'accepted']);
-    expect(await rooms.get(PurgeService).purgeOlder(roomId, ts)).toBe(1);
-    const left = await test.database.query<{ event_id: string }>(
-      "SELECT event_id FROM events WHERE room_id = ? AND type = 'm.room.message' ORDER BY stream_ordering",
-      [roomId],
-    );
-    expect(left.map((row) => row.event_id)).toEqual([deep, young, youngest].map((event) => event.eventId));
-  });
-
-  it('ends threads with the newest reply that is left', async () => {
-    const { roomId, server, state, head } = await shared();
-    const message = { roomId, type: 'm.room.message' };
-    const own = (content: JsonObject): Promise<SentEvent> =>
-      rooms.get(EventCreation).send(alice, { ...message, content });
-    const [root, other] = [await own({ body: 'root' }), await own({ body: 'another root' })];
-    const inThread = ({ eventId }: SentEvent, body: string): JsonObject => ({
-      ...{ body, 'm.relates_to': { rel_type: 'm.thread', event_id: eventId } },
-    });
-    let prev = head;
-    for (const { eventId } of [root, other]) {
-      const content = inThread({ eventId } as SentEvent, 'foreign');
-      prev = server.make({ type: 'm.room.message', sender: zoe, content }, [prev], state);
-      expect(await receive(prev)).toEqual(['accepted']);
-    }
-    const last = await own({ body: 'last' });
-    const kept = await own(inThread(other, 'own'));
-    const id = await rooms.get(PurgeService).purgeHistory(roomId, { eventId: last.eventId }, false);
-    await rooms.get(RoomTasks).settled();
-    expect(await rooms.get(RoomTasks).find(id)).toMatchObject({ status: 'complete', result: { deleted: 4 } });
-    const threads = 'SELECT thread_id, latest_event_id FROM threads WHERE room_id = ?';
-    expect(await test.database.query(threads, [roomId])).toEqual([
-      { thread_id: other.eventId, latest_event_id: kept.eventId },
-    ]);
-  });
-
-  it('keeps the newest head alone, and the state there', async () => {
-    const { roomId, server, state, head } = await shared();
-    const say = (type: string, content: JsonObject, prev = head, before = state): RoomEvent =>
-      server.make({ type, stateKey: '', sender: zoe, content }, [prev], before);
-    const topic = say('m.room.topic', { topic: 'left' });
-    const name = say('m.room.name', { name: 'right' });
-    expect(await receive(topic, name)).toEqual(['accepted', 'accepted']);
-    const stateOf = async (): Promise<(string | undefined)[]> => {
-      const current = await rooms.get(RoomStateReader).current(roomId);
-      return [topic, name].map(({ eventId }) => current.find(({ event }) => event.eventId === eventId)?.event.type);
+    const receive = async (...events: RoomEvent[]): Promise<string[]> => {
+      const given = events.map((event) => ({ event }));
+      return (await rooms.get(EventPersister).receive(events[0]!.roomId, given)).map((verdict) => verdict.kind);
     };
-    expect(await stateOf()).toEqual(['m.room.topic', 'm.room.name']);
-    expect(await rooms.get(RoomRepair).dropExtremities(roomId)).toBe(1);
-    expect((await headsOf(roomId)).map((event) => event.prevEventIds)).toEqual([[name.eventId]]);
-    expect(await stateOf()).toEqual([undefined, 'm.room.name']);
-    // What is current and what is behind the next event stay the same.
-    const next = await rooms
-      .get(EventCreation)
-      .send(alice, { roomId, type: 'm.room.message', content: { msgtype: 'm.text', body: 'on' } });
-    const after = await rooms.get(RoomStateReader).idsAfter([next.eventId]);
-    const current = await rooms.get(RoomStateReader).current(roomId);
-    expect([...after.get(next.eventId)!.values()].sort()).toEqual(current.map(({ event }) => event.eventId).sort());
-    expect(await rooms.get(RoomRepair).dropExtremities(roomId)).toBe(0);
-  });
+    /** A room of alice's that zoe has joined, and who may do something there. */
+    const shared = async () => {
+      const { roomId } = await rooms.get(RoomCreation).create(alice, {
+        room_version: '11',
+        preset: 'public_chat',
+        power_level_content_override: { users: { [alice.userId]: 100, [zoe]: 60 } },
+      });
+      const server = new RemoteServer('11', roomId);
+      const current = await rooms.get(RoomStateReader).current(roomId);
+      const before = new Map(current.map(({ event }) => [stateKeyOf(event.type, event.stateKey!), event]));
+      const join = server.make(
+        { type: 'm.room.member', stateKey: zoe, sender: zoe, content: { membership: 'join' } },
+        await headsOf(roomId),
+        before,
+      );
+      expect(await receive(join)).toEqual(['accepted']);
+      return { roomId, server, state: applied(before, join), head: join };
+    };
+    const headsOf = async (roomId: string): Promise<RoomEvent[]> => {
+      const rows = await test.database.query<{ event_id: string }>(
+        'SELECT event_id FROM event_forward_extremities WHERE room_id = ?',
+        [roomId],
+      );
+      return (await rooms.get(EventStore).inOrder(rows.map((row) => row.event_id))).map(({ event }) => event);
+    };
 
-  it('remembers nothing of a room that was deleted, when it comes back', async () => {
-    const { roomId, server, state, head } = await shared();
-    expect(await rooms.get(PurgeService).purgeRoom(roomId)).toBe(true);
-    const back = server.make(
-      { type: 'm.room.member', stateKey: alice.userId, sender: alice.userId, content: { membership: 'join' } },
-      [head],
-      state,
-    );
-    const given = { state: [...state.values()], authChain: [] };
-    expect(await rooms.get(EventPersister).receiveWithState('11', back, given)).toMatchObject({ kind: 'accepted' });
-    // It follows upon what is known here as a piece of state only.
-    const beside = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'beside' } }, [head], state);
-    expect(await receive(beside)).toEqual(['missingAncestors']);
-    const on = server.make(
-      { type: 'm.room.message', sender: zoe, content: { body: 'on' } },
-      [back],
-      applied(state, back),
-    );
-    expect(await receive(on)).toEqual(['accepted']);
-  });
-});
+    it('purges nothing that is younger because somebody claims a great depth', async () => {
+      const { roomId, server, state, head } = await shared();
+      const say = (body: string, prev: RoomEvent, depth?: number): RoomEvent =>
+        server.make({ type: 'm.room.message', sender: zoe, content: { body }, ...(depth && { depth }) }, [prev], state);
+      const old = say('old', head);
+      const deep = say('deep', old, Number.MAX_SAFE_INTEGER);
+      expect(await receive(old, deep)).toEqual(['accepted', 'accepted']);
+      const ts = clock.nowMs();
+      await clock.advance(dayMs);
+      const young = say('young', old);
+      const youngest = say('youngest', young);
+      expect(await receive(young, youngest)).toEqual(['accepted', 'accepted']);
+      expect(await rooms.get(PurgeService).purgeOlder(roomId, ts)).toBe(1);
+      const left = await test.database.query<{ event_id: string }>(
+        "SELECT event_id FROM events WHERE room_id = ? AND type = 'm.room.message' ORDER BY stream_ordering",
+        [roomId],
+      );
+      expect(left.map((row) => row.event_id)).toEqual([deep, young, youngest].map((event) => event.eventId));
+    });
+
+    it('ends threads with the newest reply that is left', async () => {
+      const { roomId, server, state, head } = await shared();
+      const message = { roomId, type: 'm.room.message' };
+      const own = (content: JsonObject): Promise<SentEvent> =>
+        rooms.get(EventCreation).send(alice, { ...message, content });
+      const [root, other] = [await own({ body: 'root' }), await own({ body: 'another root' })];
+      const inThread = ({ eventId }: SentEvent, body: string): JsonObject => ({
+        ...{ body, 'm.relates_to': { rel_type: 'm.thread', event_id: eventId } },
+      });
+      let prev = head;
+      for (const { eventId } of [root, other]) {
+        const content = inThread({ eventId } as SentEvent, 'foreign');
+        prev = server.make({ type: 'm.room.message', sender: zoe, content }, [prev], state);
+        expect(await receive(prev)).toEqual(['accepted']);
+      }
+      const last = await own({ body: 'last' });
+      const kept = await own(inThread(other, 'own'));
+      const id = await rooms.get(PurgeService).purgeHistory(roomId, { eventId: last.eventId }, false);
+      await rooms.get(RoomTasks).settled();
+      expect(await rooms.get(RoomTasks).find(id)).toMatchObject({ status: 'complete', result: { deleted: 4 } });
+      const threads = 'SELECT thread_id, latest_event_id FROM threads WHERE room_id = ?';
+      expect(await test.database.query(threads, [roomId])).toEqual([
+        { thread_id: other.eventId, latest_event_id: kept.eventId },
+      ]);
+    });
+
+    it('keeps the newest head alone, and the state there', async () => {
+      const { roomId, server, state, head } = await shared();
+      const say = (type: string, content: JsonObject, prev = head, before = state): RoomEvent =>
+        server.make({ type, stateKey: '', sender: zoe, content }, [prev], before);
+      const topic = say('m.room.topic', { topic: 'left' });
+      const name = say('m.room.name', { name: 'right' });
+      expect(await receive(topic, name)).toEqual(['accepted', 'accepted']);
+      const stateOf = async (): Promise<(string | undefined)[]> => {
+        const current = await rooms.get(RoomStateReader).current(roomId);
+        return [topic, name].map(({ eventId }) => current.find(({ event }) => event.eventId === eventId)?.event.type);
+      };
+      expect(await stateOf()).toEqual(['m.room.topic', 'm.room.name']);
+      expect(await rooms.get(RoomRepair).dropExtremities(roomId)).toBe(1);
+      expect((await headsOf(roomId)).map((event) => event.prevEventIds)).toEqual([[name.eventId]]);
+      expect(await stateOf()).toEqual([undefined, 'm.room.name']);
+      // What is current and what is behind the next event stay the same.
+      const next = await rooms
+        .get(EventCreation)
+        .send(alice, { roomId, type: 'm.room.message', content: { msgtype: 'm.text', body: 'on' } });
+      const after = await rooms.get(RoomStateReader).idsAfter([next.eventId]);
+      const current = await rooms.get(RoomStateReader).current(roomId);
+      expect([...after.get(next.eventId)!.values()].sort()).toEqual(current.map(({ event }) => event.eventId).sort());
+      expect(await rooms.get(RoomRepair).dropExtremities(roomId)).toBe(0);
+    });
+
+    it('remembers nothing of a room that was deleted, when it comes back', async () => {
+      const { roomId, server, state, head } = await shared();
+      expect(await rooms.get(PurgeService).purgeRoom(roomId)).toBe(true);
+      const back = server.make(
+        { type: 'm.room.member', stateKey: alice.userId, sender: alice.userId, content: { membership: 'join' } },
+        [head],
+        state,
+      );
+      const given = { state: [...state.values()], authChain: [] };
+      expect(await rooms.get(EventPersister).receiveWithState('11', back, given)).toMatchObject({ kind: 'accepted' });
+      // It follows upon what is known here as a piece of state only.
+      const beside = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'beside' } }, [head], state);
+      expect(await receive(beside)).toEqual(['missingAncestors']);
+      const on = server.make(
+        { type: 'm.room.message', sender: zoe, content: { body: 'on' } },
+        [back],
+        applied(state, back),
+      );
+      expect(await receive(on)).toEqual(['accepted']);
+    });
+  },
+  stateApart,
+);

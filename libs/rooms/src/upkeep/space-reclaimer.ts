@@ -1,5 +1,5 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
-import { Database } from '@rookery/database';
+import { DataStores } from '@rookery/database';
 import { type BackgroundTask, BackgroundTasks, Clock, Logger } from '@rookery/platform';
 
 const periodMs = 10 * 60_000;
@@ -11,14 +11,16 @@ const pauseMs = 20;
 export class SpaceReclaimer implements OnModuleInit, OnModuleDestroy {
   readonly #job: BackgroundTask;
 
-  constructor(database: Database, clock: Clock, logger: Logger, tasks: BackgroundTasks) {
+  constructor({ main, state }: DataStores, clock: Clock, logger: Logger, tasks: BackgroundTasks) {
     const work = async (signal: AbortSignal): Promise<void> => {
       let bytes = 0;
-      while (!signal.aborted) {
-        const step = await database.reclaim();
-        if (step === 0) break;
-        bytes += step;
-        await clock.sleep(pauseMs, signal);
+      for (const database of new Set([main, state])) {
+        while (!signal.aborted) {
+          const step = await database.reclaim();
+          if (step === 0) break;
+          bytes += step;
+          await clock.sleep(pauseMs, signal);
+        }
       }
       if (bytes > 0) logger.info('Space was given back to the file system', { bytes });
     };

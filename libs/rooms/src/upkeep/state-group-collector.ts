@@ -1,7 +1,8 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
-import { Database } from '@rookery/database';
+import { DataStores } from '@rookery/database';
 import { type BackgroundTask, BackgroundTasks, Clock, Logger, Metrics } from '@rookery/platform';
-import { selectNextGroup, selectRoomsWithLeftovers } from './purge.query.js';
+import { RoomIds } from '../store/room-ids.js';
+import { findUnusedApart, selectNextGroup, selectRoomsWithLeftovers } from './purge.query.js';
 import { PurgeService } from './purge.service.js';
 
 const periodMs = 10 * 60_000;
@@ -12,6 +13,11 @@ const stepsPerRun = 50;
 const pauseMs = 100;
 /** Rows for which it is worth it to have the room's next event wait. */
 const minRows = 50;
+
+interface Leftovers {
+  readonly roomIds: readonly string[];
+  readonly last: number | undefined;
+}
 
 /**
  * Deletes state groups on which nothing rests, in the background. State resolution makes one for the forward extremities of a room
@@ -25,9 +31,10 @@ export class StateGroupCollector implements OnModuleInit, OnModuleDestroy {
   #after = Number.MIN_SAFE_INTEGER;
 
   constructor(
-    private readonly database: Database,
+    private readonly stores: DataStores,
     private readonly clock: Clock,
     private readonly purges: PurgeService,
+    private readonly ids: RoomIds,
     private readonly logger: Logger,
     metrics: Metrics,
     tasks: BackgroundTasks,
@@ -56,12 +63,32 @@ export class StateGroupCollector implements OnModuleInit, OnModuleDestroy {
   async #collect(signal: AbortSignal): Promise<void> {
     for (let step = 0; step < stepsPerRun && !signal.aborted; step++) {
       if (step > 0) await this.clock.sleep(pauseMs, signal);
-      const last = await selectNextGroup(this.database, this.#after, groupsPerStep);
-      for (const roomId of await selectRoomsWithLeftovers(this.database, this.#after, last, minRows))
-        await this.#collectIn(roomId, signal);
+      const { roomIds, last } = await (this.stores.isSplit ? this.#lookApart() : this.#look());
+      for (const roomId of roomIds) await this.#collectIn(roomId, signal);
       this.#after = last ?? Number.MIN_SAFE_INTEGER;
       if (last === undefined) return;
     }
+  }
+
+  /** Rooms with leftovers among the next groups, and the last of these; nothing when there are no more. */
+  async #look(): Promise<Leftovers> {
+    const { main } = this.stores;
+    const last = await selectNextGroup(main, this.#after, groupsPerStep);
+    return { roomIds: await selectRoomsWithLeftovers(main, this.#after, last, minRows), last };
+  }
+
+  /** The same where state has a database of its own, with what a process has left there that was killed before anything named it. */
+  async #lookApart(): Promise<Leftovers> {
+    const writtenBefore = this.ids.stateGroupsBefore;
+    const last = await selectNextGroup(this.stores.state, this.#after, groupsPerStep);
+    const search = { writtenBefore, after: this.#after, upTo: last, limit: groupsPerStep };
+    const { unused } = await findUnusedApart(this.stores, search);
+    const roomIds: string[] = [];
+    for (const [roomId, groups] of Map.groupBy(unused, (one) => one.roomId)) {
+      const rows = groups.reduce((total, one) => total + one.rows, 0);
+      if (rows >= minRows || groups.some(({ group }) => group <= writtenBefore)) roomIds.push(roomId);
+    }
+    return { roomIds, last };
   }
 
   async #collectIn(roomId: string, signal: AbortSignal): Promise<void> {

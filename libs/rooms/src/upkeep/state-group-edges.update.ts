@@ -17,6 +17,7 @@ const helper = 'state_group_edges_mending';
  */
 const update: BackgroundUpdate = defineBackgroundUpdate({
   name: 'state_group_edges_unique_idx',
+  store: 'state',
   async run({ tx, progress, batchSize }) {
     const after = Number(progress['after'] ?? -1);
     if (progress['after'] === undefined)

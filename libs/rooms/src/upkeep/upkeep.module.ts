@@ -6,6 +6,7 @@ import { PipelineModule } from '../pipeline/pipeline.module.js';
 import { ReadingModule } from '../reading/reading.module.js';
 import { RoomStateModule } from '../state/state.module.js';
 import { RoomStoreModule } from '../store/store.module.js';
+import { GroupRemoval } from './group-removal.js';
 import { HistoryRemoval } from './history-removal.js';
 import { PurgeService } from './purge.service.js';
 import { ReplacementRooms } from './replacement-rooms.js';
@@ -27,6 +28,7 @@ import { RoomTasks } from './room-tasks.js';
     UsersModule,
   ],
   providers: [
+    GroupRemoval,
     HistoryRemoval,
     PurgeService,
     ReplacementRooms,
