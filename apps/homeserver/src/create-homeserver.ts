@@ -2,7 +2,7 @@ import type { Type } from '@nestjs/common';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type BackgroundUpdate, checkDatabaseOptions, Database } from '@rookery/database';
+import { type BackgroundUpdate, checkDatabaseOptions, Database, DataStores } from '@rookery/database';
 import { type NameResolver, SystemNameResolver } from '@rookery/federation-client';
 import {
   type BoundAddress,
@@ -44,7 +44,7 @@ import { checkParts, StartupError } from './startup-error.js';
 import { isBesideWriter, type ProcessPlace } from './process-place.js';
 import { manholeOf } from './manhole.js';
 import { databaseProblem, isDatabaseThere } from './database-health.js';
-import { databaseOptions } from './database-options.js';
+import { databaseOptions, stateDatabaseOptions } from './database-options.js';
 import { mediaFolderProblems } from './place-problems.js';
 import { RootModule } from './root.module.js';
 import { backgroundUpdates } from './schema.js';
@@ -148,7 +148,8 @@ export class Homeserver {
     const folder = mkdtempSync(join(tmpdir(), 'rookery-check-'));
     try {
       checkParts(config);
-      checkDatabaseOptions(databaseOptions(config));
+      for (const options of [databaseOptions(config), stateDatabaseOptions(config)])
+        if (options !== undefined) checkDatabaseOptions(options);
       checkTls(httpSettingsOf(config));
       const server = Homeserver.#create(config, { logger: new SilentLogger() }, folder);
       // The first step behind what is built ends the start.
@@ -321,6 +322,7 @@ export class Homeserver {
         rehearsalFolder === undefined
           ? databaseOptions(config)
           : { name: 'sqlite3', path: join(rehearsalFolder, 'homeserver.db') },
+      state: rehearsalFolder === undefined ? stateDatabaseOptions(config) : undefined,
       isBesideWriter: isBesideWriter(place),
       processNumber: place?.processNumber,
       onLost: (reason) => {
@@ -351,7 +353,7 @@ export class Homeserver {
             forwarding: place && forwardingOf(place),
             sharesPorts: place?.sharesPorts,
             notFoundPage: () => this.service(Pages).page('not_found.html'),
-            healthy: () => isDatabaseThere(this.service(Database), clock),
+            healthy: () => isDatabaseThere(this.service(DataStores), clock),
           }),
         );
         this.#http = built;

@@ -1,4 +1,4 @@
-import { type Database, isStorageFull, isTransient } from '@rookery/database';
+import { type DataStores, isStorageFull, isTransient } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import type { Clock } from '@rookery/platform';
 import { ping } from './database-health.query.js';
@@ -16,12 +16,12 @@ export function databaseProblem(error: unknown): MatrixError | undefined {
   return undefined;
 }
 
-/** Whether the database answers. */
-export async function isDatabaseThere(database: Database, clock: Clock): Promise<boolean> {
+/** Whether the database answers; both do, where state has one of its own. */
+export async function isDatabaseThere({ main, state }: DataStores, clock: Clock): Promise<boolean> {
   const answered = new AbortController();
   try {
     return await Promise.race([
-      ping(database).then(() => true),
+      Promise.all([...new Set([main, state])].map((one) => ping(one))).then(() => true),
       clock.sleep(patienceMs, answered.signal).then(() => false),
     ]);
   } catch {

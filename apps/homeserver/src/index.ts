@@ -6,5 +6,5 @@ export { missingPartOf } from './optional-parts.js';
 export { startProblems } from './start-problems.js';
 export { missingProviders, type OfflineServices, offlineServices } from '@rookery/module-services';
 export type { ReloadOutcome } from './reload-outcome.js';
-export { databaseOptions } from './database-options.js';
-export { backgroundUpdates, migrations } from './schema.js';
+export { databaseOptions, stateDatabaseOptions } from './database-options.js';
+export { backgroundUpdates, migrations, stateMigrations } from './schema.js';

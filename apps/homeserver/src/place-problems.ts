@@ -10,7 +10,7 @@ import {
   type SettingName,
   settingProblem,
 } from '@rookery/platform';
-import { databaseOptions } from './database-options.js';
+import { databaseOptions, stateDatabaseOptions } from './database-options.js';
 import { isLoopback } from './manhole.js';
 
 /** A setting, and the place inside of it. */
@@ -64,10 +64,12 @@ function writtenFiles(config: Config): readonly (readonly [SettingPlace, what: s
     isWorker && config.get('worker_log_config') !== undefined ? 'worker_log_config' : ('log_config' as const);
   const pid = isWorker ? 'worker_pid_file' : 'pid_file';
   const database = databaseOptions(config);
+  const state = stateDatabaseOptions(config);
   const found: (readonly [SettingName, string, string | undefined])[] = [
     ...[...new Set(logs.map((one) => one.file))].map((log) => [logConfig, 'the log', log] as const),
     [pid, 'the process id', config.get(pid)],
     ['database.args', 'the database', database.name === 'sqlite3' ? database.path : undefined],
+    ['databases', 'the database of state', state?.name === 'sqlite3' ? state.path : undefined],
   ];
   return found.flatMap(([name, what, path]) =>
     path === undefined || path === ':memory:' ? [] : [[[name, []], what, path] as const],

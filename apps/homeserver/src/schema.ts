@@ -1,5 +1,11 @@
 import { appservicesMigrations } from '@rookery/appservices';
-import { type BackgroundUpdate, databaseMigrations, type Migration, type Tx } from '@rookery/database';
+import {
+  type BackgroundUpdate,
+  databaseMigrations,
+  type Migration,
+  stateDatabaseMigrations,
+  type Tx,
+} from '@rookery/database';
 import { e2eeMigrations, reviveKeys } from '@rookery/e2ee';
 import { ephemeralMigrations } from '@rookery/ephemeral';
 import { askForAllDeviceLists, federationMigrations } from '@rookery/federation';
@@ -8,7 +14,7 @@ import { mediaMigrations } from '@rookery/media';
 import { moduleApiMigrations } from '@rookery/module-services';
 import { pushMigrations, pushNotesUpdate } from '@rookery/push';
 import { replicationMigrations } from '@rookery/replication';
-import { roomsMigrations, stateGroupEdges } from '@rookery/rooms';
+import { roomsMigrations, stateStore } from '@rookery/rooms';
 import { messageIndexUpdate, searchMigrations, userDirectoryUpdate } from '@rookery/search';
 import { ssoMigrations } from '@rookery/sso';
 import { forgetConnections, syncMigrations } from '@rookery/sync';
@@ -35,12 +41,15 @@ export const migrations: readonly Migration[] = [
   ...moduleApiMigrations,
 ];
 
+/** Every table of a database that holds nothing but state. */
+export const stateMigrations: readonly Migration[] = [...stateDatabaseMigrations, ...stateStore.migrations];
+
 /** Long work on the data, which runs while the server does. */
 export const backgroundUpdates: readonly BackgroundUpdate[] = [
   messageIndexUpdate,
   userDirectoryUpdate,
   pushNotesUpdate,
-  stateGroupEdges.update,
+  stateStore.edges.update,
 ];
 
 /** What a database asks for that was put back to an earlier day, before anybody is served from it. */

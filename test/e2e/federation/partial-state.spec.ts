@@ -12,9 +12,15 @@ const isOther = (room: ElsewhereRoom, pdu: JsonObject): boolean =>
   pdu['state_key'] !== room.creator &&
   !String(pdu['state_key']).endsWith(':home.test');
 
-const places = [...databases.map((database) => [database, 1] as const), ['postgres', 2] as const];
+const places = [
+  ...databases.map((database) => [database, 1, false] as const),
+  ['postgres', 2, false],
+  ...databases.map((database) => [database, 1, true] as const),
+  ['postgres', 2, true],
+] as const;
+const name = 'rooms of which not all members are known (%s, processes: %i, state apart: %s)';
 
-describe.each(places)('rooms of which not all members are known (%s, processes: %i)', (database, processes) => {
+describe.each(places)(name, (database, processes, stateApart) => {
   let world: FederationWorld;
   let home: TestHomeserver;
   let far: PlayedServer;
@@ -22,7 +28,7 @@ describe.each(places)('rooms of which not all members are known (%s, processes: 
 
   beforeAll(async () => {
     world = await FederationWorld.create();
-    home = await world.homeserver('home.test', { database, ...(processes > 1 && { processes }) });
+    home = await world.homeserver('home.test', { database, stateApart, ...(processes > 1 && { processes }) });
     far = await world.played('far.test');
     alice = await home.registerUser('alice');
   });

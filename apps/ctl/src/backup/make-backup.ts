@@ -1,10 +1,10 @@
 import { statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { type DatabaseOptions, takeImage } from '@rookery/database';
+import { type DatabaseOptions, openReader, takeImage } from '@rookery/database';
 import { Clock, type Config } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import type { BackupFolder } from './backup-folder.js';
-import { comparePaths, type Manifest, type MediaEntry, type StoredFile } from './manifest.js';
+import { comparePaths, type DatabaseParts, type Manifest, type MediaEntry, type StoredFile } from './manifest.js';
 import { filesOf, openPieces } from './media-store.js';
 import { settingsFiles } from './settings-files.js';
 import { lineOf, mediaEntries, store } from './stored.js';
@@ -14,6 +14,8 @@ export interface BackupJob {
   readonly folder: BackupFolder;
   readonly config: Config;
   readonly options: DatabaseOptions;
+  /** Where state has a database of its own. */
+  readonly state?: DatabaseOptions | undefined;
   readonly version: string;
   readonly clock: Clock;
   /** Told now and then what is being gone over. */
@@ -40,30 +42,84 @@ export async function makeBackup(job: BackupJob): Promise<Made> {
   const { folder, config, options, version, clock } = job;
   const counts = { newBytes: 0, sameFiles: 0 };
   const before = (await folder.backups()).at(-1);
-  const image = await takeImage(options);
+  const images = await takeImages(options, job.state, clock);
   const madeAtMs = clock.nowMs();
   const settings = await storeSettings(job, counts);
-  const parts: Manifest['database']['parts'][number][] = [];
+  const databases: DatabaseParts[] = [];
   try {
     let done = 0;
-    for await (const { name, pieces } of image.parts()) {
-      const stored = await store(folder, pieces, (bytes, newBytes) => {
-        counts.newBytes += newBytes;
-        job.onProgress('database', (done += bytes), image.sizeBytes);
-      });
-      parts.push({ name, ...stored });
+    const sizeBytes = images.reduce((total, image) => total + image.sizeBytes, 0);
+    for (const image of images) {
+      const parts: DatabaseParts['parts'][number][] = [];
+      for await (const { name, pieces } of image.parts()) {
+        const stored = await store(folder, pieces, (bytes, newBytes) => {
+          counts.newBytes += newBytes;
+          job.onProgress('database', (done += bytes), sizeBytes);
+        });
+        parts.push({ name, ...stored });
+      }
+      databases.push({ kind: image.kind, parts });
     }
   } finally {
-    await image.close();
+    for (const image of images) await image.close();
   }
+  const [database, state] = databases as [DatabaseParts, DatabaseParts?];
   const media = await storeMedia(job, before, counts);
   const manifest: Manifest = {
     id: await idFor(folder, madeAtMs),
     ...{ madeAtMs, madeBy: version, serverName: config.serverName, media, settings },
-    database: { kind: image.kind, parts },
+    database,
+    ...(state !== undefined && { state }),
   };
   await folder.finish(manifest);
   return { manifest, ...counts };
+}
+
+type Image = Awaited<ReturnType<typeof takeImage>>;
+
+/** How often both databases are begun anew, because something was deleted between the two. */
+const maxAttempts = 20;
+const againMs = 500;
+
+/**
+ * The main database, then that of state: what the first names is durable in the second before it is named, so that only what was
+ * deleted in between could be missing. The database of state counts that; then both are taken anew.
+ */
+async function takeImages(
+  options: DatabaseOptions,
+  stateOptions: DatabaseOptions | undefined,
+  clock: Clock,
+): Promise<readonly Image[]> {
+  if (stateOptions === undefined) return [await takeImage(options)];
+  for (let attempt = 1; ; attempt++) {
+    const before = await deletionsIn(stateOptions, clock);
+    const images = [await takeImage(options)];
+    try {
+      images.push(await takeImage(stateOptions));
+      if ((await deletionsIn(stateOptions, clock)) === before) return images;
+    } catch (error) {
+      for (const image of images) await image.close();
+      throw error;
+    }
+    for (const image of images) await image.close();
+    if (attempt === maxAttempts)
+      throw new CommandError(
+        'State groups are deleted all the time, so that main database and state do not fit together\nTry again when no room is being deleted.',
+      );
+    await clock.sleep(againMs);
+  }
+}
+
+/** How often state groups have been deleted. */
+async function deletionsIn(options: DatabaseOptions, clock: Clock): Promise<number> {
+  const { stateStore } = await import('@rookery/rooms');
+  const reader = await openReader(options, clock);
+  if (reader === undefined) throw new CommandError('There is no database of state where the settings lead');
+  try {
+    return await stateStore.deletions(reader.db);
+  } finally {
+    await reader.close();
+  }
 }
 
 /** Second by second; who makes two within one gets a number behind it. */

@@ -13,6 +13,12 @@ export interface StoredFile extends Stored {
   readonly setting: string;
 }
 
+/** A database in a backup. */
+export interface DatabaseParts {
+  readonly kind: 'sqlite' | 'postgres';
+  readonly parts: readonly (Stored & { readonly name: string })[];
+}
+
 /** What a backup consists of. */
 export interface Manifest {
   readonly id: string;
@@ -21,10 +27,9 @@ export interface Manifest {
   /** The version of Rookery that made it. */
   readonly madeBy: string;
   readonly serverName: string;
-  readonly database: {
-    readonly kind: 'sqlite' | 'postgres';
-    readonly parts: readonly (Stored & { readonly name: string })[];
-  };
+  readonly database: DatabaseParts;
+  /** Of the database of state, where that was one of its own. */
+  readonly state?: DatabaseParts | undefined;
   /** Lines of {@link MediaEntry}, in the order of {@link comparePaths}. */
   readonly media: Stored & { readonly files: number; readonly fileBytes: number };
   readonly settings: {
@@ -54,8 +59,8 @@ export function comparePaths(one: string, other: string): number {
 }
 
 /** All pieces that a manifest names itself; those of media files lie in its index. */
-export function* piecesOf({ database, media, settings }: Manifest): Generator<string> {
-  for (const part of database.parts) yield* part.pieces;
+export function* piecesOf({ database, state, media, settings }: Manifest): Generator<string> {
+  for (const part of [...database.parts, ...(state?.parts ?? [])]) yield* part.pieces;
   for (const file of settings.files) yield* file.pieces;
   yield* media.pieces;
 }

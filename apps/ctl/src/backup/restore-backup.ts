@@ -1,11 +1,20 @@
 import { existsSync } from 'node:fs';
 import { chmod, mkdir, open, readFile, rename, rm, stat, utimes } from 'node:fs/promises';
 import { dirname, join, resolve, sep } from 'node:path';
-import { type DatabaseOptions, type ImagePart, isEmptyDatabase, loadImage, markRestored } from '@rookery/database';
+import {
+  type DatabaseOptions,
+  type ImagePart,
+  isEmptyDatabase,
+  loadImage,
+  markPart,
+  markRestored,
+  openReader,
+  partOf,
+} from '@rookery/database';
 import { type Clock, type Config, eachLimit, fileProblem } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import type { BackupFolder } from './backup-folder.js';
-import { comparePaths, type Manifest, type MediaEntry, type StoredFile } from './manifest.js';
+import { comparePaths, type DatabaseParts, type Manifest, type MediaEntry, type StoredFile } from './manifest.js';
 import { filesOf } from './media-store.js';
 import { namedFiles } from './settings-files.js';
 import { load, loadWhole, mediaEntries } from './stored.js';
@@ -16,6 +25,8 @@ export interface RestoreJob {
   readonly manifest: Manifest;
   readonly config: Config;
   readonly options: DatabaseOptions;
+  /** Where state has a database of its own. */
+  readonly state?: DatabaseOptions | undefined;
   readonly clock: Clock;
   readonly onProgress: (what: string, bytes: number, ofBytes?: number) => void;
   /** Told what is otherwise than somebody may expect. */
@@ -52,7 +63,7 @@ export async function restoreSettings({ folder, manifest }: Pick<RestoreJob, 'fo
  * @throws CommandError, DatabaseError when a place is not empty, before anything is written
  */
 export async function restoreBackup(job: RestoreJob): Promise<void> {
-  const { folder, manifest, config, options, clock } = job;
+  const { folder, manifest, config, options, state, clock } = job;
   if (config.serverName !== manifest.serverName) {
     throw new CommandError(
       `The backup is one of ${manifest.serverName}; these settings are for ${config.serverName}, and a server cannot change its name`,
@@ -64,24 +75,49 @@ export async function restoreBackup(job: RestoreJob): Promise<void> {
       `The backup is one of ${manifest.database.kind === 'sqlite' ? 'SQLite' : 'PostgreSQL'}, and is restored into the same\nAfterwards "rookery move-database" takes it to the other.`,
     );
   }
+  if ((manifest.state === undefined) !== (state === undefined)) {
+    throw new CommandError(
+      `In the backup state ${manifest.state === undefined ? 'lies in the main database' : 'has a database of its own'}, and these settings have it otherwise\nRestore with settings like those of the backup. Afterwards "rookery move-database" moves it.`,
+    );
+  }
   const files = await missingFiles(job);
   await checkMediaStore(job);
-  if (!(await isEmptyDatabase(options)))
+  // That of state comes first: one that is there as a whole was put there by a restore that was interrupted after it.
+  const isStateThere = state !== undefined && !(await isEmptyDatabase(state));
+  if (!(await isEmptyDatabase(options)) || (isStateThere && !(await isFromBackup(job, state))))
     throw new CommandError('The database is not empty\nGive an empty one, or move it away: nothing is written over.');
 
   for (const { path, file } of files) await writeFileWhole(path, await loadWhole(folder, file), file.mode);
   await restoreMedia(job);
-  if (options.name === 'sqlite3') await mkdir(dirname(options.path), { recursive: true, mode: 0o700 });
-  const total = manifest.database.parts.reduce((sum, { bytes }) => sum + bytes, 0);
+  for (const one of [options, state])
+    if (one?.name === 'sqlite3') await mkdir(dirname(one.path), { recursive: true, mode: 0o700 });
+  const all = [...manifest.database.parts, ...(manifest.state?.parts ?? [])];
+  const total = all.reduce((sum, { bytes }) => sum + bytes, 0);
   let done = 0;
-  await loadImage(options, imageParts(job), {
-    onProgress: (_, bytes) => job.onProgress('database', (done += bytes), total),
+  const onProgress = (_: string, bytes: number): void => job.onProgress('database', (done += bytes), total);
+  if (state !== undefined && manifest.state !== undefined && !isStateThere)
+    await loadImage(state, imageParts(folder, manifest.state), {
+      onProgress,
+      finish: (tx) => markPart(tx, manifest.id),
+    });
+  await loadImage(options, imageParts(folder, manifest.database), {
+    onProgress,
     finish: (tx) => markRestored(tx, clock.nowMs()),
   });
 }
 
-async function* imageParts({ folder, manifest }: RestoreJob): AsyncGenerator<ImagePart> {
-  for (const { name, pieces } of manifest.database.parts) yield { name, pieces: load(folder, pieces) };
+async function* imageParts(folder: BackupFolder, { parts }: DatabaseParts): AsyncGenerator<ImagePart> {
+  for (const { name, pieces } of parts) yield { name, pieces: load(folder, pieces) };
+}
+
+/** Whether a database of state is that of this backup, and nobody has used it since. */
+async function isFromBackup({ manifest, clock }: RestoreJob, state: DatabaseOptions): Promise<boolean> {
+  const reader = await openReader(state, clock);
+  try {
+    return reader !== undefined && (await partOf(reader.db)) === manifest.id;
+  } finally {
+    await reader?.close();
+  }
 }
 
 /** Files that the settings name, which the backup has and which are not there. */

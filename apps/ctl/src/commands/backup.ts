@@ -88,7 +88,7 @@ async function make(
   version: string,
 ): Promise<void> {
   const config = loadConfig(files);
-  const { databaseOptions } = await import('@rookery/homeserver');
+  const { databaseOptions, stateDatabaseOptions } = await import('@rookery/homeserver');
   const clock = new SystemClock();
   const startedAtMs = clock.monotonicMs();
   const isNew = !BackupFolder.exists(to);
@@ -100,13 +100,13 @@ async function make(
   const { manifest, newBytes, sameFiles } = await folder.alone(() =>
     withDatabaseErrors(() =>
       makeBackup({
-        ...{ folder, config, version, clock, options: databaseOptions(config) },
+        ...{ folder, config, version, clock, options: databaseOptions(config), state: stateDatabaseOptions(config) },
         onProgress: reporter(terminal, clock),
       }),
     ),
   );
-  const { database, media, settings } = manifest;
-  const bytes = database.parts.reduce((sum, part) => sum + part.bytes, 0);
+  const { database, state, media, settings } = manifest;
+  const bytes = [...database.parts, ...(state?.parts ?? [])].reduce((sum, part) => sum + part.bytes, 0);
   terminal.out(
     `Backup ${manifest.id} of ${manifest.serverName}: database ${inBytes(bytes)}, ${many(media.files, 'media file')} (${inBytes(media.fileBytes)}), ${many(settings.files.length, 'file')} of settings and keys.`,
   );
@@ -126,10 +126,10 @@ async function list(options: FromOptions & { readonly json?: boolean }, terminal
   const folder = await openFolder(options.from, options, terminal);
   const rows = [];
   for (const id of await folder.backups()) {
-    const { madeAtMs, madeBy, serverName, database, media } = await folder.manifest(id);
+    const { madeAtMs, madeBy, serverName, database, state, media } = await folder.manifest(id);
     rows.push({
       ...{ id, madeAt: new Date(madeAtMs).toISOString(), madeBy, serverName, database: database.kind },
-      databaseBytes: database.parts.reduce((sum, { bytes }) => sum + bytes, 0),
+      databaseBytes: [...database.parts, ...(state?.parts ?? [])].reduce((sum, { bytes }) => sum + bytes, 0),
       mediaFiles: media.files,
       mediaBytes: media.fileBytes,
     });

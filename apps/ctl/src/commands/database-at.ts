@@ -28,6 +28,24 @@ export async function readingDatabase<T>(
   });
 }
 
+/** The same with the database of state, where the settings give it one of its own; nothing is called where they do not. */
+export async function readingStateDatabase<T>(
+  config: Config,
+  fn: (reader: DatabaseReader['db'] | undefined, options: DatabaseOptions) => Promise<T>,
+): Promise<T | undefined> {
+  const { stateDatabaseOptions } = await import('@rookery/homeserver');
+  return withDatabaseErrors(async () => {
+    const options = stateDatabaseOptions(config);
+    if (options === undefined) return undefined;
+    const reader = await openReader(options, new SystemClock());
+    try {
+      return await fn(reader?.db, options);
+    } finally {
+      await reader?.close();
+    }
+  });
+}
+
 /** What is wrong with a database is said to the operator in a line. */
 export async function withDatabaseErrors<T>(fn: () => Promise<T>): Promise<T> {
   try {

@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import {
   claimDatabase,
   copyDatabase,
+  finishCopy,
   type Database,
   type DatabaseOptions,
   migrate,
@@ -29,15 +30,16 @@ export function registerMoveDatabaseCommand(program: Command, terminal: Terminal
   program
     .command('move-database')
     .description(
-      'Copies everything into another, empty database: from SQLite to PostgreSQL, or back. The server must be stopped. What was interrupted goes on when it is called again. At the end counts and hashes are compared. The old database stays as it is.',
+      'Copies everything into another, empty database: from SQLite to PostgreSQL, or back; or what lies elsewhere afterwards, where state gets a database of its own or gives it up. The server must be stopped. What was interrupted goes on when it is called again. At the end counts and hashes are compared. The old database stays as it is.',
     )
     .option('-c, --config <file>', configHelp, collect)
-    .requiredOption('--to <file>', 'settings file with the section "database" of the new database')
+    .requiredOption('--to <file>', 'settings file with the section "database" or "databases" as it is to be')
     .action((options: Options) => move(options, terminal));
 }
 
 async function move({ config: files = ['homeserver.yaml'], to }: Options, terminal: Terminal): Promise<void> {
-  const { databaseOptions, migrations } = await import('@rookery/homeserver');
+  const { databaseOptions, migrations, stateDatabaseOptions, stateMigrations } = await import('@rookery/homeserver');
+  const { tables: stateTables } = (await import('@rookery/rooms')).stateStore;
   const { moveSequence } = await import('@rookery/appservices');
   const [from, next] = [loadConfig(files), loadConfig([...files, to])];
   const pidFile = from.get('pid_file');
@@ -48,29 +50,72 @@ async function move({ config: files = ['homeserver.yaml'], to }: Options, termin
   let reportedAtMs = startedAtMs;
   await withDatabaseErrors(async () => {
     const [source, target] = [databaseOptions(from), databaseOptions(next)];
-    if (placeOf(source) === placeOf(target)) throw new CommandError(`${to} names the same database`, 2);
-    terminal.note(`From ${placeOf(source)} to ${placeOf(target)}`);
-    const copied = await alone(source, (old) =>
-      alone(target, async (fresh) => {
-        await migrate(fresh, migrations);
-        return copyDatabase(old, fresh, {
-          derived: new Set(Object.keys(derived)),
-          targetOptions: target,
-          onProgress: (table, rows) => {
-            if (clock.monotonicMs() - reportedAtMs < reportEveryMs) return;
-            reportedAtMs = clock.monotonicMs();
-            terminal.note(`${table}: ${many(rows, 'row')}`);
-          },
-          finish: async (db, tx) => {
-            await moveSequence(db, tx);
-            for (const update of Object.values(derived)) {
-              await tx.run('DELETE FROM background_updates WHERE update_name = ?', [update]);
-              await queueBackgroundUpdate(tx, update);
-            }
-          },
+    const [sourceState, targetState] = [stateDatabaseOptions(from), stateDatabaseOptions(next)];
+    const [oldState, newState] = [sourceState ?? source, targetState ?? target];
+    const isSame = (one: DatabaseOptions, other: DatabaseOptions): boolean => placeOf(one) === placeOf(other);
+    const [mainStays, stateStays] = [isSame(source, target), isSame(oldState, newState)];
+    if (mainStays && stateStays) throw new CommandError(`${to} names the same database`, 2);
+    if (!mainStays) terminal.note(`From ${placeOf(source)} to ${placeOf(target)}`);
+    if (!stateStays && (mainStays || targetState !== undefined))
+      terminal.note(`State from ${placeOf(oldState)} to ${placeOf(newState)}`);
+    const onProgress = (table: string, rows: number): void => {
+      if (clock.monotonicMs() - reportedAtMs < reportEveryMs) return;
+      reportedAtMs = clock.monotonicMs();
+      terminal.note(`${table}: ${many(rows, 'row')}`);
+    };
+    const copyState = (old: Database, fresh: Database, options: DatabaseOptions, isPart: boolean) =>
+      copyDatabase(old, fresh, { only: stateTables, targetOptions: options, onProgress, isPart });
+    const copied = await alone(source, async (old) => {
+      const opened = new Map([[placeOf(source), old]]);
+      const others: Database[] = [];
+      /** Nobody claims a database of state: who has the main one has it, too. */
+      const at = async (options: DatabaseOptions): Promise<Database> => {
+        const known = opened.get(placeOf(options));
+        if (known !== undefined) return known;
+        const database = await openDatabase(options, clock);
+        opened.set(placeOf(options), database);
+        others.push(database);
+        return database;
+      };
+      try {
+        const groups = await at(oldState);
+        if (mainStays) {
+          const fresh = await at(newState);
+          if (targetState !== undefined) await migrate(fresh, stateMigrations);
+          return await copyState(groups, fresh, newState, false);
+        }
+        return await alone(target, async (fresh) => {
+          await migrate(fresh, migrations);
+          const parts = [];
+          const ownState = stateStays || targetState === undefined ? undefined : await at(targetState);
+          if (ownState !== undefined) {
+            await migrate(ownState, stateMigrations);
+            parts.push(...(await copyState(groups, ownState, newState, true)));
+          }
+          parts.push(
+            ...(await copyDatabase(old, fresh, {
+              derived: new Set(Object.keys(derived)),
+              ...(targetState === undefined
+                ? { from: { database: groups, tables: stateTables } }
+                : { except: new Set(stateTables) }),
+              targetOptions: target,
+              onProgress,
+              finish: async (db, tx) => {
+                await moveSequence(db, tx);
+                for (const update of Object.values(derived)) {
+                  await tx.run('DELETE FROM background_updates WHERE update_name = ?', [update]);
+                  await queueBackgroundUpdate(tx, update);
+                }
+              },
+            })),
+          );
+          if (ownState !== undefined) await finishCopy(ownState);
+          return parts;
         });
-      }),
-    );
+      } finally {
+        for (const database of others) await database.close();
+      }
+    });
     const rows = copied.reduce((total, table) => total + table.rows, 0);
     const events = copied.find(({ table }) => table === 'events')?.rows ?? 0;
     const seconds = (clock.monotonicMs() - startedAtMs) / 1000;
@@ -78,7 +123,9 @@ async function move({ config: files = ['homeserver.yaml'], to }: Options, termin
       `Moved ${many(rows, 'row')} of ${many(copied.length, 'table')} in ${inTime(seconds)} (${many(Math.round(events / Math.max(seconds, 0.001)), 'event')} a second); counts and hashes agree.`,
     );
     terminal.out(
-      `Put the section "database" of ${to} into your settings and start the server. It makes the indexes for searches anew, in the background.`,
+      mainStays
+        ? `Put the section "databases" of ${to} into your settings in place of "database" and start the server. What was copied is still in ${placeOf(oldState)} as well: once the server runs, empty ${stateTables.join(', ')} there.`
+        : `Put the section of ${to} into your settings and start the server. It makes the indexes for searches anew, in the background.`,
     );
   });
 }

@@ -42,7 +42,7 @@ export function registerRestoreCommands(program: Command, terminal: Terminal): v
 }
 
 async function bringBack(id: string | undefined, options: Options, terminal: Terminal): Promise<void> {
-  const { databaseOptions } = await import('@rookery/homeserver');
+  const { databaseOptions, stateDatabaseOptions } = await import('@rookery/homeserver');
   const clock = new SystemClock();
   const startedAtMs = clock.monotonicMs();
   const folder = await openFolder(options.from, options, terminal);
@@ -66,7 +66,7 @@ async function bringBack(id: string | undefined, options: Options, terminal: Ter
     const claim = database.name === 'sqlite3' ? undefined : await claimDatabase(database, { waitMs: 0 });
     try {
       await restoreBackup({
-        ...{ folder, manifest, config, clock, options: database },
+        ...{ folder, manifest, config, clock, options: database, state: stateDatabaseOptions(config) },
         onProgress: reporter(terminal, clock),
         onNote: (text) => terminal.note(text),
       });

@@ -19,7 +19,7 @@ import { misfit, type Recipe, recipeFor, recipes, rowsTouched } from '../rollbac
 import { setSetting } from '../rollback/set-setting.js';
 import type { Terminal } from '../terminal.js';
 import { collect, configHelp, inBytes, many } from './common.js';
-import { placeOf, readingDatabase, withDatabaseErrors } from './database-at.js';
+import { placeOf, readingDatabase, readingStateDatabase, withDatabaseErrors } from './database-at.js';
 
 interface Options {
   readonly to?: string;
@@ -27,6 +27,9 @@ interface Options {
   readonly collectorData?: string;
   readonly yes?: boolean;
 }
+
+/** Programs that do not have it know no database of its own for state. */
+const stateLinkStep = 'rooms_19_state_link';
 
 /** `rookery rollback plan|apply` */
 export function registerRollbackCommands(program: Command, terminal: Terminal): void {
@@ -92,6 +95,11 @@ async function backToOwn(
     return planRollback(db, migrations, schema);
   });
   for (const line of describe(plan, version)) terminal.out(line);
+  const apart = await readingStateDatabase(config, async (_, where) => placeOf(where));
+  if (apart !== undefined && !plan.isServable && plan.steps.some(({ name }) => name === stateLinkStep))
+    throw new CommandError(
+      `The state lies in ${apart}, which that release does not know. Move it back first (rookery move-database, docs/operators/state-database.md). Nothing was changed.`,
+    );
   if (plan.obstacles.length > 0)
     throw new CommandError(
       'It cannot be gone back to. Nothing was changed; restore the backup made before the upgrade.',

@@ -6,7 +6,7 @@ import { checkConfig, describeProblem } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
 import { collect, configHelp, inBytes, inTime, many } from './common.js';
-import { placeOf, readingDatabase } from './database-at.js';
+import { placeOf, readingDatabase, readingStateDatabase } from './database-at.js';
 import { type NotesOptions, upgradeNotes } from './releases.js';
 
 interface CheckOptions {
@@ -47,18 +47,29 @@ async function check(
     for (const line of lines) terminal.out(line);
     throw new CommandError('This version would not start with these settings.');
   }
-  const { migrations } = await import('@rookery/homeserver');
+  const { migrations, stateMigrations } = await import('@rookery/homeserver');
+  const state = await readingStateDatabase(config, async (db, options) => ({
+    place: placeOf(options),
+    plan: db && (await planUpgrade(db, stateMigrations)),
+  }));
   await readingDatabase(config, async (db, options) => {
     const plan = db && (await planUpgrade(db, migrations));
     const freeBytes = freeSpace(options);
     const needed = Math.max(0, ...(plan?.steps ?? []).map((step) => step.diskBytes));
     const isTooFull = freeBytes !== undefined && needed > freeBytes;
     if (json) {
-      terminal.out(JSON.stringify({ version, ...plan, freeBytes, settings: lines }, null, 2));
+      terminal.out(JSON.stringify({ version, ...plan, state: state?.plan, freeBytes, settings: lines }, null, 2));
     } else {
       terminal.out(`Rookery ${version} and the database ${placeOf(options)}`);
       for (const line of plan === undefined ? ['There is no database yet: the first start makes one.'] : describe(plan))
         terminal.out(line);
+      if (state !== undefined) {
+        terminal.out(`State in ${state.place}`);
+        for (const line of state.plan === undefined
+          ? ['There is none yet: the first start makes it.']
+          : describe(state.plan))
+          terminal.out(line);
+      }
       if (needed > 0 && freeBytes !== undefined) terminal.out(`Free where the database lies: ${inBytes(freeBytes)}.`);
       terminal.out(lines.length === 0 ? 'The settings are as this version wants them.' : '\nSettings:');
       for (const line of lines) terminal.out(line);

@@ -1,6 +1,12 @@
 import { type DynamicModule, Global, Module, type OnApplicationBootstrap } from '@nestjs/common';
-import { type BackgroundUpdate, BackgroundUpdates, backgroundUpdateSettingsOf, Database } from '@rookery/database';
-import { Clock, Config, Lifecycle, Logger, Metrics } from '@rookery/platform';
+import {
+  type BackgroundUpdate,
+  BackgroundUpdates,
+  backgroundUpdateSettingsOf,
+  Database,
+  DataStores,
+} from '@rookery/database';
+import { Clock, Config, Ids, Lifecycle, Logger, Metrics } from '@rookery/platform';
 import type { ServedDatabase } from './served-database.js';
 
 /** The server's database, which is opened and brought up to date when the module graph is made, and long work on its data. */
@@ -17,23 +23,24 @@ export class DatabaseModule implements OnApplicationBootstrap {
       module: DatabaseModule,
       providers: [
         {
-          provide: Database,
-          inject: [Config, Clock, Logger, Metrics],
-          useFactory: (config: Config, clock: Clock, logger: Logger, metrics: Metrics) =>
-            served.open({ config, clock, logger, metrics }),
+          provide: DataStores,
+          inject: [Config, Clock, Ids, Logger, Metrics],
+          useFactory: (config: Config, clock: Clock, ids: Ids, logger: Logger, metrics: Metrics) =>
+            served.open({ config, clock, ids, logger, metrics }),
         },
+        { provide: Database, inject: [DataStores], useFactory: ({ main }: DataStores) => main },
         {
           provide: BackgroundUpdates,
-          inject: [Database, Clock, Config, Logger],
-          useFactory: (database: Database, clock: Clock, config: Config, logger: Logger) =>
+          inject: [DataStores, Clock, Config, Logger],
+          useFactory: ({ main, state, isSplit }: DataStores, clock: Clock, config: Config, logger: Logger) =>
             new BackgroundUpdates({
-              ...{ database, clock, updates },
+              ...{ database: main, clock, updates, state: isSplit ? state : undefined },
               logger: logger.child('background_updates'),
               settings: backgroundUpdateSettingsOf(config),
             }),
         },
       ],
-      exports: [Database, BackgroundUpdates],
+      exports: [Database, DataStores, BackgroundUpdates],
     };
   }
 

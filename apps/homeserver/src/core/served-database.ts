@@ -3,24 +3,28 @@ import {
   claimDatabase,
   type Database,
   DatabaseBesideWriter,
+  DataStores,
   type DatabaseClaim,
   type DatabaseOptions,
   isRestored,
+  type Migration,
   migrate,
   openDatabase,
   pendingMigrations,
   readSchemaState,
   reviveRestored,
 } from '@rookery/database';
-import type { Clock, Config, Logger, Metrics } from '@rookery/platform';
-import { stateGroupEdges } from '@rookery/rooms';
-import { migrations, revivals } from '../schema.js';
+import { type Clock, type Config, type Ids, type Logger, type Metrics, settingError } from '@rookery/platform';
+import { stateStore } from '@rookery/rooms';
+import { migrations, revivals, stateMigrations } from '../schema.js';
 import { databaseObservers } from '../server-metrics.js';
 import { StartupError } from '../startup-error.js';
 
 /** Where the database of a server is, and what the server is to it. */
 export interface ServedDatabaseOptions {
   readonly options: DatabaseOptions;
+  /** Where state has a database of its own. */
+  readonly state?: DatabaseOptions | undefined;
   /** Another process writes: nothing is changed, neither rows nor tables. */
   readonly isBesideWriter: boolean;
   /** By which the database knows this process among others. Whoever has one has the right to write by that. */
@@ -33,13 +37,15 @@ export interface ServedDatabaseOptions {
 export interface OpeningParts {
   readonly config: Config;
   readonly clock: Clock;
+  readonly ids: Ids;
   readonly logger: Logger;
   readonly metrics: Metrics;
 }
 
-/** The database of a server from opening to closing: claimed, in the shape that this version knows, fit to be served from. */
+/** The databases of a server, mostly one, from opening to closing: claimed, in the shape that this version knows, fit to be served from. */
 export class ServedDatabase {
   #database: Database | undefined;
+  #state: Database | undefined;
   #claim: DatabaseClaim | undefined;
   #schemaVersion: number | undefined;
 
@@ -50,8 +56,9 @@ export class ServedDatabase {
     return this.#schemaVersion;
   }
 
-  /** @throws DatabaseError or StartupError when it cannot be served from; {@link close} then closes what is open */
-  async open({ config, clock, logger: parent, metrics }: OpeningParts): Promise<Database> {
+  /** @throws DatabaseError, ConfigError or StartupError when it cannot be served from; {@link close} then closes what is open */
+  async open(parts: OpeningParts): Promise<DataStores> {
+    const { config, clock, ids, logger: parent, metrics } = parts;
     const { options, isBesideWriter, processNumber, onLost } = this.served;
     const logger = parent.child('database');
     const observers = databaseObservers(config, metrics, logger);
@@ -60,11 +67,16 @@ export class ServedDatabase {
       processNumber,
     );
     this.#database = database;
+    // It needs no claim and no process number: whoever may not write to the main one can make nothing count that is in it.
+    const state = (this.#state =
+      this.served.state &&
+      (await openDatabase(this.served.state, clock, logger, observers?.onTransaction, observers?.onStatement)));
     if (isBesideWriter) {
-      const beside = new DatabaseBesideWriter(database);
-      this.#database = beside;
-      await checkSchema(beside);
-      return beside;
+      const stores = new DataStores(new DatabaseBesideWriter(database), state && new DatabaseBesideWriter(state));
+      await checkSchema(stores.main, migrations);
+      if (state !== undefined) await checkSchema(stores.state, stateMigrations);
+      await checkState(stores, config);
+      return stores;
     }
     if (processNumber === undefined) {
       const claim = (this.#claim = await claimDatabase(options, { logger }));
@@ -74,29 +86,42 @@ export class ServedDatabase {
       });
     }
     ({ version: this.#schemaVersion } = await migrate(database, migrations, { logger, clock }));
+    const stores = new DataStores(database, state);
+    // Looked at before anything is made in it: it may be somebody else's.
+    await checkState(stores, config);
+    if (state !== undefined) await migrate(state, stateMigrations, { logger, clock });
+    await stateStore.join(stores, config.serverName, ids.letters(24));
     if (await reviveRestored(database, revivals, clock.nowMs()))
       logger.warn(
         'The database was restored: its counters skip ahead, one-time keys count as used, devices are announced anew',
       );
-    if (await stateGroupEdges.queueRepair(database))
+    if (await stateStore.edges.queueRepair(stores.state))
       logger.warn(
         'The index that keeps rows of state_group_edges from being doubled is missing: it is made in the background',
       );
-    return database;
+    return stores;
   }
 
   /** Closes what is open, and lets others have the database. */
   async close(): Promise<void> {
     await this.#database?.close();
+    await this.#state?.close();
     await this.#claim?.release();
   }
 }
 
+/** @throws ConfigError when the state is not where the settings say */
+async function checkState(stores: DataStores, config: Config): Promise<void> {
+  const problem = await stateStore.problem(stores, config.serverName);
+  if (problem === undefined) return;
+  throw settingError(config, config.get('databases') === undefined ? 'database.name' : 'databases', [], problem);
+}
+
 /** A process beside the one that writes changes no schema. @throws StartupError when that one has yet to */
-async function checkSchema(database: Database): Promise<void> {
+async function checkSchema(database: Database, known: readonly Migration[]): Promise<void> {
   const state = await readSchemaState(database);
-  checkServable(state, migrations);
-  const pending = pendingMigrations(state, migrations);
+  checkServable(state, known);
+  const pending = pendingMigrations(state, known);
   if (await isRestored(database))
     throw new StartupError(
       'The database was restored: start the process that writes first, which makes it fit to go on',

@@ -1,10 +1,10 @@
 import { X509Certificate } from 'node:crypto';
 import { existsSync, readFileSync, statfsSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { planUpgrade, tablesAmong } from '@rookery/database';
-import { SystemClock } from '@rookery/platform';
+import { type Db, planUpgrade, tablesAmong } from '@rookery/database';
+import { type Config, SystemClock } from '@rookery/platform';
 import { inBytes } from '../common.js';
-import { placeOf, readingDatabase } from '../database-at.js';
+import { placeOf, readingDatabase, readingStateDatabase } from '../database-at.js';
 import { checkModules } from '../module-check.js';
 import { type Check, error, type Finding, ok, warning } from './finding.js';
 
@@ -17,79 +17,108 @@ const clockSkewMs = 30_000;
 /** Schema, work in the background, what is known to break, the database's clock. */
 export const databaseCheck: Check = {
   name: 'database',
-  run: (config) =>
-    readingDatabase(config, async (db, options) => {
-      if (db === undefined) return [warning(`there is no database ${placeOf(options)}`, 'The first start makes it.')];
-      const { migrations } = await import('@rookery/homeserver');
-      const { stateGroupEdges } = await import('@rookery/rooms');
-      const plan = await planUpgrade(db, migrations);
-      const findings: Finding[] = [ok(`${placeOf(options)} can be reached, schema version ${plan.from ?? 'none yet'}`)];
-      if (plan.from !== undefined && plan.steps.length > 0)
-        findings.push(
-          warning(
-            `the next start upgrades it (${plan.steps.length} steps)`,
-            'rookery upgrade check says what that takes.',
-          ),
-        );
-      if (plan.running.length > 0)
-        findings.push(
-          warning(
-            `work in the background is not finished: ${plan.running.join(', ')}`,
-            'It goes on while the server runs; the log says how far it is.',
-          ),
-        );
-      const tables = await tablesAmong(db, ['state_group_edges', 'pushers', 'application_services_txns']);
-      if (tables.has('state_group_edges') && (await stateGroupEdges.lackIndex(db)))
-        findings.push(
-          error(
-            'rows of state_group_edges may be doubled: its unique index is missing',
-            'Start the server: it mends that in the background.',
-          ),
-        );
-      if (tables.has('application_services_txns') && plan.steps.length === 0) {
-        const { sequenceProblem } = await import('@rookery/appservices');
-        const problem = await sequenceProblem(db);
-        if (problem !== undefined) findings.push(error(problem, 'Stop the server, then: rookery doctor --repair'));
-      }
-      if (tables.has('pushers')) {
-        const row = await db.get<{ total: number }>(
-          'SELECT COUNT(*) AS total FROM pushers WHERE failing_since IS NOT NULL',
-        );
-        if (Number(row?.total ?? 0) > 0)
-          findings.push(
-            warning(
-              `${row?.total} pushers fail`,
-              'GET /_synapse/admin/v1/users/{userId}/pushers shows them; a gateway may be down, or a proxy in the way.',
-            ),
-          );
-      }
-      if (options.name !== 'sqlite3') {
-        const row = await db.get<{ now: number }>(
-          'SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::BIGINT AS now',
-        );
-        const skewMs = Math.abs(Number(row?.now ?? 0) - new SystemClock().nowMs());
-        if (skewMs > clockSkewMs)
-          findings.push(
-            warning(
-              `the clocks of this machine and of the database differ by ${Math.round(skewMs / 1000)} seconds`,
-              'Let both follow a time server.',
-            ),
-          );
-      }
-      return findings;
-    }),
+  run: async (config) => [...(await mainDatabase(config)), ...(await stateDatabase(config))],
 };
+
+/** What is wrong with edges of state groups. */
+async function edgesIn(db: Db): Promise<Finding[]> {
+  const { stateStore } = await import('@rookery/rooms');
+  if (!(await tablesAmong(db, ['state_group_edges'])).has('state_group_edges')) return [];
+  if (!(await stateStore.edges.lackIndex(db))) return [];
+  return [
+    error(
+      'rows of state_group_edges may be doubled: its unique index is missing',
+      'Start the server: it mends that in the background.',
+    ),
+  ];
+}
+
+/** Whether the state is where the settings say, and what is to do there. */
+async function stateDatabase(config: Config): Promise<readonly Finding[]> {
+  const { stateMigrations } = await import('@rookery/homeserver');
+  const { stateStore } = await import('@rookery/rooms');
+  const fits = async (main: Db | undefined, state?: Db): Promise<Finding[]> => {
+    const problem =
+      main &&
+      (await stateStore.problem({ main, state: state ?? main, isSplit: state !== undefined }, config.serverName));
+    return problem === undefined ? [] : [error(problem)];
+  };
+  const found = await readingStateDatabase(config, async (db, options) => {
+    if (db === undefined)
+      return [warning(`there is no database of state ${placeOf(options)}`, 'The first start makes it.')];
+    const plan = await planUpgrade(db, stateMigrations);
+    const place = ok(`state: ${placeOf(options)} can be reached, schema version ${plan.from ?? 'none yet'}`);
+    return [place, ...(await edgesIn(db)), ...(await readingDatabase(config, (main) => fits(main, db)))];
+  });
+  return found ?? readingDatabase(config, (main) => fits(main));
+}
+
+const mainDatabase = (config: Config): Promise<readonly Finding[]> =>
+  readingDatabase(config, async (db, options) => {
+    if (db === undefined) return [warning(`there is no database ${placeOf(options)}`, 'The first start makes it.')];
+    const { migrations } = await import('@rookery/homeserver');
+    const plan = await planUpgrade(db, migrations);
+    const findings: Finding[] = [ok(`${placeOf(options)} can be reached, schema version ${plan.from ?? 'none yet'}`)];
+    if (plan.from !== undefined && plan.steps.length > 0)
+      findings.push(
+        warning(
+          `the next start upgrades it (${plan.steps.length} steps)`,
+          'rookery upgrade check says what that takes.',
+        ),
+      );
+    if (plan.running.length > 0)
+      findings.push(
+        warning(
+          `work in the background is not finished: ${plan.running.join(', ')}`,
+          'It goes on while the server runs; the log says how far it is.',
+        ),
+      );
+    const tables = await tablesAmong(db, ['pushers', 'application_services_txns']);
+    findings.push(...(await edgesIn(db)));
+    if (tables.has('application_services_txns') && plan.steps.length === 0) {
+      const { sequenceProblem } = await import('@rookery/appservices');
+      const problem = await sequenceProblem(db);
+      if (problem !== undefined) findings.push(error(problem, 'Stop the server, then: rookery doctor --repair'));
+    }
+    if (tables.has('pushers')) {
+      const row = await db.get<{ total: number }>(
+        'SELECT COUNT(*) AS total FROM pushers WHERE failing_since IS NOT NULL',
+      );
+      if (Number(row?.total ?? 0) > 0)
+        findings.push(
+          warning(
+            `${row?.total} pushers fail`,
+            'GET /_synapse/admin/v1/users/{userId}/pushers shows them; a gateway may be down, or a proxy in the way.',
+          ),
+        );
+    }
+    if (options.name !== 'sqlite3') {
+      const row = await db.get<{ now: number }>('SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::BIGINT AS now');
+      const skewMs = Math.abs(Number(row?.now ?? 0) - new SystemClock().nowMs());
+      if (skewMs > clockSkewMs)
+        findings.push(
+          warning(
+            `the clocks of this machine and of the database differ by ${Math.round(skewMs / 1000)} seconds`,
+            'Let both follow a time server.',
+          ),
+        );
+    }
+    return findings;
+  });
 
 /** Room where data grow. */
 export const diskCheck: Check = {
   name: 'disk',
   run: (config) => {
-    const database = config.get('database.name').startsWith('sqlite')
-      ? String(config.get('database.args')['database'] ?? '')
-      : '';
-    const places = [...new Set([config.get('media_store_path'), database === '' ? '' : dirname(database)])].filter(
-      (place) => place !== '',
+    const sections = [
+      { name: config.get('database.name') as string, args: config.get('database.args') },
+      ...Object.values(config.get('databases') ?? {}),
+    ];
+    const databases = sections.map(({ name, args }) =>
+      name.startsWith('sqlite') ? String(args['database'] ?? '') : '',
     );
+    const folders = databases.map((database) => (database === '' ? '' : dirname(database)));
+    const places = [...new Set([config.get('media_store_path'), ...folders])].filter((place) => place !== '');
     return Promise.resolve(places.map(roomAt));
   },
 };
