@@ -5,6 +5,7 @@ import { LeakyBucketRateLimiter, RateLimiter, RateLimitOverrides, rateLimitsOf }
 import { MediaModule } from '@rookery/media';
 import { ModuleDispatcher } from '@rookery/module-host';
 import { Clock, Config } from '@rookery/platform';
+import { Rpc, Streams } from '@rookery/replication';
 import { PushModule } from '@rookery/push';
 import { RoomsModule } from '@rookery/rooms';
 import { SsoModule } from '@rookery/sso';
@@ -27,6 +28,7 @@ import { ModulePush } from './messaging/module-push.js';
 import { ModuleServices } from './module-services.js';
 import { NewEvents } from './new-events.js';
 import { AdministratorsRateLimits, ModuleRateLimiter } from './rate-limits.js';
+import { SharedRateLimiter } from './shared-rate-limiter.js';
 import { ModuleMembershipChanges } from './rooms/membership-changes.js';
 import { ModulePublicRoomList } from './rooms/public-room-list.js';
 import { RoomCalls } from './rooms/room-calls.js';
@@ -112,10 +114,17 @@ export class ModuleServicesModule {}
     { provide: RateLimitOverrides, useClass: AdministratorsRateLimits },
     {
       provide: RateLimiter,
-      inject: [Config, Clock, RateLimitOverrides, ModuleDispatcher],
-      useFactory: (config: Config, clock: Clock, overrides: RateLimitOverrides, dispatcher: ModuleDispatcher) => {
+      inject: [Config, Clock, RateLimitOverrides, ModuleDispatcher, Rpc, Streams],
+      useFactory: (
+        config: Config,
+        clock: Clock,
+        overrides: RateLimitOverrides,
+        dispatcher: ModuleDispatcher,
+        rpc: Rpc,
+        { writers }: Streams,
+      ) => {
         const usual = new LeakyBucketRateLimiter(clock, rateLimitsOf(config), overrides);
-        return new ModuleRateLimiter(usual, overrides, dispatcher, clock);
+        return new SharedRateLimiter(new ModuleRateLimiter(usual, overrides, dispatcher, clock), rpc, writers);
       },
     },
   ],

@@ -50,7 +50,7 @@ export class ProfileController {
     @Inbound() request: InboundRequest,
     @Param('userId') userId: string,
   ): Promise<Profile> {
-    await this.#takeLookUp(requester, request);
+    await this.#takeLookUp(requester, request, userId);
     return this.profiles.lookUp(requester, checkUserId(userId));
   }
 
@@ -63,7 +63,7 @@ export class ProfileController {
     @Param('userId') userId: string,
     @Param('field') field: string,
   ): Promise<Profile> {
-    await this.#takeLookUp(requester, request);
+    await this.#takeLookUp(requester, request, userId);
     return this.profiles.lookUp(requester, checkUserId(userId), field);
   }
 
@@ -101,8 +101,10 @@ export class ProfileController {
     return {};
   }
 
-  #takeLookUp(requester: Requester | undefined, request: InboundRequest): Promise<void> {
-    return this.limiter.take('rc_profile', requester?.userId ?? request.ip, requester);
+  async #takeLookUp(requester: Requester | undefined, request: InboundRequest, userId: string): Promise<void> {
+    // Counted once, by the process that answers.
+    this.profiles.assertAnsweredHere(userId);
+    await this.limiter.take('rc_profile', requester?.userId ?? request.ip, requester);
   }
 
   /** MSC4069: a client may keep a change out of its rooms. */

@@ -43,6 +43,15 @@ export class ProfileService {
   }
 
   /**
+   * Profiles of other servers are asked for by the process that writes: nothing of them is stored, but pauses of servers that are away are
+   * kept there.
+   * @throws OnlyAtWriterError in another process, for which that one is to answer
+   */
+  assertAnsweredHere(userId: string): void {
+    if (!isLocalUser(userId, this.config.serverName)) this.database.onlyAtWriter('profiles of other servers');
+  }
+
+  /**
    * The profile as somebody may see it: of a local user, or fetched from the user's server.
    * @param requester `undefined` for a request without a token
    * @throws MatrixError 401 `M_MISSING_TOKEN`, 403 `M_FORBIDDEN`, 404 `M_NOT_FOUND`
@@ -50,10 +59,10 @@ export class ProfileService {
   async lookUp(requester: Requester | undefined, userId: string, field?: string): Promise<Profile> {
     if (!requester && this.config.get('require_auth_for_profile_requests')) throw MatrixError.missingToken();
     await this.hooks.profileLookUp.prepare({ requesterId: requester?.userId, userId });
-    const local = isLocalUser(userId, this.config.serverName);
-    // Nothing of it is stored; but pauses of servers that are away are kept where is written.
-    if (!local) this.database.onlyAtWriter('profiles of other servers');
-    const profile = local ? await this.get(userId) : await this.remote.fetch(userId, field);
+    this.assertAnsweredHere(userId);
+    const profile = isLocalUser(userId, this.config.serverName)
+      ? await this.get(userId)
+      : await this.remote.fetch(userId, field);
     if (!profile) throw MatrixError.notFound('There is no profile for this user');
     if (field !== undefined && !Object.hasOwn(profile, field)) {
       // A user who has cleared one of the two common fields still has a profile: clients expect an empty answer there.
