@@ -9,6 +9,11 @@ export abstract class Clock {
   abstract nowMs(): number;
   /** A clock that never jumps, for measuring; milliseconds, with fractions. */
   abstract monotonicMs(): number;
+  /** CPU time that this thread has used, milliseconds: it stands still while the thread waits, for whatever that is. */
+  threadCpuMs(): number {
+    const { user, system } = process.threadCpuUsage();
+    return (user + system) / 1_000;
+  }
   /** Calls `fn` once after `delayMs`. The timer does not keep the process alive. */
   abstract after(delayMs: number, fn: () => void): Timer;
   /** Calls `fn` every `periodMs` until cancelled. The timer does not keep the process alive. */

@@ -12,6 +12,8 @@ export class FakeClock extends Clock {
   readonly #startMs: number;
   #elapsedMs = 0;
   readonly #waiting = new Set<Waiting>();
+  /** What {@link threadCpuMs} says: a test that moves it plays work. */
+  cpuMs = 0;
 
   constructor(startMs = 1_735_689_600_000) {
     super();
@@ -28,6 +30,9 @@ export class FakeClock extends Clock {
   }
   monotonicMs(): number {
     return this.#elapsedMs;
+  }
+  override threadCpuMs(): number {
+    return this.cpuMs;
   }
   after(delayMs: number, fn: () => void): Timer {
     return this.#add(delayMs, undefined, fn);

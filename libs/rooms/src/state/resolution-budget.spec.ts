@@ -16,7 +16,7 @@ describe('what state resolution may take', () => {
     budget = new ResolutionBudget(Config.fromObject({ server_name: 'example.org' }), metrics, clock, logger);
   });
 
-  const note = (roomId: string, ownMs: number): void => budget.note(roomId, { ownMs, databaseMs: 0, groups: 2 });
+  const note = (roomId: string, cpuMs: number): void => budget.note(roomId, { cpuMs, databaseMs: 60_000, groups: 2 });
   /** Whether a room may go on by now. */
   const goesOn = (roomId: string): (() => boolean) => {
     let isReady = false;

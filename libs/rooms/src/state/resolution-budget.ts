@@ -1,7 +1,7 @@
 import { Injectable, type OnModuleDestroy } from '@nestjs/common';
 import { Cache, Clock, Config, Logger, Metrics } from '@rookery/platform';
 
-/** What state resolution may take for one room in a minute, milliseconds; beyond, the room waits. */
+/** CPU time that state resolution may take for one room in a minute, milliseconds; beyond, the room waits. */
 export const budgetPerMinuteMs = 15_000;
 const minuteMs = 60_000;
 /** Rooms whose use is remembered: in the others little was resolved lately. */
@@ -9,8 +9,9 @@ const maxRooms = 2_000;
 
 /** What one resolution took. */
 export interface ResolutionCost {
-  /** Without the database, milliseconds. */
-  readonly ownMs: number;
+  /** CPU time of this thread, milliseconds: what the turns of the resolution used, and what answers of the database did at most. */
+  readonly cpuMs: number;
+  /** How long the database was waited for, milliseconds. */
   readonly databaseMs: number;
   readonly groups: number;
 }
@@ -30,13 +31,13 @@ export class ResolutionBudget implements OnModuleDestroy {
   readonly #stopping = new AbortController();
   readonly #rooms: Cache<string, Use>;
   readonly #groups;
-  readonly #own;
+  readonly #cpu;
   readonly #database;
-  readonly #biggestOwn;
+  readonly #biggestCpu;
   readonly #biggestDatabase;
   readonly #waited;
   /** Since the last report. */
-  #lately = new Map<string, { ownMs: number; databaseMs: number }>();
+  #lately = new Map<string, { cpuMs: number; databaseMs: number }>();
 
   constructor(
     config: Config,
@@ -46,9 +47,9 @@ export class ResolutionBudget implements OnModuleDestroy {
   ) {
     this.#rooms = new Cache(config, 'resolution_budgets', { invalidation: 'expires', max: maxRooms });
     this.#groups = metrics.histogram('synapse_state_number_state_groups_in_resolution');
-    this.#own = metrics.histogram('synapse_state_res_cpu_for_all_rooms_seconds');
+    this.#cpu = metrics.histogram('synapse_state_res_cpu_for_all_rooms_seconds');
     this.#database = metrics.histogram('synapse_state_res_db_for_all_rooms_seconds');
-    this.#biggestOwn = metrics.counter('synapse_state_res_cpu_for_biggest_room_seconds');
+    this.#biggestCpu = metrics.counter('synapse_state_res_cpu_for_biggest_room_seconds');
     this.#biggestDatabase = metrics.counter('synapse_state_res_db_for_biggest_room_seconds');
     this.#waited = metrics.counter({
       name: 'rookery_state_resolution_waits_seconds',
@@ -74,19 +75,19 @@ export class ResolutionBudget implements OnModuleDestroy {
   }
 
   /** Notes what a resolution took. */
-  note(roomId: string, { ownMs, databaseMs, groups }: ResolutionCost): void {
+  note(roomId: string, { cpuMs, databaseMs, groups }: ResolutionCost): void {
     this.#groups.observe({}, groups);
-    this.#own.observe({}, ownMs / 1_000);
+    this.#cpu.observe({}, cpuMs / 1_000);
     this.#database.observe({}, databaseMs / 1_000);
     const use = this.#useOf(roomId);
-    use.usedMs += ownMs + databaseMs;
+    use.usedMs += cpuMs;
     this.#rooms.set(roomId, use);
     if (this.#lately.size === 0) this.clock.after(minuteMs, () => this.#report());
     const lately = this.#lately.get(roomId);
     if (lately) {
-      lately.ownMs += ownMs;
+      lately.cpuMs += cpuMs;
       lately.databaseMs += databaseMs;
-    } else if (this.#lately.size < maxRooms) this.#lately.set(roomId, { ownMs, databaseMs });
+    } else if (this.#lately.size < maxRooms) this.#lately.set(roomId, { cpuMs, databaseMs });
   }
 
   #useOf(roomId: string): Use {
@@ -100,7 +101,7 @@ export class ResolutionBudget implements OnModuleDestroy {
   #report(): void {
     const used = [...this.#lately.values()];
     this.#lately = new Map();
-    this.#biggestOwn.inc({}, Math.max(...used.map(({ ownMs }) => ownMs)) / 1_000);
+    this.#biggestCpu.inc({}, Math.max(...used.map(({ cpuMs }) => cpuMs)) / 1_000);
     this.#biggestDatabase.inc({}, Math.max(...used.map(({ databaseMs }) => databaseMs)) / 1_000);
   }
 }

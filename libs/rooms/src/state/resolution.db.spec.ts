@@ -13,6 +13,7 @@ import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js'
 import { ChainCovers } from '../upkeep/chain-covers.service.js';
 import { selectAuthLinks } from './auth-links.query.js';
 import { RoomStateReader } from './room-state-reader.js';
+import { ResolutionBudget, type ResolutionCost } from './resolution-budget.js';
 import { StateResolver } from './state-resolver.js';
 
 const rules = roomVersionRules('12')!;
@@ -121,6 +122,65 @@ eachDatabase('state resolution over stored events', (open) => {
     expect(linkRows).toBeLessThan(30);
     const load = (wanted: readonly string[]) => store.events(wanted, staged);
     expect(resolved).toEqual(await resolveState(sets, { events: load }, rules));
+  });
+
+  it('counts the CPU time of its own turns, not what others do in theirs, nor waiting', async () => {
+    const forks = ['one', 'two'].map((topic, fork) =>
+      Array.from({ length: 400 }, (_, n) =>
+        buildEvent(
+          {
+            ...{ roomId, type: 'org.example.fork', stateKey: String(n), sender: alice.userId, content: { topic } },
+            originServerTs: clock.nowMs() + fork,
+            depth: depthOfHistory * 2,
+            prevEventIds: [],
+            authEventIds: ['m.room.power_levels', 'm.room.member'].map(
+              (type) => state.get(stateKeyOf(type, type === 'm.room.member' ? alice.userId : ''))!.eventId,
+            ),
+          },
+          rules,
+        ),
+      ),
+    );
+    const ids = [...state].map(([key, event]) => [key, event.eventId] as const);
+    const sets: StateMap[] = forks.map(
+      (fork) =>
+        new Map([...ids, ...fork.map((each) => [stateKeyOf(each.type, each.stateKey!), each.eventId] as const)]),
+    );
+    const staged = new Map(forks.flat().map((event) => [event.eventId, { event, rejectedReason: undefined }]));
+    const [budget, store] = [rooms.get(ResolutionBudget), rooms.get(EventStore)];
+    const [note, stored] = [budget.note.bind(budget), store.events.bind(store)];
+    const costs: ResolutionCost[] = [];
+    let [asked, turns, isOver] = [0, 0, false];
+    budget.note = (_, cost) => void costs.push(cost);
+    store.events = async (wanted, more) => {
+      asked += [...wanted].length;
+      clock.cpuMs += 3;
+      // The database takes its time, and the thread sleeps.
+      await clock.advance(5_000);
+      return stored(wanted, more);
+    };
+    const others = (): void => {
+      if (isOver) return;
+      clock.cpuMs += 1_000;
+      turns++;
+      setImmediate(others);
+    };
+    others();
+    clock.cpuMs = 0;
+    try {
+      await rooms.get(StateResolver).resolve(roomId, sets, rules, staged);
+    } finally {
+      isOver = true;
+      budget.note = note;
+      store.events = stored;
+    }
+    expect(turns).toBeGreaterThan(0);
+    expect(clock.cpuMs).toBeGreaterThan(1_000);
+    expect(costs).toEqual([{ cpuMs: expect.any(Number), databaseMs: expect.any(Number), groups: 2 }]);
+    expect(costs[0]!.cpuMs).toBeGreaterThanOrEqual(3);
+    // Of what others did while the database was waited for no more than it may have been.
+    expect(costs[0]!.cpuMs).toBeLessThan(20 + asked);
+    expect(costs[0]!.databaseMs).toBeGreaterThanOrEqual(5_000);
   });
 
   it('completes covers that lack places or generations', async () => {

@@ -50,6 +50,8 @@ export interface ResolveOptions {
   readonly signal?: AbortSignal;
   /** How many events may be loaded before {@link StateResolutionLimitError} is thrown. 200,000 unless told. */
   readonly maxEvents?: number;
+  /** Lets others run in the middle of long work. The next turn of the event loop unless told. */
+  readonly turn?: () => Promise<void>;
 }
 
 /** A resolution would have to load more events than its caller allows. */

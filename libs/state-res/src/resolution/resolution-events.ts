@@ -16,6 +16,7 @@ export class ResolutionEvents {
   private readonly linked = new Map<string, AuthLinks | undefined>();
   private readonly maxEvents: number;
   private readonly signal: AbortSignal | undefined;
+  private readonly yieldTurn: () => Promise<void>;
   private steps = 0;
 
   constructor(
@@ -24,6 +25,7 @@ export class ResolutionEvents {
   ) {
     this.maxEvents = options.maxEvents ?? defaultMaxEvents;
     this.signal = options.signal;
+    this.yieldTurn = options.turn ?? nextTurn;
   }
 
   /** Loads what is missing of these events. */
@@ -74,7 +76,7 @@ export class ResolutionEvents {
   }
 
   private async turn(): Promise<void> {
-    await nextTurn();
+    await this.yieldTurn();
     this.signal?.throwIfAborted();
   }
 
