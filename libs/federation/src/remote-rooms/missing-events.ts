@@ -255,7 +255,7 @@ function listOf(server: string, list: unknown, max: number): JsonObject[] {
 }
 
 /** A list of event ids, each once; others get a turn in between. @throws WrongAnswer when it is none */
-export async function idsOf(server: string, list: unknown): Promise<string[]> {
+async function idsOf(server: string, list: unknown): Promise<string[]> {
   const ids = new Set<string>();
   for (const [index, id] of (listOf(server, list, maxStateEvents) as readonly unknown[]).entries()) {
     if (index % idsPerTurn === idsPerTurn - 1) await nextTurn();

@@ -31,25 +31,22 @@ describe.each(['11', '12'])('all of the state before an event in a room of versi
   const joinOnTopic = { ...join, prevEventIds: [topic.eventId] } as RoomEvent;
 
   /** Events that are stored already, what the other server answers, and what becomes of it. */
-  function storing(answer: { state: readonly RoomEvent[]; chain: readonly RoomEvent[]; text?: string }) {
+  function storing(answer: { state: readonly RoomEvent[]; chain: readonly RoomEvent[]; text?: string; ids?: object }) {
     const stored = new Map([create, founder, open, topic, joinOnTopic].map((event) => [event.eventId, event]));
     const batches: RoomEvent[][] = [];
     const asked: string[] = [];
     const stopping = new AbortController();
     const idsOf = (events: readonly RoomEvent[]): string[] => events.map(({ eventId }) => eventId);
     const client = {
-      requestExactJson: async ({ path }: FederationRequest) => {
-        asked.push(path.split('/')[4]!);
-        return { pdu_ids: idsOf(answer.state), auth_chain_ids: idsOf(answer.chain) };
-      },
       stream: async ({ path }: FederationRequest) => {
-        asked.push(path.split('/')[4]!);
-        const text =
-          answer.text ??
-          JSON.stringify({
-            pdus: [...answer.state.map(unsignedPdu), { no: 'event' }],
-            auth_chain: answer.chain.map(unsignedPdu),
-          });
+        const kind = path.split('/')[4]!;
+        asked.push(kind);
+        const ids = answer.ids ?? { pdu_ids: [...idsOf(answer.state), 7], auth_chain_ids: idsOf(answer.chain) };
+        const events = {
+          pdus: [...answer.state.map(unsignedPdu), { no: 'event' }],
+          auth_chain: answer.chain.map(unsignedPdu),
+        };
+        const text = kind === 'state_ids' ? JSON.stringify(ids) : (answer.text ?? JSON.stringify(events));
         return { body: Readable.from(text.match(/[^]{1,997}/g)!.map((piece) => Buffer.from(piece))) };
       },
     };
@@ -136,6 +133,11 @@ describe.each(['11', '12'])('all of the state before an event in a room of versi
     ['no create event', { state: state.slice(1), chain: firsts }],
     ['no JSON', { state, chain: firsts, text: '{"pdus":[{]}' }],
     ['no list', { state, chain: firsts, text: '{"pdus":[]}' }],
+    ['no list of ids', { state, chain: firsts, ids: { pdu_ids: [] } }],
+    [
+      'an id that is far too long',
+      { state, chain: firsts, ids: { pdu_ids: ['$'.repeat(70_000)], auth_chain_ids: [] } },
+    ],
     ['an event that is far too long', { state, chain: firsts, text: `{"pdus":["${'x'.repeat(600_000)}"]}` }],
   ])('is not believed: %s', async (_, answer) => {
     await expect(storing(answer).known()).rejects.toThrow(WrongAnswer);

@@ -1,13 +1,14 @@
 import { Injectable } from '@nestjs/common';
 import type { RoomEvent } from '@rookery/events';
 import { FederationClient, federationPath, type FederationRequest } from '@rookery/federation-client';
-import { domainOf } from '@rookery/matrix-types';
+import { domainOf, isValidEventId } from '@rookery/matrix-types';
 import { atEase, Clock, Config } from '@rookery/platform';
 import { EventPersister, EventStore } from '@rookery/rooms';
 import { authStateOf, authTypesFor, byAuth, checkAuth, restsUpon, stateKeyOf } from '@rookery/state-res';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { WrongAnswer } from './candidates.js';
-import { fewEvents, idsOf, maxBytes, maxStateBytes, MissingEvents, patienceMs } from './missing-events.js';
+import { ListSplitter } from './list-splitter.js';
+import { fewEvents, maxBytes, maxStateBytes, MissingEvents, patienceMs } from './missing-events.js';
 import { PduChecker } from './pdu-checker.js';
 import { maxStateEvents } from './remote-state.js';
 import { faultOf, lookForBeginning, maxEventBytes, ToldEvents } from './told-events.js';
@@ -27,6 +28,9 @@ interface OwnState extends KnownState {
 
 /** Events that are checked and stored together: others get a turn in between. */
 const eventsAtOnce = 25;
+/** Lists of an answer that names a state, and the longest value in it, bytes: six for each of an id, and whatever stands beside the lists. */
+const idLists: ReadonlySet<string> = new Set(['pdu_ids', 'auth_chain_ids']);
+const maxIdBytes = 65_536;
 /** For how long a state may arrive, and for how long it is stored, milliseconds. */
 const arrivingLimitMs = 10 * 60_000;
 const storingLimitMs = 60 * 60_000;
@@ -101,12 +105,7 @@ export class StoredStates {
 
   async #before(at: At, eventId: string): Promise<OwnState | undefined> {
     const { server, event } = at;
-    const ids = await this.client.requestExactJson({
-      ...this.#request(at, 'state_ids', eventId),
-      ...{ maxBytes, timeoutMs: Math.min(patienceMs, this.config.get('federation.client_timeout')) },
-    });
-    const state = await idsOf(server, ids['pdu_ids']);
-    const chain = await idsOf(server, ids['auth_chain_ids']);
+    const [state, chain] = await this.#idsBefore(at, eventId);
     await nextTurn();
     const all = [...new Set([...state, ...chain])];
     const stored = await this.stored.stored(all);
@@ -124,6 +123,29 @@ export class StoredStates {
   #request({ server, event }: At, kind: 'state' | 'state_ids', eventId: string): FederationRequest {
     const path = federationPath`/_matrix/federation/v1/${kind}/${event.roomId}`;
     return { destination: server, method: 'GET', path, query: { event_id: eventId } };
+  }
+
+  /** Ids of the state before an event and of its auth chain, each once, read while they arrive. @throws FederationRequestError */
+  async #idsBefore(at: At, eventId: string): Promise<[state: string[], chain: string[]]> {
+    const { body } = await this.client.stream({
+      ...this.#request(at, 'state_ids', eventId),
+      ...{ maxBytes, timeoutMs: Math.min(patienceMs, this.config.get('federation.client_timeout')) },
+    });
+    const [state, chain] = [new Set<string>(), new Set<string>()];
+    try {
+      const splitter = new ListSplitter(idLists, { maxBytes: maxIdBytes, maxElements: 2 * maxStateEvents });
+      for await (const piece of body) {
+        for (const { list, bytes } of splitter.push(piece as Buffer)) {
+          const id: unknown = JSON.parse(bytes.toString('utf8'));
+          if (typeof id === 'string' && isValidEventId(id)) (list === 'pdu_ids' ? state : chain).add(id);
+        }
+      }
+      splitter.end();
+    } catch (error) {
+      body.destroy();
+      throw faultOf(at.server, error);
+    }
+    return [[...state], [...chain]];
   }
 
   async #storeMany(at: At, eventId: string, missing: ReadonlySet<string>): Promise<void> {
