@@ -309,10 +309,10 @@ export class EventContexts {
 
   /** One state for several groups, by state resolution. */
   async #merged(room: WorkingRoom, groups: readonly number[]): Promise<StateBefore> {
+    if (groups.length === 1) return this.#stateOf(room, groups[0]!);
     const states = await this.#statesOf(room, groups);
     const [first, ...others] = states;
     if (!first) return noState;
-    if (others.length === 0) return fixed(await this.#chainOf(room, first[0]), first[1]);
     const resolved = await this.resolver.resolve(room.roomId, [...states.values()], room.rules, room.stagedById);
     let best = { group: first[0], diff: stateDiff(first[1], resolved) };
     for (const [group, state] of others) {
@@ -335,10 +335,25 @@ export class EventContexts {
     return fixed(this.#keep(room, plan), resolved);
   }
 
-  /** The states of all these groups, in their order: what is staged of them, laid over what is stored. */
+  async #stateOf(room: WorkingRoom, group: number): Promise<StateBefore> {
+    const [found] = await this.#layersOf(room, [group]);
+    return layered(await this.#chainOf(room, group), found?.layers ?? []);
+  }
+
+  /** The states of all these groups, in their order. */
   async #statesOf(room: WorkingRoom, groups: readonly number[]): Promise<Map<number, StateMap>> {
+    const states = new Map<number, StateMap>();
+    for (const { group, layers } of await this.#layersOf(room, groups)) states.set(group, await laidOver(layers));
+    return states;
+  }
+
+  /** Of what the states of all these groups are made, in their order: what is stored of each, and what is staged above that, lowest first. */
+  async #layersOf(
+    room: WorkingRoom,
+    groups: readonly number[],
+  ): Promise<{ readonly group: number; readonly layers: readonly StateMap[] }[]> {
     // What is staged is told from what is stored once, before anything is waited for.
-    const layers = groups.map((group) => {
+    const parts = groups.map((group) => {
       const plans: GroupPlan[] = [];
       let stored: number | undefined = group;
       for (let plan = room.groups.get(group); plan; plan = stored === undefined ? undefined : room.groups.get(stored)) {
@@ -347,18 +362,16 @@ export class EventContexts {
       }
       return { group, plans, stored };
     });
-    const states = await this.groups.all(layers.flatMap(({ stored }) => stored ?? []));
+    const states = await this.groups.all(parts.flatMap(({ stored }) => stored ?? []));
     const below = (stored: number): StateMap => {
       const state = states.get(stored);
       if (!state) throw new Error(`State group ${stored} was not read`);
       return state;
     };
-    const found = new Map<number, StateMap>();
-    for (const { group, plans, stored } of layers) {
+    return parts.map(({ group, plans, stored }) => {
       const above = plans.reverse().map(({ rows }) => rows);
-      found.set(group, await laidOver(stored === undefined ? above : [below(stored), ...above]));
-    }
-    return found;
+      return { group, layers: stored === undefined ? above : [below(stored), ...above] };
+    });
   }
 
   /** @throws Error when there is no such group: nothing may be built upon a state that nobody knows */
@@ -396,6 +409,24 @@ async function laidOver([lowest = noEntries, ...above]: readonly StateMap[]): Pr
     }
   }
   return state;
+}
+
+/**
+ * A state of several layers, the lowest first, that is put together for whoever wants all of it, and for nobody else: that costs as much as
+ * the room is large, for each of the events that come with others upon the same state.
+ */
+function layered(chain: readonly ChainLink[], layers: readonly StateMap[]): StateBefore {
+  const [lowest = noEntries, ...above] = layers;
+  if (above.length === 0) return fixed(chain, lowest);
+  const added = new Set<string>();
+  for (const layer of above) for (const key of layer.keys()) if (!lowest.has(key)) added.add(key);
+  let whole: Promise<StateMap> | undefined;
+  return {
+    chain,
+    size: lowest.size + added.size,
+    idAt: (key) => layers.findLast((layer) => layer.has(key))?.get(key),
+    whole: () => (whole ??= laidOver(layers)),
+  };
 }
 
 /** Entries in which a state differs from the room's current one; `undefined` for those that it does not have. */

@@ -6,6 +6,9 @@ export interface FilterSql {
   readonly params: readonly (string | readonly string[])[];
 }
 
+/** Entries that are looked for one by one; of more of them it is quicker to read on. */
+const maxSearches = 64;
+
 /**
  * Writes a filter as SQL.
  * @param anyOf the dialect's list binding
@@ -21,24 +24,9 @@ export function stateFilterSql(
   const parts: string[] = [];
   const params: (string | readonly string[])[] = [];
   if (filter.types) {
-    const whole = filter.types.filter(([, stateKey]) => stateKey === undefined).map(([name]) => name);
-    const byType = new Map<string, string[]>();
-    for (const [name, stateKey] of filter.types) {
-      if (stateKey === undefined) continue;
-      const keys = byType.get(name);
-      if (keys) keys.push(stateKey);
-      else byType.set(name, [stateKey]);
-    }
-    const either: string[] = [];
-    if (whole.length > 0) {
-      either.push(anyOf(type));
-      params.push(whole);
-    }
-    for (const [name, keys] of byType) {
-      either.push(`(${type} = ? AND ${anyOf(key)})`);
-      params.push(name, keys);
-    }
-    parts.push(either.length > 0 ? `(${either.join(' OR ')})` : '1 = 0');
+    const wanted = typesSql(filter.types, anyOf, { type, key });
+    parts.push(wanted.sql);
+    params.push(...wanted.params);
   }
   if (filter.withoutMembers) parts.push(`${type} <> 'm.room.member'`);
   if (filter.members) {
@@ -46,4 +34,34 @@ export function stateFilterSql(
     params.push(filter.members);
   }
   return parts.length > 0 ? { sql: parts.join(' AND '), params } : undefined;
+}
+
+function typesSql(
+  types: NonNullable<StateFilter['types']>,
+  anyOf: (column: string) => string,
+  { type, key }: { readonly type: string; readonly key: string },
+): FilterSql {
+  const whole = types.filter(([, stateKey]) => stateKey === undefined).map(([name]) => name);
+  const byType = new Map<string, string[]>();
+  for (const [name, stateKey] of types) {
+    if (stateKey === undefined) continue;
+    const some = byType.get(name);
+    if (some) some.push(stateKey);
+    else byType.set(name, [stateKey]);
+  }
+  const either: string[] = [];
+  const named: (string | readonly string[])[] = [];
+  if (whole.length > 0) {
+    either.push(anyOf(type));
+    named.push(whole);
+  }
+  for (const [name, some] of byType) {
+    either.push(`(${type} = ? AND ${anyOf(key)})`);
+    named.push(name, some);
+  }
+  const sql = either.length > 0 ? `(${either.join(' OR ')})` : '1 = 0';
+  const keys = new Set([...byType.values()].flat());
+  if (whole.length > 0 || byType.size < 2 || byType.size * keys.size > maxSearches) return { sql, params: named };
+  // Said twice, so that the index is searched by type and key: for alternatives SQLite reads all of a state, however few are wanted.
+  return { sql: `${anyOf(type)} AND ${anyOf(key)} AND ${sql}`, params: [[...byType.keys()], [...keys], ...named] };
 }
