@@ -1,3 +1,4 @@
+import { type Config, describeProblem } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
 
@@ -6,6 +7,10 @@ export const configHelp = 'settings file or folder; may be given several times (
 
 /** Gathers an option that may be given several times. */
 export const collect = (value: string, before: readonly string[] = []): string[] => [...before, value];
+
+/** What is odd about the entries of modules: where `shadow` is misspelt, a module judges in earnest. */
+export const oddEntries = (config: Config): string[] =>
+  config.warnings.filter(({ setting }) => setting.startsWith('modules')).map(describeProblem);
 
 /** Asks until two answers agree, three times at most. */
 export async function askTwice(terminal: Terminal): Promise<string> {

@@ -263,6 +263,11 @@ describe('module check', () => {
     write('old.mjs', source('old', 'api.registerThirdPartyRulesCallbacks({ onThreepidBind() {} });'));
     settings('modules:\n  - module: ./old.mjs\n');
     expect((await rookery('list', '-c', file)).out).toContain('warning: onThreepidBind is deprecated');
+    // Without its judgements counting, its author believes.
+    settings('modules:\n  - module: ./old.mjs\n    shadwo: true\n');
+    expect((await rookery('check', '-c', file)).out).toMatch(
+      /^warning: .*modules\[0\]\.shadwo: .*did you mean shadow/m,
+    );
     settings('');
     expect((await rookery('check', '-c', file)).out).toBe('The settings list no module.');
   });

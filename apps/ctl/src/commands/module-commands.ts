@@ -13,7 +13,7 @@ import {
 import { describeProblem, fileProblem, filesAt, loadConfig } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
-import { collect, configHelp } from './common.js';
+import { collect, configHelp, oddEntries } from './common.js';
 import { checkModules, type CheckedModule, nameOfModule } from './module-check.js';
 import { addModuleEntry, entriesOfPackage, listsModules, moduleEntries, removeModuleEntry } from './module-entries.js';
 import { developModule } from './module-dev.js';
@@ -205,6 +205,7 @@ async function check(files: readonly string[], terminal: Terminal): Promise<void
   const others = (await startProblems(loadConfig(files))).filter(({ level }) => level === 'error');
   const problems = [...ofModules, ...others.map(describeProblem)];
   for (const module of modules) show(module, terminal);
+  for (const warning of oddEntries(loadConfig(files))) terminal.out(`warning: ${warning}`);
   for (const problem of problems) terminal.out(`FAILED ${problem}`);
   if (modules.length === 0) terminal.out('The settings list no module.');
   if (problems.length > 0 || modules.some(({ problem }) => problem !== undefined))

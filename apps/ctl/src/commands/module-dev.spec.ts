@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { eventually, freePort } from '@rookery/testing';
@@ -108,6 +108,22 @@ it('runs a module, builds and reloads it when its code changes, and says what it
   write('export default 7;');
   await eventually(() => notes.some((note) => note.startsWith('The code from before goes on:')));
   expect((await say())[0]).toBe(403);
+});
+
+it('takes the folder of a module that is installed as a link, and builds it there', async () => {
+  const own = join(folder, 'elsewhere/linked');
+  mkdirSync(own, { recursive: true });
+  const build = `node -e "require('node:fs').copyFileSync('code.js', 'index.js')"`;
+  writeFileSync(
+    join(own, 'package.json'),
+    JSON.stringify({ name: 'linked', type: 'module', exports: './index.js', scripts: { build } }),
+  );
+  writeFileSync(join(own, 'code.js'), source('NOT_SPAM'));
+  mkdirSync(join(folder, 'modules/node_modules'), { recursive: true });
+  symlinkSync(own, join(folder, 'modules/node_modules/linked'));
+  writeFileSync(file, readFileSync(file, 'utf8').replace('./judge', 'linked'));
+  running = developModule(own, [file], terminal, ending.signal);
+  await Promise.race([eventually(() => notes.some((note) => note.startsWith('The server runs'))), running]);
 });
 
 it('says what it needs', async () => {

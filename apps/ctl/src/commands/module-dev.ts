@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { existsSync, type FSWatcher, readFileSync, statSync, watch } from 'node:fs';
+import { existsSync, type FSWatcher, readFileSync, realpathSync, statSync, watch } from 'node:fs';
 import { join, relative, resolve, sep } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { moduleEntriesOf, ModuleDispatcher, placeOfModule, type TracedCall } from '@rookery/module-host';
@@ -12,11 +12,22 @@ import { isRunning } from './reload.js';
 const settleMs = 200;
 const maxOutput = 4_000;
 
+/** The folder that an entry of the settings names, as a path or as a package; links are followed, as `module add FOLDER` makes them. */
+function folderOf(entry: string, configDir: string): string | undefined {
+  const path = entry.split('#', 1)[0]!;
+  const places = /^(?:\.{1,2}\/|\/)/.test(path)
+    ? [resolve(configDir, path)]
+    : ['modules/node_modules', 'node_modules'].map((folder) => join(configDir, folder, path));
+  const found = places.find((place) => statSync(place, { throwIfNoEntry: false })?.isDirectory());
+  return found && realpathSync(found);
+}
+
 /** The folder of a module with a build of its own; `undefined` where its code runs as it is. */
 function buildFolderOf(entry: string, configDir: string): string | undefined {
-  const folder = resolve(configDir, entry);
+  const folder = folderOf(entry, configDir);
+  // What npm installed is not the author's to build.
+  if (folder === undefined || folder.split(sep).includes('node_modules')) return undefined;
   const manifest = join(folder, 'package.json');
-  if (!/^(?:\.{1,2}\/|\/)/.test(entry) || !statSync(folder, { throwIfNoEntry: false })?.isDirectory()) return undefined;
   if (!existsSync(manifest)) return undefined;
   const { scripts } = JSON.parse(readFileSync(manifest, 'utf8')) as { scripts?: { build?: unknown } };
   return typeof scripts?.build === 'string' ? folder : undefined;
@@ -51,6 +62,7 @@ export function lineOf(call: TracedCall): string {
 /**
  * Runs the server of some settings in this process with one of its modules under the eyes of its author: builds and reloads it
  * when a file of it changes, and says what it did to each request. Ends with `signal`.
+ * @param name as the settings name it, or the folder where it lies
  * @throws CommandError when the module is not there, or the server runs already
  */
 export async function developModule(
@@ -60,11 +72,15 @@ export async function developModule(
   signal: AbortSignal,
 ): Promise<void> {
   const config = loadConfig(files);
-  const entry = moduleEntriesOf(config).find(({ module }) => module === name);
+  const entries = moduleEntriesOf(config);
+  const meant = existsSync(name) ? realpathSync(name) : undefined;
+  const entry =
+    entries.find(({ module }) => module === name) ??
+    entries.find(({ module }) => meant !== undefined && folderOf(module, config.configDir) === meant);
   if (!entry)
     throw new CommandError(`The settings list no module ${name}; they list it after: rookery module add ${name}`);
   if (isRunning(files)) throw new CommandError('The server of these settings runs already: stop it first');
-  const folder = buildFolderOf(name, config.configDir);
+  const folder = buildFolderOf(entry.module, config.configDir);
   const built = async (): Promise<boolean> => {
     const problem = folder && (await build(folder));
     if (problem) terminal.note(`It does not build:\n${problem}`);
@@ -78,7 +94,7 @@ export async function developModule(
   try {
     const dispatcher = server.service(ModuleDispatcher);
     const own = async (): Promise<string | undefined> =>
-      (await dispatcher.report()).find((report) => report.entry === name)?.name;
+      (await dispatcher.report()).find((report) => report.entry === entry.module)?.name;
     let module = await own();
     dispatcher.traceTo((call) => {
       if (call.module === module) terminal.out(lineOf(call));

@@ -125,3 +125,12 @@ it('reads older settings, too, and says where there are none', () => {
   expect(suggest('server_name: x\n').notes).toEqual([expect.stringContaining('names no modules')]);
   expect(() => suggest('a: [')).toThrow(CommandError);
 });
+
+it('leaves alone what is a module of this server', () => {
+  const { text, notes } = suggest(`modules:
+  - module: '@rookery-examples/word-filter'
+  - module: ./no-shouting
+  - module: my-filter
+`);
+  expect([text.trim(), ...notes].join()).toContain('names no modules of Python');
+});

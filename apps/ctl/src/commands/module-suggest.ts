@@ -177,6 +177,9 @@ const known: Readonly<Record<string, (config: Settings) => Suggestion>> = {
   }),
 };
 
+/** A class of Python by its path. Packages of npm and paths of files are modules of this server already. */
+const isPython = (module: unknown): boolean => /^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$/.test(String(module));
+
 /**
  * Says which packages take the place of the modules that settings name, and with which settings: a `modules` section on the standard
  * output, with what has to be looked at as comments.
@@ -192,9 +195,9 @@ export function suggestModules(file: string, terminal: Terminal): void {
       ? [objectOf(settings['spam_checker'])]
       : listed(settings['spam_checker'])),
     ...(settings['third_party_event_rules'] ? [objectOf(settings['third_party_event_rules'])] : []),
-  ].filter(({ module }) => textOf(module) !== undefined);
+  ].filter(({ module }) => textOf(module) !== undefined && isPython(module));
   if (entries.length === 0) {
-    terminal.note(`${file} names no modules.`);
+    terminal.note(`${file} names no modules of Python.`);
     return;
   }
   const lines: string[] = [];

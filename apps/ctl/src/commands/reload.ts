@@ -5,7 +5,7 @@ import type { ReloadOutcome } from '@rookery/homeserver';
 import { loadConfig } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
-import { collect, configHelp } from './common.js';
+import { collect, configHelp, oddEntries } from './common.js';
 
 /** Modules have 30 seconds to be imported, and as long to register. */
 const limitMs = 120_000;
@@ -69,6 +69,7 @@ export async function reload(files: readonly string[], terminal: Terminal): Prom
     if (names.length > 0) terminal.note(`${what}: ${names.join(', ')}`);
   }
   for (const line of left) terminal.note(`not taken over: ${line}`);
+  for (const warning of oddEntries(config)) terminal.note(`warning: ${warning}`);
 }
 
 /** What the server says became of the reload. @throws CommandError when it says nothing */

@@ -82,7 +82,7 @@ form_secret: ${value(options.secrets.formSecret)}
 
 # Modules are npm packages, found from the folder of this file: "rookery module add NAME" installs one.
 # modules:
-#   - module: rookery-word-filter
+#   - module: '@rookery-examples/word-filter'
 #     config: { words: [spam] }
 `);
 }
