@@ -51,6 +51,25 @@ it('writes a module that compiles and whose own test passes in a real server', (
   expect(() => compile('-p', '.')).toThrow(/setings/);
 }, 120_000);
 
+it.each(['plain', 'nest'] as const)(
+  'packs a %s one with its code, whoever has built it before, and says what it uses',
+  async (kind) => {
+    const place = join(folder, 'my-module');
+    createModule(place, 'my-module', kind);
+    symlinkSync(join(root, 'node_modules'), join(place, 'node_modules'));
+    const env = { ...process.env, NODE_OPTIONS: '' };
+    const packing = spawnSync('npm', ['pack', '--dry-run', '--json'], { cwd: place, encoding: 'utf8', env });
+    expect(packing).toMatchObject({ status: 0, stdout: expect.stringContaining('"dist/index.js"') });
+    const { rookery } = JSON.parse(readFileSync(join(place, 'package.json'), 'utf8')) as {
+      rookery: { callbacks: string[]; settings: string[] };
+    };
+    expect(rookery.callbacks).toEqual(['checkEventForSpam']);
+    const code = readFileSync(join(place, kind === 'nest' ? 'src/settings.ts' : 'src/config.ts'), 'utf8');
+    expect(rookery.settings.filter((name) => code.includes(name))).toEqual(['max_length', 'message']);
+  },
+  120_000,
+);
+
 it('writes a Nest module likewise', () => {
   const place = join(folder, 'my-module');
   createModule(place, 'my-module', 'nest');

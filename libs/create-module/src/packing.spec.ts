@@ -58,3 +58,13 @@ it('each package holds what it needs where it is installed alone: a new moduleâ€
     }
   }
 });
+
+it('each example says how it is installed, and shows the entry of the package that this installs', () => {
+  const examples = packages.filter(({ name }) => name.startsWith('@rookery-examples/'));
+  expect(examples.length).toBeGreaterThan(10);
+  for (const { name } of examples) {
+    const readme = readFileSync(join(root, 'modules-examples', name.split('/')[1]!, 'README.md'), 'utf8');
+    expect([name, readme.indexOf(`rookery module add ${name}\n`) > 0]).toEqual([name, true]);
+    expect([name, readme.includes(`- module: '${name}'`)]).toEqual([name, true]);
+  }
+});

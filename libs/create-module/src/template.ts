@@ -47,7 +47,11 @@ const packageJson = (name: string, sources: Sources, isNest: boolean): string =>
       build: 'tsc -p tsconfig.build.json',
       test: 'npm run check && npm run build && node --test "test/*.test.ts"',
       prepublishOnly: 'npm test',
+      // Whoever packs a fresh checkout gets its code, too.
+      prepack: 'npm run build',
     },
+    // What it uses, shown to whoever installs it; in a thread of its own it is held to that.
+    rookery: { callbacks: ['checkEventForSpam'], settings: ['max_length', 'message'] },
     // npm installs them once for all modules that ask for the same.
     ...(isNest && { dependencies: { '@rookery/nest': sources.nest, ...nestPackages } }),
     peerDependencies: { '@rookery/module-api': peerVersion },
@@ -100,11 +104,12 @@ const tsconfigBuild = json({
 });
 
 const source = (name: string): string => `import { Codes, defineModule, NOT_SPAM } from '@rookery/module-api';
-import { parseConfig } from './config.js';
+import { configJsonSchema, parseConfig } from './config.js';
 
 /** Refuses messages that are longer than the settings allow. */
 export default defineModule({
   name: '${name}',
+  configJsonSchema,
   parseConfig,
   register(api, { maxLength, message }) {
     api.registerSpamCheckerCallbacks({
@@ -126,6 +131,16 @@ export interface Config {
   /** What the sender reads. */
   readonly message: string;
 }
+
+/** For editors and administrators: \`rookery module settings\`, \`rookery config schema\`. */
+export const configJsonSchema = {
+  type: 'object',
+  properties: {
+    max_length: { type: 'number', minimum: 1, default: 1000, description: 'Longer messages are refused.' },
+    message: { type: 'string', default: 'This message is too long', description: 'What the sender reads.' },
+  },
+  additionalProperties: false,
+};
 
 /** Checks the \`config\` of the module's entry. @throws ConfigError: the server refuses to start and shows file and line */
 export function parseConfig(raw: unknown = {}): Config {
@@ -268,5 +283,12 @@ modules:
       message: This message is too long
 \`\`\`
 
-\`npm test\` compiles the module and tries it in a real server.
+\`npm test\` compiles the module and tries it in a real server. To watch it at work in a server of yours, name this folder:
+
+\`\`\`sh
+rookery module add ../${name} -c homeserver.yaml
+rookery module dev ../${name} -c homeserver.yaml
+\`\`\`
+
+The first installs it as a link, the second runs the server, builds and reloads the module when a file of it changes, and shows what it does.
 `;
