@@ -251,9 +251,8 @@ export class ModuleHost {
     }
     for (const { scope, loaded: old } of stopping.toReversed()) {
       const taking = next.find(({ loaded: fresh }) => fresh.definition.name === old.definition.name);
-      const retired = old.thread?.retire(taking?.loaded.thread);
-      await scope.stop();
-      await retired;
+      const stop = (): Promise<void> => scope.stop();
+      await (old.thread ? old.thread.retire(taking?.loaded.thread, stop) : stop());
     }
     return replaced;
   }

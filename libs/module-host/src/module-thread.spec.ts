@@ -531,6 +531,22 @@ it.each([
   expect((await ticks()) - before).toBeGreaterThan(5);
 });
 
+it('lets a module that is taken out of service end what it began, before its thread ends', async () => {
+  const file = join(folder, 'ended');
+  write(
+    'ending',
+    `const { writeFileSync } = await import('node:fs');
+    api.onStop(async () => {
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      writeFileSync(config.file, 'whole');
+    });`,
+  );
+  await start([entryOf('ending', { config: { file } })]);
+  expect(await host.reload([])).toMatchObject({ removed: ['ending'] });
+  await eventually(() => existsSync(file), 5_000);
+  expect(log.lines.filter(({ level }) => level === 'error')).toEqual([]);
+});
+
 it('knows how long a thread waited for a processor, where the system tells', () => {
   const own = `/proc/self/task/${process.pid}/schedstat`;
   if (!existsSync(own)) return void expect(starvedMs(process.pid)).toBe(0);

@@ -298,11 +298,13 @@ export class ModuleThread {
   /**
    * Ends the thread once it has answered what it was asked, or its time is over. What it is asked from now on goes to `successor`, if
    * there is one: providers stay in use that were made with this thread.
+   * @param stop has the module end what it began, which it can do only as long as its thread is there
    */
-  async retire(successor: ModuleThread | undefined): Promise<void> {
+  async retire(successor: ModuleThread | undefined, stop: () => Promise<void>): Promise<void> {
     if (successor) this.succeededBy(Promise.resolve(successor));
     this.#isRetired = successor !== undefined;
     const endMs = performance.now() + this.options.limits.timeLimitMs;
+    await stop();
     while (this.#peer.waiting > 0 && !this.#isOver && performance.now() < endMs) {
       await new Promise((resolve) => setTimeout(resolve, lookAgainMs));
     }
