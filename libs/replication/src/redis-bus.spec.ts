@@ -60,6 +60,8 @@ describeWithRedis('Redis', () => {
 
     it('speaks to its own server only', async () => {
       const [here, other, there] = [await join(), await join({ server: 'y' }), await join()];
+      // What is published while one of them is not there yet does not come by this way.
+      await eventually(() => [here, other, there].every(({ isUp }) => isUp));
       const heard: number[] = [];
       other.subscribe((one) => heard.push(one.position));
       there.subscribe((one) => heard.push(-one.position));
