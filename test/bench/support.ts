@@ -119,11 +119,16 @@ export interface BenchUser {
 }
 
 /** Makes an account, past the limits that registration by clients has. */
-export async function register(baseUrl: string, username: string, admin = false): Promise<BenchUser> {
+export async function register(
+  baseUrl: string,
+  username: string,
+  admin = false,
+  secret = 'shared',
+): Promise<BenchUser> {
   const path = '/_synapse/admin/v1/register';
   const { nonce } = await call<{ nonce: string }>(baseUrl, 'GET', path);
   const password = 'a long enough password';
-  const mac = createHmac('sha1', 'shared')
+  const mac = createHmac('sha1', secret)
     .update([nonce, username, password, admin ? 'admin' : 'notadmin'].join('\0'))
     .digest('hex');
   const answer = await call<{ user_id: string; access_token: string }>(baseUrl, 'POST', path, undefined, {

@@ -118,8 +118,8 @@ export class Federation {
 
   static async start(database: DatabaseKind): Promise<Federation> {
     const authority = makeTestAuthority();
-    const rookery = await prepareRookery(authority, database);
-    const federation = new Federation(authority, rookery, await prepareSynapse(authority));
+    const rookery = await preparePeer('rookery', authority, database);
+    const federation = new Federation(authority, rookery, await preparePeer('synapse', authority));
     await Promise.all([federation.rookery.start(), federation.synapse.start()]);
     return federation;
   }
@@ -136,6 +136,18 @@ export class Federation {
     await Promise.all([this.rookery.remove(), this.synapse.remove()]);
   }
 }
+
+/** A server that has a name, settings and an empty database, and is yet to be started; the other make's is SQLite. */
+export function preparePeer(
+  kind: Peer['kind'],
+  authority: ReturnType<typeof makeTestAuthority>,
+  database: DatabaseKind = 'sqlite',
+): Promise<Peer> {
+  return kind === 'rookery' ? prepareRookery(authority, database) : prepareSynapse(authority);
+}
+
+/** By which an administrator's account is made at either. */
+export const registrationSecret = 'a shared secret for tests';
 
 interface Place {
   readonly folder: string;
@@ -160,7 +172,7 @@ async function place(authority: ReturnType<typeof makeTestAuthority>, kind: stri
     signing_key_path: join(folder, 'signing.key'),
     media_store_path: join(folder, 'media'),
     trusted_key_servers: [],
-    registration_shared_secret: 'a shared secret for tests',
+    registration_shared_secret: registrationSecret,
     macaroon_secret_key: 'macaroons',
     form_secret: 'forms',
     enable_registration: true,

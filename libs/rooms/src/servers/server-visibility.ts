@@ -9,8 +9,9 @@ import { HiddenSenders } from '../reading/hidden-senders.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { selectUsersOfServer } from './servers.query.js';
 
-/** Users of one server whose memberships are looked at; of a server with more in a room the first ones stand for all. */
-const maxUsers = 1_000;
+/** Users of one server whose memberships are looked at, and at a time; of a server with more in a room the first ones stand for all. */
+const maxUsers = 50_000;
+const usersAtOnce = 1_000;
 const visibilityKey = stateKeyOf('m.room.history_visibility', '');
 
 /** Decides what of a room's history another server may see. A bounded number of queries for any number of events. */
@@ -55,20 +56,26 @@ export class ServerVisibility {
     const hidden = new Set(restricted.map(({ event }) => event.eventId));
     if (hidden.size === 0) return hidden;
     const users = await selectUsersOfServer(this.database, serverName, roomId, maxUsers);
-    if (users.length === 0) return hidden;
-    const memberStates = await this.state.idsAfter([...hidden], {
-      types: users.map((userId) => ['m.room.member', userId]),
-    });
-    const members = await this.events.events(new Set([...memberStates.values()].flatMap((s) => [...s.values()])));
-    for (const id of [...hidden]) {
-      const isInvitedEnough = visibilityAt(id) === 'invited';
-      for (const memberId of memberStates.get(id)?.values() ?? []) {
-        const membership = members.get(memberId)?.content['membership'];
-        if (membership !== 'join' && !(isInvitedEnough && membership === 'invite')) continue;
+    for (let from = 0; from < users.length && hidden.size > 0; from += usersAtOnce) {
+      for (const id of await this.#seenBy(users.slice(from, from + usersAtOnce), hidden, visibilityAt))
         hidden.delete(id);
-        break;
-      }
     }
     return hidden;
+  }
+
+  /** Those of the events that one of the users could see. */
+  async #seenBy(
+    users: readonly string[],
+    ids: ReadonlySet<string>,
+    visibilityAt: (id: string) => HistoryVisibility,
+  ): Promise<string[]> {
+    const states = await this.state.idsAfter([...ids], { types: users.map((userId) => ['m.room.member', userId]) });
+    const members = await this.events.events(new Set([...states.values()].flatMap((state) => [...state.values()])));
+    return [...ids].filter((id) =>
+      [...(states.get(id)?.values() ?? [])].some((memberId) => {
+        const membership = members.get(memberId)?.content['membership'];
+        return membership === 'join' || (membership === 'invite' && visibilityAt(id) === 'invited');
+      }),
+    );
   }
 }

@@ -45,6 +45,8 @@ export async function insertStateMark(tx: Tx, { link, server_name: name }: State
  * first look is there at the second.
  */
 export async function selectDeletions(state: Db): Promise<number> {
+  // Tables of state that were brought here are without it until a server has started with them.
+  if (!(await tablesAmong(state, ['state_database_mark'])).has('state_database_mark')) return 0;
   const row = await state.get<{ deletions: number }>('SELECT deletions FROM state_database_mark');
   return Number(row?.deletions ?? 0);
 }
