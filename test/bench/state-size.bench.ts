@@ -252,9 +252,7 @@ async function measure(peers: readonly Peer[], members: number): Promise<(string
       ends.push(head);
     }
     state = held;
-    forked.push(
-      make(roomId, 'm.room.message', creator, { msgtype: 'm.text', body: `Merge ${n}` }, undefined, ends),
-    );
+    forked.push(make(roomId, 'm.room.message', creator, { msgtype: 'm.text', body: `Merge ${n}` }, undefined, ends));
   }
   for (const each of peers) await give(each, forked);
   const afterForks = new Map(peers.map((each) => [each, sizesOf(each)]));

@@ -1,3 +1,4 @@
+import { Database } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
 import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
@@ -149,6 +150,23 @@ describe.each(databases)('the past of rooms for other servers (%s)', (database) 
     await ok(alice, 'PUT', `/rooms/${roomId}/redact/${part(regretted)}/r${Math.random()}`, {});
     const { body } = await get(`/event/${part(regretted)}`);
     expect(eventsIn(visit, body['pdus']).map((event) => event.content)).toEqual([{}]);
+  });
+
+  it('comes to a server of whose many users the last that came could see it', async () => {
+    const shown = { type: 'm.room.history_visibility', content: { history_visibility: 'joined' } };
+    const visit = await visitRoom('11', { initial_state: [shown] });
+    const said = await say(alice, visit.roomId, 'for all who are here');
+    const gone = Array.from({ length: 1_000 }, (_, n) => [`$gone${n}`, `@gone${n}:visitor.test`]);
+    const columns = ['event_id', 'user_id', 'sender', 'room_id', 'membership', 'event_stream_ordering'];
+    await home.server.service(Database).write((tx) =>
+      tx.insertMany(
+        'room_memberships',
+        columns,
+        gone.map(([id = '', user = '']) => [id, user, user, visit.roomId, 'leave', 0]),
+      ),
+    );
+    const { body } = await get(`/event/${part(said)}`);
+    expect(eventsIn(visit, body['pdus']).map(({ content }) => content['body'])).toEqual(['for all who are here']);
   });
 
   it('never holds what was rejected or soft-failed', async () => {
