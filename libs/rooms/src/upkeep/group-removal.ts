@@ -20,6 +20,8 @@ export interface CollectOptions {
 }
 
 const batchSize = 200;
+/** Rows of a room that is deleted as a whole, at once. */
+const roomRowsAtOnce = 500;
 /** State groups that are looked at at once where they have a database of their own. */
 const leavesAtOnce = 200;
 /** Rows of state groups that are deleted at once. */
@@ -35,13 +37,16 @@ export class GroupRemoval {
     private readonly ids: RoomIds,
   ) {}
 
-  /** Deletes all state groups of a room of which no event is left, while nothing else can happen in it. */
-  async removeAll(roomId: string): Promise<void> {
+  /**
+   * Deletes all state groups of a room of which no event is left, while nothing else can happen in it.
+   * @param between done after each step; what it throws ends the work, which may be taken up again
+   */
+  async removeAll(roomId: string, between: () => Promise<void>): Promise<void> {
     // By number: were another process the writer by now, what it stores of the room has higher ones.
     const upTo = this.ids.lastStateGroup;
-    const deleteSome = (): Promise<number> =>
-      this.#deleteGroups((tx) => deleteSomeGroups(tx, roomId, upTo, batchSize), 'purge_groups');
-    while ((await deleteSome()) > 0);
+    const isAnyLeft = (): Promise<boolean> =>
+      this.#deleteGroups((tx) => deleteSomeGroups(tx, roomId, upTo, roomRowsAtOnce), 'purge_groups');
+    while (await isAnyLeft()) await between();
   }
 
   /**

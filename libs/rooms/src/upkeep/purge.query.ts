@@ -149,19 +149,36 @@ export async function deleteEvents(tx: Tx, roomId: string, eventIds: readonly st
   );
 }
 
-/** Deletes some of a room's state groups up to a number; how many. */
-export async function deleteSomeGroups(tx: Tx, roomId: string, upTo: number, limit: number): Promise<number> {
-  const rows = await tx.query<{ id: number }>(
+/** State groups that are looked at together. */
+const groupsAtOnce = 200;
+
+/**
+ * Deletes some of the rows of a room's state groups up to a number, and groups of which none are left: one may hold the whole state of a
+ * large room.
+ * @returns whether any may be left
+ */
+export async function deleteSomeGroups(tx: Tx, roomId: string, upTo: number, limit: number): Promise<boolean> {
+  const found = await tx.query<{ id: number }>(
     // With the number plain PostgreSQL might go through the groups of all rooms.
-    `SELECT id FROM state_groups WHERE room_id = ? AND id + 0 <= ? LIMIT ${Math.trunc(limit)}`,
+    `SELECT id FROM state_groups WHERE room_id = ? AND id + 0 <= ? LIMIT ${groupsAtOnce}`,
     [roomId, upTo],
   );
-  if (rows.length === 0) return 0;
-  await deleteGroups(
-    tx,
-    rows.map((row) => row.id),
+  if (found.length === 0) return false;
+  const groups = found.map((row) => row.id);
+  const rows = await tx.query<{ state_group: number; type: string; state_key: string }>(
+    `SELECT state_group, type, state_key FROM state_groups_state WHERE ${tx.dialect.anyOf('state_group')} LIMIT ?`,
+    [groups, limit],
   );
-  return rows.length;
+  if (rows.length < limit) await deleteGroups(tx, groups);
+  else {
+    for (const [, some] of Map.groupBy(rows, (row) => `${row.state_group} ${row.type}`)) {
+      await tx.run(
+        `DELETE FROM state_groups_state WHERE state_group = ? AND type = ? AND ${tx.dialect.anyOf('state_key')}`,
+        [some[0]!.state_group, some[0]!.type, some.map((row) => row.state_key)],
+      );
+    }
+  }
+  return true;
 }
 
 export async function deleteGroups(tx: Tx, groups: readonly number[]): Promise<void> {
@@ -279,6 +296,28 @@ export async function selectUsersOf(db: Db, roomId: string): Promise<string[]> {
     roomId,
   ]);
   return rows.map((row) => row.user_id);
+}
+
+/** Deletes some rows of a room of the tables that hold one for each piece of its state. @returns whether any may be left */
+export async function deleteSomeState(tx: Tx, roomId: string, limit: number): Promise<boolean> {
+  const entries = await tx.query<{ type: string; state_key: string }>(
+    'SELECT type, state_key FROM current_state_events WHERE room_id = ? LIMIT ?',
+    [roomId, limit],
+  );
+  for (const [type, some] of Map.groupBy(entries, (row) => row.type)) {
+    await tx.run(
+      `DELETE FROM current_state_events WHERE room_id = ? AND type = ? AND ${tx.dialect.anyOf('state_key')}`,
+      [...[roomId, type], some.map((row) => row.state_key)],
+    );
+  }
+  const changes = await tx.query<{ stream_id: number }>(
+    'SELECT stream_id FROM current_state_delta_stream WHERE room_id = ? ORDER BY stream_id LIMIT ?',
+    [roomId, limit],
+  );
+  const last = changes.at(-1)?.stream_id;
+  if (last !== undefined)
+    await tx.run('DELETE FROM current_state_delta_stream WHERE room_id = ? AND stream_id <= ?', [roomId, last]);
+  return entries.length === limit || changes.length === limit;
 }
 
 /** Deletes what is left of a room once its events and state groups are gone. */

@@ -2,12 +2,14 @@ import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { RoomHooks } from '../hooks.js';
 import { EventPersister } from '../pipeline/event-persister.js';
 import { EventStore } from '../store/event-store.js';
 import {
   deleteEvents,
   deleteRoomRows,
+  deleteSomeState,
   type PurgeBefore,
   type PurgePoint,
   selectPurgeable,
@@ -27,6 +29,9 @@ export interface PurgeLimit {
 }
 
 const batchSize = 200;
+/** Of a whole room, events and rows that are deleted at once: others get a turn in between. */
+const roomEventsAtOnce = 50;
+const roomRowsAtOnce = 500;
 
 /** Deletes history, and whole rooms, from the database. */
 @Injectable()
@@ -98,11 +103,15 @@ export class PurgeService implements OnModuleInit {
     return this.persister.exclusively(roomId, async () => {
       if (isDue && !(await isDue())) return false;
       for (;;) {
-        const eventIds = await selectSomeEvents(this.database, roomId, batchSize);
+        const eventIds = await selectSomeEvents(this.database, roomId, roomEventsAtOnce);
         if (eventIds.length === 0) break;
         await this.#goOn(this.#deleteEvents(roomId, eventIds));
       }
-      await this.groups.removeAll(roomId);
+      const others = (): Promise<void> => this.#goOn(nextTurn());
+      await this.groups.removeAll(roomId, others);
+      const isStateLeft = (): Promise<boolean> =>
+        this.database.write((tx) => deleteSomeState(tx, roomId, roomRowsAtOnce), { name: 'purge_state' });
+      while (await isStateLeft()) await others();
       await this.database.write(
         async (tx) => {
           await holdForDeletion(tx, roomId);
