@@ -117,14 +117,20 @@ async function move({ config: files = ['homeserver.yaml'], to }: Options, termin
       }
     });
     const rows = copied.reduce((total, table) => total + table.rows, 0);
-    const events = copied.find(({ table }) => table === 'events')?.rows ?? 0;
+    const events = copied.find(({ table }) => table === 'events')?.rows;
     const seconds = (clock.monotonicMs() - startedAtMs) / 1000;
+    const pace = Math.round((events ?? rows) / Math.max(seconds, 0.001));
     terminal.out(
-      `Moved ${many(rows, 'row')} of ${many(copied.length, 'table')} in ${inTime(seconds)} (${many(Math.round(events / Math.max(seconds, 0.001)), 'event')} a second); counts and hashes agree.`,
+      `Moved ${many(rows, 'row')} of ${many(copied.length, 'table')} in ${inTime(seconds)} (${many(pace, events === undefined ? 'row' : 'event')} a second); counts and hashes agree.`,
     );
+    const left = `What was copied is still in ${placeOf(oldState)} as well`;
+    const then =
+      targetState === undefined
+        ? `${left}: once the server runs, nobody needs that database.`
+        : `${left}: once the server runs, empty ${stateTables.join(', ')} there.`;
     terminal.out(
       mainStays
-        ? `Put the section "databases" of ${to} into your settings in place of "database" and start the server. What was copied is still in ${placeOf(oldState)} as well: once the server runs, empty ${stateTables.join(', ')} there.`
+        ? `Put the section of ${to} into your settings in place of the one that is there, and start the server. ${then}`
         : `Put the section of ${to} into your settings and start the server. It makes the indexes for searches anew, in the background.`,
     );
   });
