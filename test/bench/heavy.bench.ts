@@ -6,21 +6,19 @@
  *
  * `npm run bench -- heavy [members] [state events] [extremities] [conflicted]`; 10,000, 5,000, 2,000 and 2,000 unless told.
  */
-import { pduText, type RoomEvent } from '@rookery/events';
-import { authorizationHeader } from '@rookery/federation-client';
+import type { RoomEvent } from '@rookery/events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { request } from 'undici';
 import { LargeRoom, LargeRoomServer, noteTurns } from './large-room.js';
 import { call, percentiles, pool, register, startServer, table } from './support.js';
+import { deliverAll } from './transactions.js';
 
 const [members = 10_000, others = 5_000, extremities = 2_000, conflicted = 2_000] = process.argv
   .slice(2)
   .filter((each) => !each.startsWith('-'))
   .map(Number);
-/** Events of other servers in a transaction. */
-const perTransaction = 50;
 /** Of a busy minute: so many events in so many seconds. */
 const [busyEvents, busySeconds] = [334, 20];
 
@@ -78,17 +76,7 @@ const saySome = async (count: number): Promise<string> => {
 };
 /** Sends events of the other server and waits until they are stored. */
 async function deliver(events: readonly RoomEvent[]): Promise<void> {
-  for (let start = 0; start < events.length; start += perTransaction) {
-    const { name, key } = peer.played;
-    const pdus = events.slice(start, start + perTransaction).map(pduText);
-    const body = `{"edus":[],"origin":"${name}","origin_server_ts":${Date.now()},"pdus":[${pdus.join()}]}`;
-    const uri = `/_matrix/federation/v1/send/h${++transactions}`;
-    const signed = { method: 'PUT', uri, origin: name, destination: 'bench.test', canonicalContent: body };
-    const headers = { authorization: authorizationHeader(signed, key), 'content-type': 'application/json' };
-    const answer = await request(`${server.baseUrl}${uri}`, { method: 'PUT', dispatcher: pool, headers, body });
-    const text = await answer.body.text();
-    if (answer.statusCode !== 200) throw new Error(`${answer.statusCode} ${text}`);
-  }
+  await deliverAll(peer.played, { baseUrl: server.baseUrl, name: 'bench.test' }, events);
   await isStored(events.at(-1)!);
 }
 async function isStored({ eventId }: RoomEvent): Promise<void> {

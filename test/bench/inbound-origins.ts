@@ -8,30 +8,18 @@ import {
   signEvent,
   SigningKey,
 } from '@rookery/events';
-import { authorizationHeader } from '@rookery/federation-client';
 import type { JsonObject } from '@rookery/matrix-types';
 import { freePort, makeTestAuthority, type TestHomeserver } from '@rookery/testing';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { createServer as createSecureServer } from 'node:https';
 import { createServer } from 'node:net';
-import { request } from 'undici';
 import { PlayedServer } from '../e2e/federation/federation-world.js';
 import { Visit } from '../e2e/federation/visiting-server.js';
-import { pool } from './support.js';
-
-/** A request that is signed and ready to be sent, and the events in it. */
-export interface Transaction {
-  readonly path: string;
-  readonly authorization: string;
-  readonly body: string;
-  readonly eventIds: readonly string[];
-}
+import { type Transaction, transactionOf } from './transactions.js';
 
 /** What a server does that means no good; `good`: nothing of the kind. */
 export type Temper = 'good' | 'rubbish' | 'endless' | 'silent' | 'forks' | 'huge';
 export const hostile = ['rubbish', 'endless', 'silent', 'forks', 'huge'] as const;
-
-let transactions = 0;
 
 /** A server that is played: it has a name, a key, and sends transactions. */
 export class Origin {
@@ -51,21 +39,8 @@ export class Origin {
 
   /** Puts PDUs into a transaction; texts are taken as they are. */
   transaction(pdus: readonly (RoomEvent | string)[], destination: string): Transaction {
-    const texts = pdus.map((pdu) => (typeof pdu === 'string' ? pdu : pduText(pdu)));
-    const body = `{"edus":[],"origin":"${this.name}","origin_server_ts":${Date.now()},"pdus":[${texts.join()}]}`;
-    const path = `/_matrix/federation/v1/send/t${(transactions += 1)}`;
-    const signed = { method: 'PUT', uri: path, origin: this.name, destination, canonicalContent: body };
-    const eventIds = pdus.flatMap((pdu) => (typeof pdu === 'string' ? [] : pdu.eventId));
-    return { path, body, eventIds, authorization: authorizationHeader(signed, this.played.key) };
+    return transactionOf(this.played, pdus, destination);
   }
-}
-
-/** Sends a transaction. @returns the status of the answer */
-export async function deliver(baseUrl: string, { path, authorization, body }: Transaction): Promise<number> {
-  const headers = { authorization, 'content-type': 'application/json' };
-  const answer = await request(`${baseUrl}${path}`, { method: 'PUT', dispatcher: pool, headers, body });
-  await answer.body.dump();
-  return answer.statusCode;
 }
 
 /** A room of the server under test, as its other servers see it. */

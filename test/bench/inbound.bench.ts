@@ -16,16 +16,9 @@ import Sqlite from 'better-sqlite3';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import {
-  deliver,
-  hostile,
-  largeRoom,
-  type Origin,
-  PlayedWorld,
-  SharedRoom,
-  type Transaction,
-} from './inbound-origins.js';
+import { hostile, largeRoom, type Origin, PlayedWorld, SharedRoom } from './inbound-origins.js';
 import { call, percentiles, register, room, startServer, table } from './support.js';
+import { deliver, type Transaction } from './transactions.js';
 
 const [rate = 300, seconds = 10, members = 2_000, rounds = 1] = process.argv.slice(2, 6).map(Number);
 /** For looking closer: one kind of those who mean no good, by its name. */
@@ -188,7 +181,7 @@ async function stretch(turns: readonly (readonly Transaction[])[], everyMs: numb
       await pause((everyMs * k) / turn.length);
       for (const id of transaction.eventIds) sentMs.set(id, performance.now());
       events += transaction.eventIds.length;
-      while ((await deliver(baseUrl, transaction)) !== 200) await pause(200);
+      while ((await deliver({ baseUrl }, transaction)) !== 200) await pause(200);
     });
     await Promise.all(sending);
   }
@@ -325,7 +318,7 @@ async function beside<T>(which: readonly Origin[], work: () => Promise<T>): Prom
     const ready = Array.from({ length: 10 }, () => mischief(origin));
     for (let n = 0; !isOver; n++) {
       const next = ready[n] ?? mischief(origin);
-      const status = await deliver(baseUrl, next).catch(() => 0);
+      const status = await deliver({ baseUrl }, next).catch(() => 0);
       if (status === 200) sentByBad += manyPdus;
       else refusedOfBad++;
       await pause(pauseMs);

@@ -9,7 +9,7 @@ import {
   signEvent,
   SigningKey,
 } from '@rookery/events';
-import { makeTestAuthority } from '@rookery/testing';
+import { makeTestAuthority, type TestAuthority } from '@rookery/testing';
 import { readFile, writeFile } from 'node:fs/promises';
 import { createServer, type Server } from 'node:https';
 import type { AddressInfo } from 'node:net';
@@ -26,7 +26,7 @@ export interface LargeDraft {
   readonly content: object;
   readonly sender?: string;
   /** Default: the newest. */
-  readonly prev?: RoomEvent;
+  readonly prev?: RoomEvent | readonly RoomEvent[];
 }
 
 interface StateEntry {
@@ -44,11 +44,16 @@ export interface LargeSize {
   readonly admins?: readonly string[];
 }
 
-/** A room as the played server has it: texts of its PDUs, by what is asked for. Its events follow upon one another. */
+/**
+ * A room as the played server has it: texts of its PDUs, by what is asked for. Its events follow upon one another; whoever joins is no part of
+ * it unless it is told to {@link goOn}.
+ */
 export class LargeRoom {
   readonly roomId: string;
   readonly creator: string;
   readonly state: StateEntry[] = [];
+  /** Joins of other servers' users, in order. */
+  readonly joins: RoomEvent[] = [];
   readonly #placeOf = new Map<string, number>();
   #head: RoomEvent | undefined;
   #auth: readonly string[] = [];
@@ -84,14 +89,13 @@ export class LargeRoom {
       add('org.example.thing', `thing${n}`, { n, text: 'state of an ordinary length, as widgets have it' });
       await breathe(n);
     }
-    room.#auth = [create, levels, open];
+    room.#auth = [create, first, levels, open];
     for (let n = 1; n < size.members; n++) {
       const content = { membership: 'join', displayname: `Member number ${n}`, avatar_url: 'mxc://localhost/abcdefgh' };
       const userId = `@member${n}:${played.name}`;
       add('m.room.member', userId, content, userId);
       await breathe(n);
     }
-    room.#auth = [create, first, levels, open];
     return room;
   }
 
@@ -102,19 +106,31 @@ export class LargeRoom {
 
   /** Makes an event of the room, which is not part of what is told of it. */
   make({ type, stateKey, content, sender = this.creator, prev = this.#head }: LargeDraft): RoomEvent {
-    const auth = type === 'm.room.member' ? this.#auth : this.#auth.slice(0, 3);
+    const prevs = prev === undefined ? [] : [prev].flat();
+    const [create, first, levels, open] = this.#auth;
+    const auth = sender === this.creator ? [create, first, levels] : [create, levels];
+    if (type === 'm.room.member') auth.push(open);
     return signEvent(
       buildEvent(
         {
           ...{ roomId: this.roomId, type, stateKey, sender, content: content as RoomEvent['content'] },
-          ...{ originServerTs: (this.#tsMs += 10), depth: (prev?.depth ?? 0) + 1 },
-          ...{ prevEventIds: prev ? [prev.eventId] : [], authEventIds: auth },
+          originServerTs: (this.#tsMs += 10),
+          depth: Math.max(0, ...prevs.map(({ depth }) => depth)) + 1,
+          prevEventIds: prevs.map(({ eventId }) => eventId),
+          authEventIds: auth.filter((id) => id !== undefined),
         },
         rules,
       ),
       this.played.name,
       this.played.key,
     );
+  }
+
+  /** The next event follows upon this one, which is a part of the room if it is state. */
+  goOn(event: RoomEvent): RoomEvent {
+    if (event.stateKey === undefined) this.#head = event;
+    else this.#take(event, event.type === 'm.room.member');
+    return event;
   }
 
   #take(event: RoomEvent, isMember: boolean): string {
@@ -165,11 +181,12 @@ export class LargeRoom {
   }
 
   #joined(body: string, omits: boolean): string {
-    const event = pduText(parsePdu(parseJson(body), rules, { roomId: this.roomId }));
+    const event = parsePdu(parseJson(body), rules, { roomId: this.roomId });
+    this.joins.push(event);
     const told = this.state.filter(({ isMember, id }) => !omits || !isMember || this.#auth.includes(id));
     const more = omits ? `,"members_omitted":true,"servers_in_room":["${this.played.name}"]` : '';
     const chain = this.#chain.map(({ text }) => text).join();
-    return `{"origin":"${this.played.name}","event":${event},"state":[${told.map(({ text }) => text).join()}],"auth_chain":[${chain}]${more}}`;
+    return `{"origin":"${this.played.name}","event":${pduText(event)},"state":[${told.map(({ text }) => text).join()}],"auth_chain":[${chain}]${more}}`;
   }
 }
 
@@ -189,9 +206,13 @@ export class LargeRoomServer {
   /**
    * @param folder gets `ca.pem`, which who talks to it must trust
    * @param leavesOut whether it leaves members out of its answers to joins where it may
+   * @param authority issues its certificate
    */
-  static async start(folder: string, leavesOut: boolean): Promise<LargeRoomServer> {
-    const authority = makeTestAuthority();
+  static async start(
+    folder: string,
+    leavesOut: boolean,
+    authority: TestAuthority = makeTestAuthority(),
+  ): Promise<LargeRoomServer> {
     await writeFile(join(folder, 'ca.pem'), authority.cert);
     const server = createServer(authority.issue(['localhost']), (request, response) => {
       const chunks: Buffer[] = [];

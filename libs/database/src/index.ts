@@ -35,7 +35,14 @@ export { databaseMigrations, stateDatabaseMigrations } from './migrations.js';
 export { planUpgrade, type UpgradePlan } from './upgrade-plan.js';
 export { forgetPart, isRestored, markPart, markRestored, partOf, reviveRestored } from './restored.query.js';
 export { planRollback, rollback, type SchemaRollback } from './rollback.js';
-export { checkServable, pendingMigrations, readSchemaState, type SchemaState, tablesAmong } from './schema-state.js';
+export {
+  checkServable,
+  hasTable,
+  pendingMigrations,
+  readSchemaState,
+  type SchemaState,
+  tablesAmong,
+} from './schema-state.js';
 export { Sequence } from './streams/sequence.js';
 export { SkippedPositions } from './streams/skipped-positions.query.js';
 export { StreamIds } from './streams/stream-ids.js';

@@ -1,5 +1,5 @@
 import type { Database, Db, Tx } from './database.js';
-import { tablesAmong } from './schema-state.js';
+import { hasTable } from './schema-state.js';
 import { skipAhead } from './streams/skip-ahead.query.js';
 
 /** In a database that was put back to an earlier day, until a server has made it fit to go on. */
@@ -23,7 +23,7 @@ export async function markPart(tx: Tx, backup: string): Promise<void> {
 
 /** From which backup a database was put back that no server has begun on since. */
 export async function partOf(db: Db): Promise<string | undefined> {
-  if (!(await tablesAmong(db, [partMarker])).has(partMarker)) return undefined;
+  if (!(await hasTable(db, partMarker))) return undefined;
   return (await db.get<{ backup: string }>(`SELECT backup FROM ${partMarker}`))?.backup;
 }
 
@@ -33,7 +33,7 @@ export async function forgetPart(tx: Tx): Promise<void> {
 }
 
 /** Whether a database was put back to an earlier day and no server has made it fit to go on yet. */
-export const isRestored = async (db: Db): Promise<boolean> => (await tablesAmong(db, [marker])).has(marker);
+export const isRestored = (db: Db): Promise<boolean> => hasTable(db, marker);
 
 /**
  * Makes a database that was put back to an earlier day fit to go on, in one transaction: its counters go on far behind where

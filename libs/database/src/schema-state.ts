@@ -48,6 +48,9 @@ export async function tablesAmong(db: Db, names: readonly string[]): Promise<Rea
   return new Set(rows.map((row) => row.name));
 }
 
+/** Whether there is such a table. */
+export const hasTable = async (db: Db, name: string): Promise<boolean> => (await tablesAmong(db, [name])).has(name);
+
 /**
  * Whether a program with these migrations may serve a database, and raise its schema.
  * @throws DatabaseError when it was made by another homeserver, needs a newer program, or has steps that this one should know

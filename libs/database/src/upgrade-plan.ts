@@ -1,5 +1,12 @@
 import type { Db, Migration, MigrationCost } from './database.js';
-import { checkServable, compatVersionOf, pendingMigrations, readSchemaState, tablesAmong } from './schema-state.js';
+import {
+  checkServable,
+  compatVersionOf,
+  pendingMigrations,
+  readSchemaState,
+  hasTable,
+  tablesAmong,
+} from './schema-state.js';
 
 /** A step that a start would take. */
 export interface PlannedStep {
@@ -54,7 +61,7 @@ export async function planUpgrade(db: Db, migrations: readonly Migration[]): Pro
       final: typeof migration.back === 'function' ? undefined : (migration.back ?? 'there is no way back'),
     };
   });
-  const running = (await tablesAmong(db, ['background_updates'])).has('background_updates')
+  const running = (await hasTable(db, 'background_updates'))
     ? await db.query<{ update_name: string }>(
         'SELECT update_name FROM background_updates ORDER BY ordering, update_name',
       )

@@ -2,7 +2,7 @@ import { Controller, Get } from '@nestjs/common';
 import { type InferQuery, param, Query, queryOf } from '@rookery/http';
 import { MediaLibrary, mediaUsageOrders } from '@rookery/media';
 import { MatrixError } from '@rookery/matrix-types';
-import { Database, DataStores } from '@rookery/database';
+import { DataStores } from '@rookery/database';
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
 import { direction, nextFrom, pageOf, pageParams, searchTerm } from '../http/paging.js';
 import { largestRooms } from './room-sizes.query.js';
@@ -24,7 +24,6 @@ const usersMediaQuery = queryOf({
 export class StatisticsController {
   constructor(
     private readonly media: MediaLibrary,
-    private readonly database: Database,
     private readonly stores: DataStores,
   ) {}
 
@@ -52,7 +51,7 @@ export class StatisticsController {
   /** GET /_synapse/admin/v1/statistics/database/rooms */
   @Get(admin('v1', '/statistics/database/rooms'))
   async rooms(): Promise<object> {
-    if (this.database.dialect.name !== 'postgres')
+    if (this.stores.main.dialect.name !== 'postgres')
       throw MatrixError.badRequest('Only PostgreSQL can tell how much space rooms take');
     return { rooms: await largestRooms(this.stores, roomsShown) };
   }

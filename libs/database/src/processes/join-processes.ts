@@ -1,6 +1,6 @@
 import type { Tx } from '../database.js';
 import type { PostgresOptions } from '../options.js';
-import { tablesAmong } from '../schema-state.js';
+import { hasTable } from '../schema-state.js';
 import type { ProcessOptions, ProcessRegistry } from './process-registry.js';
 import { registerTurn, running } from './processes.query.js';
 
@@ -13,7 +13,7 @@ export type { ProcessRegistry, ProcessView } from './process-registry.js';
 export async function runningProcesses(
   tx: Tx,
 ): Promise<readonly { readonly name: string; readonly version: string; readonly address: string | null }[]> {
-  if (!(await tablesAmong(tx, ['processes'])).has('processes')) return [];
+  if (!(await hasTable(tx, 'processes'))) return [];
   await tx.query(registerTurn);
   return tx.query(running);
 }

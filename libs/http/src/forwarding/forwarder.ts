@@ -1,5 +1,6 @@
 import { MatrixError } from '@rookery/matrix-types';
 import { type Clock, type Logger, processTls } from '@rookery/platform';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { RequestContext } from '../request-context.js';
 import { discardLeftover, respondError } from '../respond.js';
 import { FellowConnections, type FellowRequest, type ProcessAddress } from './fellow-connection.js';
@@ -38,8 +39,6 @@ const ownHeaders: ReadonlySet<string> = new Set([
 ]);
 /** Largest body that is sent in one piece with its head where it has arrived, bytes. */
 const smallBytes = 16_384;
-
-const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 const away = (): MatrixError =>
   MatrixError.unavailable('The server is changing over; try again', { retry_after_ms: 2_000 });

@@ -1,4 +1,4 @@
-import type { Migration, Tx } from '@rookery/database';
+import { hasTable, type Migration, type Tx } from '@rookery/database';
 
 /** Tables as they came to be in a database that holds everything; those that were moved here from one are there already. */
 const tables = (isSqlite: boolean): readonly string[] => {
@@ -20,12 +20,7 @@ const tables = (isSqlite: boolean): readonly string[] => {
 
 async function stateDatabaseSchema(tx: Tx): Promise<void> {
   const isSqlite = tx.dialect.name === 'sqlite';
-  const isNew =
-    (await tx.get(
-      isSqlite
-        ? `SELECT 1 AS found FROM sqlite_master WHERE name = 'state_group_edges'`
-        : `SELECT 1 AS found WHERE to_regclass('state_group_edges') IS NOT NULL`,
-    )) === undefined;
+  const isNew = !(await hasTable(tx, 'state_group_edges'));
   for (const statement of tables(isSqlite)) await tx.run(statement);
   // Where rows were moved here without it they may be doubled: the start sees that it is missing, and mends them.
   if (!isSqlite && isNew)

@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { Database, DataStores, type Db } from '@rookery/database';
+import { DataStores, type Db } from '@rookery/database';
 import { stateKeyOf, type StateMap } from '@rookery/state-res';
 import { EventStore } from '../store/event-store.js';
 import type { StoredEvent } from '../model/stored-event.js';
@@ -21,11 +21,10 @@ import { selectGroupsOf, selectStates } from './state-groups.query.js';
 @Injectable()
 export class RoomStateReader {
   constructor(
-    private readonly database: Database,
+    private readonly stores: DataStores,
     private readonly events: EventStore,
     private readonly recent: RecentEvents,
     private readonly partial: PartialRooms,
-    private readonly stores: DataStores,
   ) {}
 
   /** Whether all of a room's state is here: without, some members may not be known (MSC3902). */
@@ -39,7 +38,7 @@ export class RoomStateReader {
   }
 
   /** Current state, by {@link stateKeyOf}. Empty for a room that is not known. */
-  async currentIds(roomId: string, filter?: StateFilter, db: Db = this.database): Promise<Map<string, string>> {
+  async currentIds(roomId: string, filter?: StateFilter, db: Db = this.stores.main): Promise<Map<string, string>> {
     return (await this.currentIdsOf([roomId], filter, db)).get(roomId) ?? new Map();
   }
 
@@ -47,7 +46,7 @@ export class RoomStateReader {
   currentIdsOf(
     roomIds: readonly string[],
     filter?: StateFilter,
-    db: Db = this.database,
+    db: Db = this.stores.main,
   ): Promise<Map<string, Map<string, string>>> {
     return selectCurrentState(db, roomIds, filter);
   }
@@ -65,12 +64,12 @@ export class RoomStateReader {
 
   /** The id of one entry of current state. */
   currentId(roomId: string, type: string, stateKey = ''): Promise<string | undefined> {
-    return selectCurrentId(this.database, roomId, type, stateKey);
+    return selectCurrentId(this.stores.main, roomId, type, stateKey);
   }
 
   /** State after events, by event id. Outliers and unknown events are absent. */
   async idsAfter(eventIds: readonly string[], filter?: StateFilter): Promise<Map<string, StateMap>> {
-    const groups = await selectGroupsOf(this.database, eventIds);
+    const groups = await selectGroupsOf(this.stores.main, eventIds);
     const states = await selectStates(this.stores.state, [...new Set(groups.values())], filter);
     return new Map([...groups].map(([eventId, group]) => [eventId, states.get(group)!]));
   }
@@ -91,21 +90,21 @@ export class RoomStateReader {
   /** Changes of current state with `after < stream id <= upTo`, oldest first. */
   async deltas(roomIds: readonly string[], after: number, upTo: number): Promise<StateDelta[]> {
     const changed = this.recent.stateChanged(roomIds, after);
-    return changed.length === 0 ? [] : selectStateDeltas(this.database, changed, after, upTo);
+    return changed.length === 0 ? [] : selectStateDeltas(this.stores.main, changed, after, upTo);
   }
 
   /** The same over all rooms, for followers; at most `limit` rows, whole stream ids only. */
   allDeltas(after: number, upTo: number, limit: number): Promise<StateDelta[]> {
-    return selectAllStateDeltas(this.database, after, upTo, limit);
+    return selectAllStateDeltas(this.stores.main, after, upTo, limit);
   }
 
   /** Whether a user of this server is in a room: then its current state is kept up to date. */
   isOurs(roomId: string): Promise<boolean> {
-    return hasLocalMember(this.database, roomId);
+    return hasLocalMember(this.stores.main, roomId);
   }
 
   /** Versions of the rooms that are known. */
   versions(roomIds: readonly string[]): Promise<Map<string, string>> {
-    return selectRoomVersions(this.database, roomIds);
+    return selectRoomVersions(this.stores.main, roomIds);
   }
 }

@@ -120,21 +120,29 @@ export function insertGroupRows(tx: Tx, roomId: string, group: number, rows: Sta
 }
 
 /**
+ * Deletes some of the rows of groups, not the groups.
+ * @returns whether any may be left
+ */
+export async function deleteSomeRows(tx: Tx, groups: readonly number[], limit: number): Promise<boolean> {
+  const rows = await tx.query<{ state_group: number; type: string; state_key: string }>(
+    `SELECT state_group, type, state_key FROM state_groups_state WHERE ${tx.dialect.anyOf('state_group')} LIMIT ?`,
+    [groups, limit],
+  );
+  for (const [, some] of Map.groupBy(rows, (row) => `${row.state_group} ${row.type}`)) {
+    await tx.exec(
+      `DELETE FROM state_groups_state WHERE state_group = ? AND type = ? AND ${tx.dialect.anyOf('state_key')}`,
+      [some[0]!.state_group, some[0]!.type, some.map((row) => row.state_key)],
+    );
+  }
+  return rows.length === limit;
+}
+
+/**
  * Takes a part of a group away that was begun and is not used; with the last one the group.
  * @returns whether anything is left of it
  */
 export async function dropSomeOfGroup(tx: Tx, group: number, limit: number): Promise<boolean> {
-  const rows = await tx.query<{ type: string; state_key: string }>(
-    'SELECT type, state_key FROM state_groups_state WHERE state_group = ? LIMIT ?',
-    [group, limit],
-  );
-  for (const [type, some] of Map.groupBy(rows, (row) => row.type)) {
-    await tx.exec(
-      `DELETE FROM state_groups_state WHERE state_group = ? AND type = ? AND ${tx.dialect.anyOf('state_key')}`,
-      [group, type, some.map((row) => row.state_key)],
-    );
-  }
-  if (rows.length === limit) return true;
+  if (await deleteSomeRows(tx, [group], limit)) return true;
   await tx.exec('DELETE FROM state_groups WHERE id = ?', [group]);
   return false;
 }

@@ -1,10 +1,7 @@
-import { type Db, tablesAmong, type Tx } from '@rookery/database';
+import { type Db, hasTable, tablesAmong, type Tx } from '@rookery/database';
 
 /** The tables that a database of its own for state holds. */
 export const stateTables: readonly string[] = ['state_groups', 'state_group_edges', 'state_groups_state'];
-
-/** How many numbers are asked after in one statement. */
-const numbersAtOnce = 500;
 
 /** What a database of its own for state says about itself. */
 export interface StateMark {
@@ -15,13 +12,13 @@ export interface StateMark {
 
 /** By what the main database knows its database of state; `undefined` where it has the state itself. */
 export async function selectStateLink(main: Db): Promise<string | undefined> {
-  if (!(await tablesAmong(main, ['state_database_link'])).has('state_database_link')) return undefined;
+  if (!(await hasTable(main, 'state_database_link'))) return undefined;
   return (await main.get<{ link: string }>('SELECT link FROM state_database_link'))?.link;
 }
 
 /** To whom a database of state belongs; `undefined` where nobody has it yet. */
 export async function selectStateMark(state: Db): Promise<StateMark | undefined> {
-  if (!(await tablesAmong(state, ['state_database_mark'])).has('state_database_mark')) return undefined;
+  if (!(await hasTable(state, 'state_database_mark'))) return undefined;
   return state.get<StateMark>('SELECT link, server_name FROM state_database_mark');
 }
 
@@ -46,7 +43,7 @@ export async function insertStateMark(tx: Tx, { link, server_name: name }: State
  */
 export async function selectDeletions(state: Db): Promise<number> {
   // Tables of state that were brought here are without it until a server has started with them.
-  if (!(await tablesAmong(state, ['state_database_mark'])).has('state_database_mark')) return 0;
+  if (!(await hasTable(state, 'state_database_mark'))) return 0;
   const row = await state.get<{ deletions: number }>('SELECT deletions FROM state_database_mark');
   return Number(row?.deletions ?? 0);
 }
@@ -71,7 +68,7 @@ export async function selectNamedGroups(main: Db): Promise<number[]> {
 
 /** Those of these state groups that exist. */
 export async function selectExistingGroups(state: Db, groups: readonly number[]): Promise<ReadonlySet<number>> {
-  if (!(await tablesAmong(state, ['state_groups'])).has('state_groups')) return new Set();
+  if (!(await hasTable(state, 'state_groups'))) return new Set();
   const rows = await state.query<{ id: number }>(`SELECT id FROM state_groups WHERE ${state.dialect.anyOf('id')}`, [
     groups,
   ]);
@@ -80,7 +77,7 @@ export async function selectExistingGroups(state: Db, groups: readonly number[])
 
 /** Whether there is any state group at all. */
 export async function hasGroups(state: Db): Promise<boolean> {
-  if (!(await tablesAmong(state, ['state_groups'])).has('state_groups')) return false;
+  if (!(await hasTable(state, 'state_groups'))) return false;
   return (await state.get('SELECT 1 AS found FROM state_groups LIMIT 1')) !== undefined;
 }
 
@@ -134,14 +131,10 @@ export interface NamedState {
 /** Asks the main database about leaves of the other one. */
 export async function selectNamedState(main: Db, leaves: readonly LeafGroup[]): Promise<NamedState> {
   const roomIds = [...new Set(leaves.map((leaf) => leaf.room_id))];
-  const named = new Set<number>();
-  for (let at = 0; at < leaves.length; at += numbersAtOnce) {
-    const rows = await main.query<{ state_group: number }>(
-      `SELECT DISTINCT state_group FROM event_to_state_groups WHERE ${main.dialect.anyOf('state_group')}`,
-      [leaves.slice(at, at + numbersAtOnce).map((leaf) => leaf.id)],
-    );
-    for (const row of rows) named.add(row.state_group);
-  }
+  const named = await main.query<{ state_group: number }>(
+    `SELECT DISTINCT state_group FROM event_to_state_groups WHERE ${main.dialect.anyOf('state_group')}`,
+    [leaves.map((leaf) => leaf.id)],
+  );
   const newest = await main.query<{ room_id: string; newest: number }>(
     `SELECT f.room_id, MAX(h.state_group) AS newest FROM event_forward_extremities f
      JOIN event_to_state_groups h ON h.event_id = f.event_id WHERE ${main.dialect.anyOf('f.room_id')} GROUP BY f.room_id`,
@@ -152,7 +145,7 @@ export async function selectNamedState(main: Db, leaves: readonly LeafGroup[]): 
     [roomIds],
   );
   return {
-    named,
+    named: new Set(named.map((row) => row.state_group)),
     newest: new Map(newest.map((row) => [row.room_id, row.newest])),
     partial: new Set(partial.map((row) => row.room_id)),
   };

@@ -1,5 +1,6 @@
 import { type DataStores, type Db, likeText, type SqlValue, type Tx } from '@rookery/database';
 import { domainOf } from '@rookery/matrix-types';
+import { deleteSomeRows } from '../store/partial-rooms.query.js';
 import { type LeafGroup, selectLeafGroups, selectNamedState, selectSizes } from '../store/state-database.query.js';
 import { deleteEventJson, shortenThreads, threadsWith } from '../pipeline/write-events.query.js';
 
@@ -165,19 +166,7 @@ export async function deleteSomeGroups(tx: Tx, roomId: string, upTo: number, lim
   );
   if (found.length === 0) return false;
   const groups = found.map((row) => row.id);
-  const rows = await tx.query<{ state_group: number; type: string; state_key: string }>(
-    `SELECT state_group, type, state_key FROM state_groups_state WHERE ${tx.dialect.anyOf('state_group')} LIMIT ?`,
-    [groups, limit],
-  );
-  if (rows.length < limit) await deleteGroups(tx, groups);
-  else {
-    for (const [, some] of Map.groupBy(rows, (row) => `${row.state_group} ${row.type}`)) {
-      await tx.run(
-        `DELETE FROM state_groups_state WHERE state_group = ? AND type = ? AND ${tx.dialect.anyOf('state_key')}`,
-        [some[0]!.state_group, some[0]!.type, some.map((row) => row.state_key)],
-      );
-    }
-  }
+  if (!(await deleteSomeRows(tx, groups, limit))) await deleteGroups(tx, groups);
   return true;
 }
 

@@ -1,7 +1,7 @@
 import { X509Certificate } from 'node:crypto';
 import { existsSync, readFileSync, statfsSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { type Db, planUpgrade, tablesAmong } from '@rookery/database';
+import { type Db, hasTable, planUpgrade, tablesAmong } from '@rookery/database';
 import { type Config, SystemClock } from '@rookery/platform';
 import { inBytes } from '../common.js';
 import { placeOf, readingDatabase, readingStateDatabase } from '../database-at.js';
@@ -23,7 +23,7 @@ export const databaseCheck: Check = {
 /** What is wrong with edges of state groups. */
 async function edgesIn(db: Db): Promise<Finding[]> {
   const { stateStore } = await import('@rookery/rooms');
-  if (!(await tablesAmong(db, ['state_group_edges'])).has('state_group_edges')) return [];
+  if (!(await hasTable(db, 'state_group_edges'))) return [];
   if (!(await stateStore.edges.lackIndex(db))) return [];
   return [
     error(

@@ -17,9 +17,9 @@ export const statisticsCheck: Check = {
   name: 'statistics',
   run: (config) =>
     readingDatabase(config, async (db) => {
-      const { planUpgrade, tablesAmong } = await import('@rookery/database');
+      const { planUpgrade, hasTable } = await import('@rookery/database');
       const { migrations } = await import('@rookery/homeserver');
-      if (db === undefined || !(await tablesAmong(db, ['background_updates'])).has('background_updates')) return [];
+      if (db === undefined || !(await hasTable(db, 'background_updates'))) return [];
       const { steps, running } = await planUpgrade(db, migrations);
       // Tables may be missing until the next start.
       if (steps.length > 0) return [];
