@@ -1,4 +1,4 @@
-import { AsyncLocalStorage } from 'node:async_hooks';
+import { AsyncResource } from 'node:async_hooks';
 import { readFileSync } from 'node:fs';
 import type { EventLoopUtilization } from 'node:perf_hooks';
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
@@ -122,7 +122,7 @@ export class ModuleThread {
   readonly #worker: Worker;
   readonly #peer: Peer;
   /** Where calls into the thread came from: what comes of them there goes on from here, also when they are answered. */
-  readonly #contexts = new LastCalls<<T>(fn: () => T) => T>(maxContexts);
+  readonly #contexts = new LastCalls<AsyncResource>(maxContexts);
   readonly #functions = new Map<string, Lent>();
   readonly #time: Float64Array;
   readonly #member: PollMember | undefined;
@@ -178,10 +178,10 @@ export class ModuleThread {
       around: (_callId, cause, work) => {
         const context = cause === undefined ? undefined : this.#contexts.get(cause);
         const own = (): void => runAs(options.owner, work);
-        if (context) context(own);
+        if (context) context.runInAsyncScope(own);
         else own();
       },
-      begun: (callId) => this.#contexts.set(callId, AsyncLocalStorage.snapshot()),
+      begun: (callId) => this.#contexts.set(callId, new AsyncResource('ModuleCall')),
       freezes: false,
       reply: (message) => answers.port1.postMessage(message),
       sent: () => this.#member && options.polls?.nudge(this.#member),
@@ -292,7 +292,7 @@ export class ModuleThread {
       return answer;
     }
     this.#setTime();
-    return this.#peer.call(slot, args, (callId) => this.#contexts.set(callId, AsyncLocalStorage.snapshot()));
+    return this.#peer.call(slot, args, (callId) => this.#contexts.set(callId, new AsyncResource('ModuleCall')));
   }
 
   /**

@@ -184,7 +184,7 @@ it('knows where the question came from', () => {
   const requests = new AsyncLocalStorage<string>();
   together(() => {
     const poll = requests.run('one', () => polls.pollFor('callback:test', []));
-    expect(poll?.context(() => requests.getStore())).toBe('one');
+    expect(poll?.context.runInAsyncScope(() => requests.getStore())).toBe('one');
   });
 });
 

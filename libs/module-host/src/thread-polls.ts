@@ -1,4 +1,4 @@
-import { AsyncLocalStorage } from 'node:async_hooks';
+import { AsyncResource } from 'node:async_hooks';
 import { NOT_SPAM } from '@rookery/module-api';
 import { readArguments, writeArguments } from './thread-text.js';
 
@@ -99,7 +99,7 @@ export class PollAnswer {
 class Poll {
   readonly members: { readonly member: PollMember; readonly callId: number }[] = [];
   /** Where it comes from. */
-  readonly context = AsyncLocalStorage.snapshot();
+  readonly context = new AsyncResource('Poll');
   publishedAtMs = 0;
   /** By how much the server's clocks differ from the threads', as threads are told. Milliseconds. */
   time: readonly [day: number, steady: number] = [0, 0];

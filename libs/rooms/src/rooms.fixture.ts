@@ -23,7 +23,7 @@ export interface RoomsFixtureParts {
 
 /** The lib's own Nest module, as the app builds it, over a given database. For this lib's tests. */
 export interface RoomsFixture {
-  get<T>(type: abstract new (...args: never[]) => T): T;
+  get<T>(type: { readonly prototype: T }): T;
   readonly notifier: Notifier;
   close(): Promise<void>;
 }

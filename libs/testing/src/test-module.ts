@@ -55,7 +55,7 @@ export interface TestModuleOptions {
 /** A module graph without HTTP. */
 export interface TestModule {
   /** A service, or a controller, by its class. @throws Error when no module has it */
-  get<T>(type: Type<T> | (abstract new (...args: never[]) => T)): T;
+  get<T>(type: { readonly prototype: T }): T;
   readonly config: Config;
   readonly notifier: Notifier;
   /** Starts nothing by itself. */
@@ -122,8 +122,7 @@ export async function createTestModule(options: TestModuleOptions): Promise<Test
     abortOnError: false,
   });
   return {
-    get: <T>(type: Type<T> | (abstract new (...args: never[]) => T)): T =>
-      context.get<T>(type as Type<T>, { strict: false }),
+    get: <T>(type: { readonly prototype: T }): T => context.get<T>(type as Type<T>, { strict: false }),
     config,
     notifier,
     lifecycle,

@@ -16,9 +16,11 @@ import type { EventDraft } from '../model/drafts.js';
 import { EventContexts, type StateBefore } from './event-context.js';
 import type { WorkingRoom } from '../room/working-room.js';
 
-/** An event of this server that the auth rules allow, not signed yet. */
+/** An event of this server that the auth rules allow. */
 export interface BuiltEvent {
   readonly event: RoomEvent;
+  /** The same with this server's signature, where there was time for it. */
+  readonly signed?: RoomEvent | undefined;
   readonly before: StateBefore;
   /** For redactions: whether the redaction counts only for events of the sender's own server. */
   readonly redactionRecheck: boolean | undefined;

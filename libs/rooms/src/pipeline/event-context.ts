@@ -75,6 +75,13 @@ export class EventContexts {
     return this.#merged(room, [...distinct]);
   }
 
+  /** Whether nothing has come into a room since its {@link current} state was `before`, on top of these: what was found then holds. */
+  isUnmoved(room: WorkingRoom, prevEventIds: readonly string[], before: StateBefore): boolean {
+    const { extremities, chain, isPartial, isUnsettled } = room;
+    if (isPartial || isUnsettled || chain === undefined || chain !== before.chain) return false;
+    return prevEventIds.length === extremities.size && prevEventIds.every((id) => extremities.has(id));
+  }
+
   /**
    * The state before stored events that are judged once more, by what has become of those before them.
    * @param last a state that was found lately, and its group

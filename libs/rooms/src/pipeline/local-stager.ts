@@ -92,7 +92,7 @@ export class LocalStager {
     if (!gateway) throw MatrixError.forbidden('Nobody of another server can be invited');
     const event = await gateway.membership.invite(this.builder.sign(built.event), shown);
     if (event.eventId !== built.event.eventId) throw MatrixError.forbidden('The other server has changed the invite');
-    return { ...built, event };
+    return { ...built, event, signed: undefined };
   }
 
   /**
@@ -153,17 +153,28 @@ export class LocalStager {
         : await this.#buildUnlike(room, changed, way.place);
   }
 
-  async #askSpamCheckers({ room, draft, inTurn, built }: DraftWay): Promise<Prepared | Waiting<Judged> | undefined> {
+  async #askSpamCheckers(way: DraftWay): Promise<Prepared | Waiting<Judged> | undefined> {
+    const { room, draft, inTurn, built } = way;
     if (!built || draft.unchecked || !this.gates.judges) return undefined;
-    const answer = this.gates.spam(built.event, draft.origin);
-    const verdict = inTurn ? await withinTurn(answer) : await answer;
+    let ready = built;
+    let verdict = await withinTurn(this.gates.spam(built.event, draft.origin));
     if (verdict instanceof Waiting) {
-      const still = room.still();
-      const approved = verdict.answer.then((late) => this.#approved(still, draft, afterVerdict(built, late)));
-      return new Waiting(approved.finally(() => still.release()));
+      // They rarely refuse, and there is nothing else to do for this event meanwhile.
+      way.built = ready = this.#signed(room, built);
+      if (inTurn) {
+        const still = room.still();
+        const approved = verdict.answer.then((late) => this.#approved(still, draft, afterVerdict(ready, late)));
+        return new Waiting(approved.finally(() => still.release()));
+      }
+      verdict = await verdict.answer;
     }
-    const after = afterVerdict(built, verdict);
+    const after = afterVerdict(ready, verdict);
     return 'kind' in after ? after : undefined;
+  }
+
+  /** With the signature, where nobody else adds to the event before that. */
+  #signed(room: WorkingRoom, built: BuiltEvent): BuiltEvent {
+    return this.policies.concerns(room, built.event) ? built : { ...built, signed: this.builder.sign(built.event) };
   }
 
   async #askPolicyServer({ room, draft, inTurn, built }: DraftWay): Promise<Prepared | Waiting<Judged>> {
@@ -177,7 +188,8 @@ export class LocalStager {
     if ('kind' in judged || !this.policies.concerns(room, judged.event)) return judged;
     const isOwnLeave = draft.content['membership'] === 'leave' && draft.stateKey === draft.sender;
     const event = this.builder.sign(judged.event);
-    return { ...judged, event: await this.policies.approved(room, event, isOwnLeave || draft.unchecked === true) };
+    const approved = await this.policies.approved(room, event, isOwnLeave || draft.unchecked === true);
+    return { ...judged, event: approved, signed: undefined };
   }
 
   /** {@link prepare} in the room's turn, and {@link stage}. Where somebody takes time nothing is staged. */
@@ -199,6 +211,8 @@ export class LocalStager {
    */
   async stagePrepared(room: WorkingRoom, draft: EventDraft, built: BuiltEvent): Promise<DraftOutcome | undefined> {
     const { event } = built;
+    if (this.contexts.isUnmoved(room, event.prevEventIds, built.before))
+      return this.stage(room, draft, { ...built, before: await this.contexts.current(room) });
     const before = await this.contexts.before(room, event.prevEventIds);
     if ('missing' in before || (await this.builder.load(room, [event.eventId])).size > 0) return undefined;
     const wanted = authTypesFor(event, room.rules);
@@ -229,7 +243,7 @@ export class LocalStager {
   /** Signs and stages an event that everybody agreed to. */
   async stage(room: WorkingRoom, draft: EventDraft, built: BuiltEvent): Promise<DraftOutcome> {
     const { before } = built;
-    const event = await this.#withPrejoinState(room, this.builder.sign(built.event));
+    const event = await this.#withPrejoinState(room, built.signed ?? this.builder.sign(built.event));
     const chain = await this.contexts.groupAfter(room, before, event);
     const key = event.stateKey === undefined ? undefined : stateKeyOf(event.type, event.stateKey);
     room.stage({

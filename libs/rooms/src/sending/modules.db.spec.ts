@@ -1,5 +1,13 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { databaseMigrations, type Tx } from '@rookery/database';
-import { buildEvent, type RoomEvent, roomVersionRules } from '@rookery/events';
+import {
+  buildEvent,
+  hasValidSignature,
+  type RoomEvent,
+  roomVersionRules,
+  SigningKey,
+  VerifyKey,
+} from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
 import { ModuleDispatcher, ModuleRegistry } from '@rookery/module-host';
 import { replicationMigrations } from '@rookery/replication';
@@ -16,6 +24,7 @@ import { InboundEvents } from '../pipeline/inbound-events.service.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
+import { EventStore } from '../store/event-store.js';
 import { EventCreation } from './event-creation.service.js';
 
 const policy = { onError: 'deny' as const, timeLimitMs: undefined };
@@ -145,6 +154,37 @@ eachDatabase('modules and hooks', (open) => {
       roomId,
     ]);
     expect(heads.length).toBe(1);
+  });
+
+  it.each([
+    ['stands still', false],
+    ['goes on', true],
+  ])('may think about an event while the room %s: it is stored with the signature and its place', async (_, goesOn) => {
+    const roomId = await create();
+    let release = (): void => {};
+    hold = new Promise((resolve) => (release = resolve));
+    asked.length = 0;
+    const slow = say(roomId, 'slow');
+    await eventually(() => asked.length > 0);
+    const quick = goesOn ? await say(roomId, 'quick') : undefined;
+    await nextTurn();
+    release();
+    const { eventId } = await slow;
+    const stored = (await rooms.get(EventStore).many([eventId])).get(eventId)!;
+    const key = rooms.get(SigningKey);
+    expect(hasValidSignature(stored.event, 'example.org', key.keyId, VerifyKey.parse(key.publicKey)!)).toBe(true);
+    expect(stored.event.prevEventIds).not.toContain(quick?.eventId);
+    expect(stored.softFailed).toBe(false);
+    const [alices] = await test.database.query<{ event_id: string }>(
+      "SELECT event_id FROM current_state_events WHERE room_id = ? AND type = 'm.room.member'",
+      [roomId],
+    );
+    expect(stored.event.authEventIds).toContain(alices?.event_id);
+    const heads = await test.database.query<{ event_id: string }>(
+      'SELECT event_id FROM event_forward_extremities WHERE room_id = ? ORDER BY event_id',
+      [roomId],
+    );
+    expect(heads.map(({ event_id: id }) => id)).toEqual([eventId, quick?.eventId].filter(Boolean).sort());
   });
 
   it('refuses what was forbidden while a module thought', async () => {
