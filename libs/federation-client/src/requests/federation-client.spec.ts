@@ -443,8 +443,22 @@ describe('requests to other servers', () => {
       while (server.seen.length === 0) await pause(5);
       await client.close();
       expect((await attempt).reason).toBe('unreachable');
+      expect((await failure(client.getJson('b.test', path))).reason).toBe('aborted');
       expect(server.seen.length).toBe(1);
       expect((await destinations.state('b.test')).failingSinceTs).toBeUndefined();
+    });
+
+    it('by the end of this server, also those that wait', async () => {
+      const { client, server } = await pair(() => undefined);
+      const attempts = Array.from({ length: 20 }, () => failure(client.getJson('b.test', path)));
+      await eventually(() => server.seen.length === 16);
+      await client.close();
+      const reasons = (await Promise.all(attempts)).map(({ reason }) => reason);
+      expect(reasons.toSorted()).toEqual([
+        ...Array.from({ length: 4 }, () => 'aborted'),
+        ...Array.from({ length: 16 }, () => 'unreachable'),
+      ]);
+      expect(server.seen.length).toBe(16);
     });
 
     it('in their number for each server', async () => {

@@ -184,7 +184,7 @@ export class FederationClient {
     return this.#requests.load(destination) + this.#streams.load(destination);
   }
 
-  /** Ends all connections; requests under way fail, and nobody is blamed for it. */
+  /** Ends all connections; requests under way fail, as do all that come behind, and nobody is blamed for it. */
   close(): Promise<void> {
     this.#closed = true;
     return this.parts.connections.close();
@@ -312,6 +312,8 @@ export class FederationClient {
       request.canonicalContent ?? (request.content === undefined ? undefined : canonicalJson(request.content));
     const signed = { method, uri, origin: keys.serverName, destination, canonicalContent };
     const hostHeader = await untilAborted(connections.hostHeaderOf(destination), signal);
+    // Who does without what a request was for that failed by the end of this server must not go on with the next one.
+    if (this.#closed) throw new FederationRequestError(destination, 'aborted', 'This server stops');
     this.#requestCount.inc({ method });
     const sending = connections.to(destination).request({
       ...{ method, path: uri, signal },
