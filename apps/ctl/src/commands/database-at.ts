@@ -2,12 +2,15 @@ import { type DatabaseOptions, type DatabaseReader, DatabaseError, openReader } 
 import { type Config, SystemClock } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 
-/** Where the settings' database is, for people: a path, or a name at a host. */
+const defaultPort = 5432;
+
+/** Where the settings' database is, for people: a path, or a name at a host. No two databases have the same. */
 export function placeOf(options: DatabaseOptions): string {
   if (options.name === 'sqlite3') return `${options.path} (SQLite)`;
-  const args = options.args ?? {};
-  const name = args['dbname'] ?? args['database'] ?? args['user'] ?? '';
-  return `${String(name)} at ${String(args['host'] ?? 'localhost')} (PostgreSQL)`;
+  const { dbname, database, user, host = 'localhost', port = defaultPort, options: session } = options.args ?? {};
+  const at = Number(port) === defaultPort ? String(host) : `${String(host)}:${String(port)}`;
+  const inside = session === undefined ? '' : `, ${String(session)}`;
+  return `${String(dbname ?? database ?? user ?? '')} at ${at}${inside} (PostgreSQL)`;
 }
 
 /** Calls a function with the settings' database, only to look at; with nothing where there is none yet. @throws CommandError */
