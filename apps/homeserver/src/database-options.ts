@@ -4,24 +4,29 @@ import { resolve } from 'node:path';
 
 /** The main database of the settings; a file of SQLite is looked for beside them. @throws DatabaseError */
 export function databaseOptions(config: Config): DatabaseOptions {
-  return optionsIn(config, {
+  const [name] = entryWith(config, 'main') ?? [];
+  const section = {
     name: config.get('database.name'),
     args: config.get('database.args'),
     txn_limit: config.get('database.txn_limit'),
     allow_unsafe_locale: config.get('database.allow_unsafe_locale'),
-  });
+  };
+  return optionsIn(config, section, name === undefined ? 'database' : `databases.${name}`);
 }
 
 /** The database of state, where the settings give it one of its own. @throws DatabaseError */
 export function stateDatabaseOptions(config: Config): DatabaseOptions | undefined {
-  const entry = Object.values(config.get('databases') ?? {}).find(
-    ({ data_stores: held }) => held.includes('state') && !held.includes('main'),
-  );
-  return entry && optionsIn(config, { ...entry });
+  const [name, entry] = entryWith(config, 'state') ?? [];
+  if (entry === undefined || entry.data_stores.includes('main')) return undefined;
+  return optionsIn(config, { ...entry }, `databases.${name}`);
 }
 
-function optionsIn(config: Config, section: Readonly<Record<string, unknown>>): DatabaseOptions {
-  const options = parseDatabaseOptions(section);
+/** The database of several that holds something, by name. */
+const entryWith = (config: Config, store: 'main' | 'state') =>
+  Object.entries(config.get('databases') ?? {}).find(([, { data_stores: held }]) => held.includes(store));
+
+function optionsIn(config: Config, section: Readonly<Record<string, unknown>>, setting: string): DatabaseOptions {
+  const options = parseDatabaseOptions(section, setting);
   return options.name === 'sqlite3' ? { ...options, path: resolve(config.configDir, options.path) } : options;
 }
 

@@ -161,6 +161,13 @@ const refusals: readonly Refusal[] = [
     setting: 'database.args',
   },
   {
+    what: 'an argument of one of several databases that there is not',
+    settings:
+      'databases: {a: {name: psycopg2, data_stores: main, args: {pasword: c}}, b: {name: psycopg2, data_stores: state, args: {dbname: b}}}\n',
+    says: /databases\.a\.args\.pasword is not known/,
+    setting: 'databases.a',
+  },
+  {
     what: 'several processes without PostgreSQL',
     settings: 'redis: {enabled: true, port: 1}\n',
     says: /PostgreSQL/,
@@ -276,6 +283,7 @@ describe('what ends a start', () => {
     for (const name of folders) mkdirSync(join(folder, name));
     for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text);
     const given = new Set(settings.match(/^\w+(?=:)/gm));
+    if (given.has('databases')) given.add('database');
     const rest = Object.entries(await usual()).filter(([name]) => !given.has(name));
     const file = join(folder, 'homeserver.yaml');
     writeFileSync(file, rest.map(([name, text]) => `${name}: ${text}`).join('') + settings);
@@ -310,6 +318,16 @@ describe('what ends a start', () => {
     const problems = await startProblems(config);
     return problems.map((problem) => ({ setting: problem.setting, text: describeProblem(problem) }));
   };
+
+  it('says which database it is about: one that is opened after another one', async () => {
+    const settings =
+      'databases:\n  a: {name: psycopg2, data_stores: main}\n  b: {name: psycopg2, data_stores: state, args: {port: 0}}\n';
+    const [problem] = await checked(await fileOf({ what: '', settings, says: /./, setting: undefined }));
+    expect(problem).toMatchObject({
+      setting: 'databases.b',
+      text: expect.stringMatching(/databases\.b\.args\.port must be/),
+    });
+  });
 
   it.each(refusals)('$what', async (refusal) => {
     const file = await fileOf(refusal);

@@ -43,6 +43,8 @@ export async function startProblems(config: Config): Promise<readonly ConfigProb
 function placeOf(config: Config, error: unknown, message: string): SettingPlace | undefined {
   if (/^\S+:\d+: /.test(message)) return undefined;
   if (error instanceof DatabaseError) {
+    const entry = Object.keys(config.get('databases') ?? {}).find((one) => message.includes(`databases.${one}.`));
+    if (entry !== undefined) return ['databases', [entry]];
     const names: readonly SettingName[] = ['database.args', 'databases', 'database.name'];
     const name = names.find((one) => config.isGiven(one));
     return name && [name, []];

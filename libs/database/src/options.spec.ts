@@ -22,6 +22,7 @@ describe('parseDatabaseOptions', () => {
     };
     expect(parseDatabaseOptions({ name: 'psycopg2', txn_limit: 10_000, allow_unsafe_locale: true, args })).toEqual({
       name: 'psycopg2',
+      setting: 'database',
       url: undefined,
       args,
       allowUnsafeLocale: true,
@@ -102,6 +103,10 @@ describe('postgresTarget', () => {
     [{ user: {} }, /user must be text/],
   ])('refuses %j', (args, message) => {
     expect(() => postgresTarget({ name: 'pg', args })).toThrow(message);
+  });
+  it('names the setting in which it was read', () => {
+    const options = parseDatabaseOptions({ name: 'psycopg2', args: { port: 0 } }, 'databases.state');
+    expect(() => postgresTarget(options as never)).toThrow(/^databases\.state\.args\.port must be/);
   });
   it.each(['mysql://x', 'not an address'])('refuses the address %s', (url) => {
     expect(() => postgresTarget({ name: 'pg', url })).toThrow(/database.url/);

@@ -12,6 +12,8 @@ export interface SqliteOptions {
 /** A PostgreSQL server. `postgres`, `pg` and the field's `psycopg2` mean the same. */
 export interface PostgresOptions {
   readonly name: 'postgres' | 'pg' | 'psycopg2';
+  /** What the settings call it, for what is said of it; `database` unless told otherwise. */
+  readonly setting?: string | undefined;
   /** `postgres://user:password@host:port/database?sslmode=…`, instead of or besides `args`; `args` win. */
   readonly url?: string | undefined;
   /**
@@ -41,6 +43,8 @@ export interface PostgresTarget {
   readonly applicationName: string;
   readonly connectTimeoutMs: number;
   readonly serverOptions: string | undefined;
+  /** What the settings call it. */
+  readonly setting: string;
 }
 
 export interface TlsChoice {
@@ -60,33 +64,41 @@ const knownArgs = new Set(
 const defaultPoolMax = 10;
 const maxPoolMax = 1000;
 
+const mainSetting = 'database';
+
 type Section = Readonly<Record<string, unknown>>;
 
+/** Arguments of a connection, and what the settings call the section in which they are. */
+interface Args {
+  readonly setting: string;
+  readonly values: Section;
+}
+
 /**
- * Reads the settings' section `database`: `{name: sqlite3 | psycopg2, args: {…}, allow_unsafe_locale, txn_limit}`.
+ * Reads the settings' section `database`, or another one like it: `{name: sqlite3 | psycopg2, args: {…}, allow_unsafe_locale, txn_limit}`.
  * A relative SQLite path is left as it is.
  * @throws DatabaseError naming the setting and what was expected
  */
-export function parseDatabaseOptions(section: Section): DatabaseOptions {
+export function parseDatabaseOptions(section: Section, setting = mainSetting): DatabaseOptions {
   const { name } = section;
   const args = section['args'] ?? {};
-  if (!isSection(args)) throw new DatabaseError('database.args must be a mapping');
+  if (!isSection(args)) throw new DatabaseError(`${setting}.args must be a mapping`);
   if (name === 'sqlite3' || name === 'sqlite') {
     const path = args['database'] ?? section['path'] ?? section['database_path'];
     if (typeof path !== 'string' || path === '')
-      throw new DatabaseError('database.args.database must be the path of a file');
+      throw new DatabaseError(`${setting}.args.database must be the path of a file`);
     return { name: 'sqlite3', path };
   }
   if (name !== 'psycopg2' && name !== 'postgres' && name !== 'pg') {
-    throw new DatabaseError(`database.name is ${JSON.stringify(name)}`, 'Expected sqlite3 or psycopg2 (PostgreSQL).');
+    throw new DatabaseError(`${setting}.name is ${JSON.stringify(name)}`, 'Expected sqlite3 or psycopg2 (PostgreSQL).');
   }
   const { url, allow_unsafe_locale: unsafe = false, txn_limit: txnLimit = 0 } = section;
-  if (url !== undefined && typeof url !== 'string') throw new DatabaseError('database.url must be text');
-  if (typeof unsafe !== 'boolean') throw new DatabaseError('database.allow_unsafe_locale must be true or false');
+  if (url !== undefined && typeof url !== 'string') throw new DatabaseError(`${setting}.url must be text`);
+  if (typeof unsafe !== 'boolean') throw new DatabaseError(`${setting}.allow_unsafe_locale must be true or false`);
   if (typeof txnLimit !== 'number' || !Number.isInteger(txnLimit) || txnLimit < 0) {
-    throw new DatabaseError('database.txn_limit must be a whole number, 0 or more');
+    throw new DatabaseError(`${setting}.txn_limit must be a whole number, 0 or more`);
   }
-  return { name, url, args, allowUnsafeLocale: unsafe, txnLimit };
+  return { name, setting, url, args, allowUnsafeLocale: unsafe, txnLimit };
 }
 
 /** Looks at everything that can be wrong before anybody connects. @throws DatabaseError for a value that cannot be used */
@@ -96,11 +108,12 @@ export function checkDatabaseOptions(options: DatabaseOptions): void {
 
 /** @throws DatabaseError for a value that cannot be used */
 export function postgresTarget(options: PostgresOptions): PostgresTarget {
-  const args: Record<string, unknown> = { ...fromUrl(options.url), ...options.args };
-  const unknown = Object.keys(args).filter((name) => !knownArgs.has(name));
+  const { setting = mainSetting, url } = options;
+  const args: Args = { setting, values: { ...(url !== undefined && fromUrl(url, setting)), ...options.args } };
+  const unknown = Object.keys(args.values).filter((name) => !knownArgs.has(name));
   if (unknown.length > 0) {
     throw new DatabaseError(
-      `database.args.${unknown[0]} is not known`,
+      `${setting}.args.${unknown[0]} is not known`,
       `Known are: ${[...knownArgs].sort().join(', ')}.`,
     );
   }
@@ -119,19 +132,19 @@ export function postgresTarget(options: PostgresOptions): PostgresTarget {
     applicationName: text(args, 'application_name') ?? 'rookery',
     connectTimeoutMs: count(args, 'connect_timeout', 30, 0, 3600) * 1000,
     serverOptions: text(args, 'options'),
+    setting,
   };
 }
 
-function fromUrl(url: string | undefined): Record<string, unknown> {
-  if (url === undefined) return {};
+function fromUrl(url: string, setting: string): Section {
   let parsed: URL;
   try {
     parsed = new URL(url);
   } catch {
-    throw new DatabaseError('database.url cannot be read', 'Expected postgres://user:password@host:port/database.');
+    throw new DatabaseError(`${setting}.url cannot be read`, 'Expected postgres://user:password@host:port/database.');
   }
   if (parsed.protocol !== 'postgres:' && parsed.protocol !== 'postgresql:') {
-    throw new DatabaseError('database.url must begin with postgres://');
+    throw new DatabaseError(`${setting}.url must begin with postgres://`);
   }
   const parts: Record<string, unknown> = Object.fromEntries(parsed.searchParams);
   if (parsed.hostname) parts['host'] = decodeURIComponent(parsed.hostname).replace(/^\[(.*)\]$/, '$1');
@@ -142,7 +155,7 @@ function fromUrl(url: string | undefined): Record<string, unknown> {
   return parts;
 }
 
-function tlsChoices(args: Section, host: string): (TlsChoice | false)[] {
+function tlsChoices(args: Args, host: string): (TlsChoice | false)[] {
   const mode = text(args, 'sslmode') ?? 'prefer';
   const files = {
     ...file(args, 'sslrootcert', 'ca'),
@@ -167,35 +180,35 @@ function tlsChoices(args: Section, host: string): (TlsChoice | false)[] {
       return [{ rejectUnauthorized: true, ...files }];
     default:
       throw new DatabaseError(
-        `database.args.sslmode is ${JSON.stringify(mode)}`,
+        `${args.setting}.args.sslmode is ${JSON.stringify(mode)}`,
         'Expected disable, allow, prefer, require, verify-ca or verify-full.',
       );
   }
 }
 
-function file(args: Section, name: string, as: 'ca' | 'cert' | 'key'): { ca?: string; cert?: string; key?: string } {
+function file(args: Args, name: string, as: 'ca' | 'cert' | 'key'): { ca?: string; cert?: string; key?: string } {
   const path = text(args, name);
   if (path === undefined || path === 'system') return {};
   try {
     return { [as]: readFileSync(path, 'utf8') };
   } catch (error) {
-    throw new DatabaseError(`database.args.${name}: ${errorText(error)}`, undefined, { cause: error });
+    throw new DatabaseError(`${args.setting}.args.${name}: ${errorText(error)}`, undefined, { cause: error });
   }
 }
 
-function text(args: Section, name: string): string | undefined {
-  const value = args[name];
+function text(args: Args, name: string): string | undefined {
+  const value = args.values[name];
   if (value === undefined || value === null) return undefined;
   if (typeof value === 'string') return value;
   if (typeof value === 'number') return String(value);
-  throw new DatabaseError(`database.args.${name} must be text`);
+  throw new DatabaseError(`${args.setting}.args.${name} must be text`);
 }
 
-function count(args: Section, name: string, otherwise: number, least: number, most: number): number {
-  const value = args[name] ?? otherwise;
+function count(args: Args, name: string, otherwise: number, least: number, most: number): number {
+  const value = args.values[name] ?? otherwise;
   const number = typeof value === 'string' && /^\d+$/.test(value) ? Number(value) : value;
   if (typeof number !== 'number' || !Number.isInteger(number) || number < least || number > most) {
-    throw new DatabaseError(`database.args.${name} must be a whole number from ${least} to ${most}`);
+    throw new DatabaseError(`${args.setting}.args.${name} must be a whole number from ${least} to ${most}`);
   }
   return number;
 }

@@ -182,7 +182,7 @@ function explain(error: unknown, target: PostgresTarget): DatabaseError {
     case '28000':
       return new DatabaseError(
         `PostgreSQL at ${at} refused the user ${target.user ?? '(none given)'}: ${errorText(error)}`,
-        'Check database.args.user and database.args.password, and pg_hba.conf on the server.',
+        `Check user and password in ${target.setting}.args, and pg_hba.conf on the server.`,
         options,
       );
     case '3D000':
@@ -194,20 +194,20 @@ function explain(error: unknown, target: PostgresTarget): DatabaseError {
     case '53300':
       return new DatabaseError(
         `PostgreSQL at ${at} takes no more connections`,
-        'Raise max_connections there or lower database.args.cp_max.',
+        `Raise max_connections there or lower ${target.setting}.args.cp_max.`,
         options,
       );
     case 'ENOTFOUND':
     case 'EAI_AGAIN':
       return new DatabaseError(
         `The host ${target.host} of the database is not known`,
-        'Check database.args.host.',
+        `Check ${target.setting}.args.host.`,
         options,
       );
     default:
       return new DatabaseError(
         `Cannot connect to PostgreSQL at ${at}: ${errorText(error)}`,
-        'Check that it runs, and database.args.host, port and sslmode.',
+        `Check that it runs, and host, port and sslmode in ${target.setting}.args.`,
         options,
       );
   }
