@@ -1,4 +1,5 @@
 import { ConfigError } from '@rookery/module-api';
+import { type Filter, FilterParser } from 'ldapts';
 
 /** A directory, and what is taken from it. */
 export interface LdapInstance {
@@ -17,10 +18,15 @@ export interface LdapInstance {
   readonly mail: string;
   /** A group that people have to be in: its distinguished name, as their `memberOf` has it. */
   readonly group: string | undefined;
+  /** What people have to be, beside having the name. */
+  readonly filter: Filter | undefined;
+  /** Whether an account of the same name is the same person's. */
+  readonly allowExistingUsers: boolean;
 }
 
 const known = [
   ...['id', 'name', 'url', 'start_tls', 'base', 'bind_dn', 'bind_password', 'uid', 'display_name', 'mail', 'group'],
+  ...['filter', 'allow_existing_users'],
 ];
 
 /** Checks the module's `config`: `directories`, a list. @throws ConfigError */
@@ -46,8 +52,12 @@ export function parseConfig(raw: unknown): readonly LdapInstance[] {
       return value;
     };
     const url = text('url');
-    const startTls = values['start_tls'] ?? false;
-    if (typeof startTls !== 'boolean') throw new ConfigError('expected true or false', [...path, 'start_tls']);
+    const flag = (name: string): boolean => {
+      const value = values[name] ?? false;
+      if (typeof value !== 'boolean') throw new ConfigError('expected true or false', [...path, name]);
+      return value;
+    };
+    const startTls = flag('start_tls');
     const isLocal = /^ldap:\/\/(127\.0\.0\.1|localhost|\[::1\])(:|\/|$)/.test(url);
     // Passwords travel there.
     if (!url.startsWith('ldaps://') && !(url.startsWith('ldap://') && (startTls || isLocal)))
@@ -64,6 +74,18 @@ export function parseConfig(raw: unknown): readonly LdapInstance[] {
       displayName: text('display_name', 'cn'),
       mail: text('mail', 'mail'),
       group: optional('group'),
+      filter: filterOf(optional('filter'), [...path, 'filter']),
+      allowExistingUsers: flag('allow_existing_users'),
     };
   });
+}
+
+/** @spec RFC 4515 */
+function filterOf(text: string | undefined, path: readonly (string | number)[]): Filter | undefined {
+  if (text === undefined) return undefined;
+  try {
+    return FilterParser.parseString(text);
+  } catch {
+    throw new ConfigError('is no filter, such as (objectClass=person)', path);
+  }
 }

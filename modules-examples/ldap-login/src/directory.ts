@@ -1,4 +1,4 @@
-import { Client, EqualityFilter, InvalidCredentialsError } from 'ldapts';
+import { AndFilter, Client, EqualityFilter, InvalidCredentialsError } from 'ldapts';
 import type { LdapInstance } from './config.js';
 
 /** Somebody whom the directory knows. */
@@ -17,13 +17,14 @@ export async function findPerson(
 ): Promise<Person | undefined> {
   // An empty password is a question without a name: directories answer it with success.
   if (username === '' || password === '') return undefined;
-  const { url, startTls, base, bindDn, bindPassword, uid, displayName, mail, group } = directory;
+  const { url, startTls, base, bindDn, bindPassword, uid, displayName, mail, group, filter: among } = directory;
   const attributes = [uid, displayName, mail, 'memberof'].map((name) => name.toLowerCase());
   const client = new Client({ url, timeout: 8_000, connectTimeout: 5_000, strictDN: false });
   try {
     if (startTls) await client.startTLS();
     if (bindDn !== undefined) await client.bind(bindDn, bindPassword);
-    const filter = new EqualityFilter({ attribute: uid, value: username });
+    const named = new EqualityFilter({ attribute: uid, value: username });
+    const filter = among === undefined ? named : new AndFilter({ filters: [among, named] });
     const { searchEntries } = await client.search(base, { scope: 'sub', filter, attributes, sizeLimit: 2 });
     const [entry, ...others] = searchEntries;
     if (!entry || others.length > 0) return undefined;

@@ -16,7 +16,7 @@ export default defineModule({
   parseConfig,
   register(api, directories) {
     for (const directory of directories) {
-      const { id, name } = directory;
+      const { id, name, allowExistingUsers } = directory;
       const strategy: PassportStrategy = {
         authenticate(this: Asked, { body }: { body: { username?: unknown; password?: unknown } }) {
           findPerson(directory, String(body.username ?? ''), String(body.password ?? '')).then(
@@ -34,6 +34,7 @@ export default defineModule({
           identify: ({ id: remoteId, ...claims }) => ({ remoteId, claims }),
           profile: (person, failures) => ({
             ...profileOf(person, failures),
+            existingLocalpart: allowExistingUsers ? profileOf(person, 0).localpart : undefined,
             confirmLocalpart: false,
             // The directory is the operator's own.
             emails: person.claims['mails'] as readonly string[],

@@ -57,6 +57,8 @@ describe('signing in with a directory', () => {
               { ...common, name: 'Staff' },
               { ...common, id: 'members', name: 'Members', group: 'cn=matrix,dc=example', mail: 'none' },
               { ...common, id: 'broken', name: 'Broken', bind_password: 'old' },
+              { ...common, id: 'fitting', name: 'Fitting', filter: '(&(mail=*)(!(uid=bert)))', mail: 'none' },
+              { ...common, id: 'older', name: 'Older', mail: 'none', allow_existing_users: true },
             ],
           },
         },
@@ -112,6 +114,17 @@ describe('signing in with a directory', () => {
     expect((await signOn('anna', 'password of anna', 'members')).location?.searchParams.has('loginToken')).toBe(true);
   });
 
+  it('keeps out who does not fit the filter', async () => {
+    expect((await signOn('bert', 'password of bert', 'fitting')).html).toContain('is wrong');
+    expect((await signOn('anna', 'password of anna', 'fitting')).location?.searchParams.has('loginToken')).toBe(true);
+  });
+
+  it('gives people the account that they had before, where the settings say so', async () => {
+    const bert = await world.homeserver.registerUser('bert');
+    expect((await world.logIn(await signOn('bert', 'password of bert'))).userId).toBe('@bert1:rookery.test');
+    expect((await world.logIn(await signOn('bert', 'password of bert', 'older'))).userId).toBe(bert.userId);
+  });
+
   it('blames nobody for a directory that is away, or for settings that are wrong', async () => {
     expect((await signOn('anna', 'password of anna', 'broken')).status).toBe(502);
     directory.away = true;
@@ -125,6 +138,11 @@ it.each([
   [{ directories: [{ url: 'ldap://ldap.example', base: 'x' }] }, 'expected an ldaps address'],
   [{ directories: [{ url: 'ldaps://ldap.example' }] }, 'expected a text'],
   [{ directories: [{ url: 'ldaps://ldap.example', base: 'x', user: 1 }] }, 'is unknown'],
+  [{ directories: [{ url: 'ldaps://ldap.example', base: 'x', filter: '(uid=' }] }, 'is no filter'],
+  [
+    { directories: [{ url: 'ldaps://ldap.example', base: 'x', allow_existing_users: 'yes' }] },
+    'expected true or false',
+  ],
 ])('refuses settings that are wrong: %j', (raw, words) => {
   expect(() => parseConfig(raw)).toThrow(words);
 });

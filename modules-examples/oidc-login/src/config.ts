@@ -8,9 +8,11 @@ export interface OidcInstance {
   readonly clientId: string;
   readonly clientSecret: string;
   readonly scope: string;
+  /** Whether an account of the same name is the same person's. */
+  readonly allowExistingUsers: boolean;
 }
 
-const known = ['id', 'name', 'issuer', 'client_id', 'client_secret', 'scope'];
+const known = ['id', 'name', 'issuer', 'client_id', 'client_secret', 'scope', 'allow_existing_users'];
 
 /** Checks the module's `config`: `providers`, a list. @throws ConfigError */
 export function parseConfig(raw: unknown): readonly OidcInstance[] {
@@ -31,6 +33,9 @@ export function parseConfig(raw: unknown): readonly OidcInstance[] {
     const issuer = URL.parse(text('issuer'));
     if (issuer?.protocol !== 'https:' && issuer?.hostname !== '127.0.0.1')
       throw new ConfigError('expected an https address', [...path, 'issuer']);
+    const { allow_existing_users: allowExistingUsers = false } = values;
+    if (typeof allowExistingUsers !== 'boolean')
+      throw new ConfigError('expected true or false', [...path, 'allow_existing_users']);
     return {
       id: text('id'),
       name: text('name'),
@@ -38,6 +43,7 @@ export function parseConfig(raw: unknown): readonly OidcInstance[] {
       clientId: text('client_id'),
       clientSecret: text('client_secret'),
       scope: text('scope', 'openid profile email'),
+      allowExistingUsers,
     };
   });
 }

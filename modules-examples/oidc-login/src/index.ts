@@ -1,5 +1,5 @@
 import { defineModule, type ProviderLogout } from '@rookery/module-api';
-import { passportProvider } from '@rookery/passport';
+import { passportProvider, profileOf } from '@rookery/passport';
 import { createRemoteJWKSet, jwtVerify } from 'jose';
 import * as client from 'openid-client';
 import { Strategy, type VerifyFunction } from 'openid-client/passport';
@@ -13,7 +13,7 @@ export default defineModule({
   parseConfig,
   register(api, instances) {
     for (const instance of instances) {
-      const { id, name, scope, clientId } = instance;
+      const { id, name, scope, clientId, allowExistingUsers } = instance;
       const configuration = discovery(instance);
       api.registerIdentityProvider(
         passportProvider<client.TokenEndpointResponse & client.TokenEndpointResponseHelpers>({
@@ -40,6 +40,10 @@ export default defineModule({
               ...(tokens.refresh_token === undefined ? {} : { tokens: tokens.refresh_token }),
             };
           },
+          profile: (person, failures) => ({
+            ...profileOf(person, failures),
+            existingLocalpart: allowExistingUsers ? profileOf(person, 0).localpart : undefined,
+          }),
           async refresh(token) {
             try {
               const tokens = await client.refreshTokenGrant(await configuration(), String(token));

@@ -21,6 +21,7 @@ describe('signing in with OpenID Connect by a module', () => {
             providers: [
               { ...common, id: 'one', name: 'One', client_id: 'rookery' },
               { ...common, id: 'two', name: 'Two', client_id: 'rookery' },
+              { ...common, id: 'older', name: 'Older', client_id: 'rookery', allow_existing_users: true },
             ],
           },
         },
@@ -47,6 +48,12 @@ describe('signing in with OpenID Connect by a module', () => {
     expect((await user.request('GET', `/profile/${user.userId}`)).body).toMatchObject({ displayname: 'ANNA' });
     expect((await world.logIn(await signOn('anna'))).userId).toBe(user.userId);
     expect((await world.logIn(await signOn('anna', {}, 'two'))).userId).toBe('@anna1:rookery.test');
+  });
+
+  it('gives people the account that they had before, where the settings say so', async () => {
+    const older = await world.homeserver.registerUser('older');
+    expect((await world.logIn(await signOn('older'))).userId).toBe('@older1:rookery.test');
+    expect((await world.logIn(await signOn('older', {}, 'older'))).userId).toBe(older.userId);
   });
 
   it('takes no token that is not the provider’s', async () => {

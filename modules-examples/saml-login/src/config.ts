@@ -12,9 +12,20 @@ export interface SamlInstance {
   readonly issuer: string;
   readonly localpart: string;
   readonly displayName: string;
+  /** Whether an account of the same name is the same person's. */
+  readonly allowExistingUsers: boolean;
 }
 
-const known = ['id', 'name', 'entry_point', 'certificates', 'issuer', 'localpart', 'display_name'];
+const known = [
+  'id',
+  'name',
+  'entry_point',
+  'certificates',
+  'issuer',
+  'localpart',
+  'display_name',
+  'allow_existing_users',
+];
 
 /** Checks the module's `config`: `providers`, a list. @throws ConfigError */
 export function parseConfig(raw: unknown): readonly SamlInstance[] {
@@ -45,6 +56,9 @@ export function parseConfig(raw: unknown): readonly SamlInstance[] {
         throw new ConfigError('is no certificate', [...path, 'certificates', at]);
       }
     });
+    const { allow_existing_users: allowExistingUsers = false } = values;
+    if (typeof allowExistingUsers !== 'boolean')
+      throw new ConfigError('expected true or false', [...path, 'allow_existing_users']);
     const id = text('id');
     return {
       id,
@@ -54,6 +68,7 @@ export function parseConfig(raw: unknown): readonly SamlInstance[] {
       issuer: text('issuer', `urn:rookery:${id}`),
       localpart: text('localpart', 'uid'),
       displayName: text('display_name', 'displayName'),
+      allowExistingUsers,
     };
   });
 }

@@ -8,7 +8,8 @@ export default defineModule({
   name: 'saml-login',
   parseConfig,
   register(api, instances) {
-    for (const { id, name, entryPoint, certificates, issuer, localpart, displayName } of instances) {
+    for (const instance of instances) {
+      const { id, name, entryPoint, certificates, issuer, localpart, displayName, allowExistingUsers } = instance;
       api.registerIdentityProvider(
         passportProvider({
           id,
@@ -34,11 +35,10 @@ export default defineModule({
             ),
           profile: ({ claims }, failures) => {
             const wanted = first(claims[localpart]);
+            const mapped = wanted === undefined ? undefined : mapUsernameToMxidLocalpart(wanted);
             return {
-              localpart:
-                wanted === undefined
-                  ? undefined
-                  : mapUsernameToMxidLocalpart(wanted) + (failures > 0 ? String(failures) : ''),
+              localpart: mapped === undefined ? undefined : mapped + (failures > 0 ? String(failures) : ''),
+              existingLocalpart: allowExistingUsers ? mapped : undefined,
               displayName: first(claims[displayName]) ?? wanted,
             };
           },

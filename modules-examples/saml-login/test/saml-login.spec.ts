@@ -17,7 +17,17 @@ describe('signing in through SAML by a module', () => {
     const start = (id: string) => startSamlIdp(`${base}/_synapse/client/sso/${id}/callback`, `urn:test:${id}`);
     idps = { one: await start('one'), two: await start('two') };
     world = await startWorld('sqlite', {
-      modules: [{ module, config: { providers: [settings('one', idps.one.url), settings('two', idps.two.url)] } }],
+      modules: [
+        {
+          module,
+          config: {
+            providers: [
+              settings('one', idps.one.url),
+              { ...settings('two', idps.two.url), allow_existing_users: true },
+            ],
+          },
+        },
+      ],
     });
   });
   afterAll(async () => {
@@ -33,9 +43,10 @@ describe('signing in through SAML by a module', () => {
     const anna = await world.logIn(await browser.submit(await world.begin(browser, 'one')));
     expect(anna.userId).toBe('@anna:rookery.test');
     expect((await anna.request('GET', `/profile/${anna.userId}`)).body).toMatchObject({ displayname: 'Anna Example' });
-    // The same name id, and yet somebody else.
+    // The same name id, and yet somebody else: an account that is there already, as this one's settings say.
+    const older = await world.homeserver.registerUser('bert');
     const bert = await world.logIn(await browser.submit(await world.begin(browser, 'two')));
-    expect(bert.userId).toBe('@bert:rookery.test');
+    expect(bert.userId).toBe(older.userId);
   });
 
   it('takes no response that is spoiled, of somebody else’s sign-on, or used', async () => {
