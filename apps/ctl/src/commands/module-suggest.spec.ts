@@ -45,12 +45,13 @@ modules:
     config:
       base_url: https://spam.example/api
       authorization: token
-      enabled_callbacks: [user_may_invite, check_event_for_spam, user_may_create_room]
-  - module: synapse_email_account_validity.EmailAccountValidity
+      enabled_callbacks: [user_may_invite, check_event_for_spam, user_may_create_room, accept_make_join]
+      async: { user_may_create_room: true }
+  - module: email_account_validity.EmailAccountValidity
     config: { period: 6w, renew_at: 1w, renew_email_subject: 'Renew your %(app)s account' }
   - module: synapse_domain_rule_checker.DomainRuleChecker
     config:
-      default: false
+      can_invite_if_not_in_domain_mapping: false
       domain_mapping: { a.example: [a.example, b.example], b.example: [] }
       can_only_join_rooms_with_invite: true
   - module: mjolnir.Module
@@ -62,6 +63,8 @@ modules:
   - module: someones.own.Module
 media_storage_providers:
   - module: s3_storage_provider.S3StorageProviderBackend
+    store_local: true
+    store_synchronous: false
     config: { bucket: media, region_name: eu, endpoint_url: 'https://s3.example', access_key_id: a, secret_access_key: b, session_token: c, cache_directory: /cache, sse_customer_key: d }
 `;
 
@@ -80,12 +83,20 @@ it('names a package for each module that is known, with settings that the packag
   }
   const configOf = (name: string): unknown => modules[named.indexOf(name)]?.config;
   expect(configOf('ldap-login')).toMatchObject({
-    directories: [{ url: 'ldap://ldap.example', start_tls: true, uid: 'cn', display_name: 'givenName', mail: 'mail' }],
+    directories: [
+      {
+        ...{ url: 'ldap://ldap.example', start_tls: true, uid: 'cn', display_name: 'givenName', mail: 'mail' },
+        ...{ filter: '(objectClass=person)', allow_existing_users: true },
+      },
+    ],
   });
   expect(configOf('account-validity-mail')).toEqual({
     ...{ period_days: 42, renew_days_before: 7, subject: 'Renew your Matrix account' },
   });
-  expect(configOf('http-antispam')).toMatchObject({ ask: ['invite', 'event'], token: 'token' });
+  expect(configOf('http-antispam')).toEqual({
+    ...{ url: 'https://spam.example/api', token: 'token', form: 'callbacks' },
+    ...{ ask: ['invite', 'event', 'room'], background: ['room'], on_failure: { event: 'allow', others: 'deny' } },
+  });
   expect(configOf('invite-policy')).toEqual({
     rules: [
       { from: '*:a.example', to: '*:a.example', action: 'allow' },
@@ -97,14 +108,10 @@ it('names a package for each module that is known, with settings that the packag
   });
   // What does not come along is said beside it.
   for (const said of [
-    ...[
-      'There is no filter ((objectClass=person))',
-      'Not asked: user_may_create_room',
-      'Not taken over: can_only_join',
-    ],
+    ...['Not taken over: accept_make_join', 'Not taken over: can_only_join', 'may not invite by address'],
     ...[
       'auto_accept_invites: {"enabled":true,"only_for_direct_messages":true',
-      'media_storage_providers: [{"module":"s3',
+      'media_storage_providers: [{"module":"s3-media-storage","store_local":true,"store_synchronous":false,',
       '"session_token":"c","cache_folder":"/cache"',
       'Not taken over: sse_customer_key.',
     ],
@@ -115,11 +122,58 @@ it('names a package for each module that is known, with settings that the packag
   expect(notes.at(-1)).toBe('1 of 11 have no counterpart here.');
 });
 
+it('closes what was closed, and opens what was open', () => {
+  const policy = (config: string) =>
+    suggest(
+      `server_name: a.example\nmodules:\n  - module: synapse_domain_rule_checker.DomainRuleChecker\n    config: ${config}\n`,
+    ).modules[0]?.config;
+  expect(policy('{ can_invite_if_not_in_domain_mapping: true }')).toEqual({ rules: [], otherwise: 'allow' });
+  expect(policy('{ default: true }')).toEqual({ rules: [], otherwise: 'allow' });
+  expect(policy('{}')).toEqual({ rules: [], otherwise: 'deny' });
+
+  const checker = (permissions: string) =>
+    suggest(
+      `server_name: a.example\nmodules:\n  - module: synapse_invite_checker.InviteChecker\n    config: { federation_list_url: 'https://x', default_permissions: ${permissions} }\n`,
+    );
+  const to = '*:a.example';
+  const blocked = checker(
+    `{ defaultSetting: block all, serverExceptions: { '@LOCAL_SERVER@': , b.example: }, userExceptions: { '@c:c.example': } }`,
+  );
+  expect(blocked.modules[0]?.config).toEqual({
+    rules: [
+      { from: '@c:c.example', to, action: 'allow' },
+      { from: '*:a.example', to, action: 'allow' },
+      { from: '*:b.example', to, action: 'allow' },
+      { to, action: 'deny' },
+    ],
+    otherwise: 'allow',
+  });
+  expect(blocked.text).toContain('Not taken over: federation_list_url');
+  expect(checker(`{ serverExceptions: { b.example: } }`).modules[0]?.config).toEqual({
+    rules: [{ from: '*:b.example', to, action: 'deny' }],
+    otherwise: 'allow',
+  });
+
+  const antispam = (config: string) =>
+    suggest(`modules:\n  - module: synapse_http_antispam.HTTPAntispam\n    config: ${config}\n`).modules[0]?.config;
+  expect(antispam('{ base_url: "http://a", enabled_callbacks: [user_may_invite] }')).toMatchObject({
+    on_failure: 'deny',
+  });
+  // Where none is named, all are asked.
+  expect(antispam('{ base_url: "http://a", fail_open: { check_event_for_spam: false } }')).toMatchObject({
+    ask: expect.arrayContaining(['event', 'join', 'login', 'username']),
+    on_failure: 'deny',
+  });
+});
+
 it('reads older settings, too, and says where there are none', () => {
   const old = suggest(
-    `password_providers:\n  - module: ldap_auth_provider.LdapAuthProvider\n    config: { uri: 'ldaps://a', base: b }\n`,
+    `password_providers:\n  - module: ldap_auth_provider.LdapAuthProvider\n    config: { uri: 'ldap://a', base: b }\n`,
   );
-  expect(old.modules).toMatchObject([{ module: '@rookery-examples/ldap-login' }]);
+  // Passwords do not go there in the open.
+  expect(old.modules).toMatchObject([
+    { module: '@rookery-examples/ldap-login', config: { directories: [{ url: 'ldap://a', start_tls: true }] } },
+  ]);
   const spam = suggest(`spam_checker:\n  module: mjolnir.AntiSpam\n  config: { ban_lists: ['!a:x'] }\n`);
   expect(spam.modules).toMatchObject([{ module: '@rookery-examples/policy-lists', config: { rooms: ['!a:x'] } }]);
   expect(suggest('server_name: x\n').notes).toEqual([expect.stringContaining('names no modules')]);

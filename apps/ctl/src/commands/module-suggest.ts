@@ -25,6 +25,9 @@ const objectOf = (value: unknown): Settings =>
 const only = (given: Settings): Settings =>
   Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
 
+const notTaken = (names: readonly string[]): string[] =>
+  names.length > 0 ? [`Not taken over: ${names.join(', ')}.`] : [];
+
 const dayMs = 86_400_000;
 const units: Readonly<Record<string, number>> = {
   ...{ s: 1000, m: 60_000, h: 3_600_000, d: dayMs, w: 7 * dayMs, y: 365 * dayMs },
@@ -40,53 +43,74 @@ function daysOf(value: unknown): number | undefined {
 function ldap(config: Settings): Suggestion {
   const attributes = objectOf(config['attributes']);
   const [uri, ...others] = Array.isArray(config['uri']) ? listOf(config['uri']) : [textOf(config['uri'])];
+  // Passwords are not sent in the open.
+  const isPlain = uri?.startsWith('ldap://') === true;
   const directory = only({
     name: 'Directory',
     url: uri,
-    start_tls: config['start_tls'] === true && uri?.startsWith('ldap://') ? true : undefined,
+    start_tls: isPlain ? true : undefined,
     base: textOf(config['base']),
     bind_dn: textOf(config['bind_dn']),
     bind_password: textOf(config['bind_password']),
     uid: textOf(attributes['uid']),
     display_name: textOf(attributes['name']),
     mail: textOf(attributes['mail']),
+    filter: textOf(config['filter']),
+    allow_existing_users: true,
   });
   const notes = [
     'People sign in on a page in the browser, not in the form of the client, so passwords pass no client.',
+    'allow_existing_users ties those of the directory to the accounts that they have already, by their names.',
   ];
+  if (isPlain && config['start_tls'] !== true) notes.push('start_tls is needed: without it passwords are not sent.');
   if (others.length > 0) notes.push(`Only the first address is taken: ${others.join(', ')} are not.`);
-  const filter = textOf(config['filter']);
-  if (filter !== undefined) notes.push(`There is no filter (${filter}); "group" lets in the members of a group.`);
+  if (config['bind_dn'] === undefined) notes.push('People are looked for before they sign in: bind_dn says by whom.');
   if (config['bind_password_file'] !== undefined) notes.push('bind_password_file: put its content into bind_password.');
+  const left = ['validate_cert', 'tls_options', 'active_directory', 'default_domain'];
+  notes.push(...notTaken(left.filter((name) => config[name] !== undefined && config[name] !== false)));
   return { package: 'ldap-login', config: { directories: [directory] }, notes };
 }
 
-/** The interface between a module and a checker by HTTP is another one; what is asked is the same. */
+/** What a checker by HTTP is asked about, by the callback. */
 const asked: Readonly<Record<string, string>> = {
-  check_event_for_spam: 'event',
-  user_may_invite: 'invite',
   user_may_join_room: 'join',
-  check_registration_for_spam: 'registration',
+  user_may_invite: 'invite',
+  federated_user_may_invite: 'remote_invite',
+  user_may_send_3pid_invite: 'threepid_invite',
+  user_may_create_room: 'room',
+  user_may_create_room_alias: 'alias',
+  user_may_publish_room: 'publish',
+  check_username_for_spam: 'username',
   check_login_for_spam: 'login',
+  check_event_for_spam: 'event',
 };
 
 function antispam(config: Settings): Suggestion {
-  const callbacks = Array.isArray(config['enabled_callbacks'])
-    ? listOf(config['enabled_callbacks'])
-    : Object.keys(objectOf(config['enabled_callbacks']));
-  const ask = callbacks.flatMap((name) => asked[name] ?? []);
-  const unasked = callbacks.filter((name) => asked[name] === undefined);
+  const named = config['enabled_callbacks'];
+  const callbacks = Array.isArray(named) ? listOf(named) : Object.keys(asked);
+  const ask = callbacks.filter((name) => Object.hasOwn(asked, name));
+  const subjectsOf = (flags: Settings): string[] =>
+    ask.filter((name) => flags[name] === true).map((name) => asked[name]!);
+  // Events pass where the checker is away, and everything else is refused, unless they say otherwise.
+  const passing = subjectsOf({ check_event_for_spam: true, ...objectOf(config['fail_open']) });
+  const background = subjectsOf(objectOf(config['async']));
   return {
     package: 'http-antispam',
     config: only({
       url: textOf(config['base_url']),
       token: textOf(config['authorization']),
-      ask: ask.length > 0 ? ask : undefined,
-      on_failure: Object.values(objectOf(config['fail_open'])).includes(false) ? 'deny' : 'allow',
+      form: 'callbacks',
+      ask: ask.map((name) => asked[name]),
+      background: background.length > 0 ? background : undefined,
+      on_failure:
+        passing.length > 0
+          ? { ...Object.fromEntries(passing.map((subject) => [subject, 'allow'])), others: 'deny' }
+          : 'deny',
     }),
     notes: [
-      'One address is asked about everything; its form is in the README of the package.',
-      ...(unasked.length > 0 ? [`Not asked: ${unasked.join(', ')}.`] : []),
+      'A checker on this machine or in a private network is reached where ip_range_whitelist names it.',
+      ...(config['authorization_path'] === undefined ? [] : ['authorization_path: put its content into token.']),
+      ...notTaken(callbacks.filter((name) => !ask.includes(name))),
     ],
   };
 }
@@ -98,18 +122,53 @@ function domainRules(config: Settings): Suggestion {
     ...listOf(to).map((domain) => ({ from: `*:${from}`, to: `*:${domain}`, action: 'allow' })),
     { from: `*:${from}`, action: 'deny' },
   ]);
-  const left = Object.keys(config).filter((name) => !['domain_mapping', 'default'].includes(name));
+  const defaults = ['can_invite_if_not_in_domain_mapping', 'default'];
+  const notes = ['Administrators of the server may invite everybody.'];
+  if (config['can_invite_by_third_party_id'] !== false)
+    notes.push('Who may not invite everybody may not invite by address either: nobody knows whose it is.');
+  const known = ['domain_mapping', 'can_invite_by_third_party_id', ...defaults];
+  notes.push(...notTaken(Object.keys(config).filter((name) => !known.includes(name))));
   return {
     package: 'invite-policy',
-    config: { rules, otherwise: config['default'] === false ? 'deny' : 'allow' },
-    ...(left.length > 0 && { notes: [`Not taken over: ${left.join(', ')}.`] }),
+    // What does not say is closed.
+    config: { rules, otherwise: defaults.some((name) => config[name] === true) ? 'allow' : 'deny' },
+    notes,
   };
 }
 
-function mediaStore({ bucket, ...config }: Settings): Suggestion {
+/** Whom the users of a server let invite them. */
+function invitePermissions(config: Settings, { server_name: serverName }: Settings): Suggestion {
+  const permissions = objectOf(config['default_permissions']);
+  const isOpen = permissions['defaultSetting'] !== 'block all';
+  const here = { to: `*:${String(serverName)}` };
+  const action = isOpen ? 'deny' : 'allow';
+  const namesOf = (key: string): string[] => Object.keys(objectOf(permissions[key]));
+  const servers = namesOf('serverExceptions').map((name) => (name === '@LOCAL_SERVER@' ? String(serverName) : name));
+  const rules = [
+    ...namesOf('userExceptions').map((user) => ({ from: user, ...here, action })),
+    ...servers.map((server) => ({ from: `*:${server}`, ...here, action })),
+    ...(isOpen ? [] : [{ ...here, action: 'deny' }]),
+  ];
+  return {
+    package: 'invite-policy',
+    config: { rules, otherwise: 'allow' },
+    notes: [
+      'No list of a federation is asked for: name its servers in federation_domain_whitelist, or everybody is one of it.',
+      'What people choose for themselves is for their clients (m.invite_permission_config).',
+      ...notTaken([
+        ...Object.keys(config).filter((name) => name !== 'default_permissions'),
+        ...(permissions['groupException'] === undefined ? [] : ['groupException']),
+      ]),
+    ],
+  };
+}
+
+function mediaStore({ bucket, ...config }: Settings, _settings: Settings, entry: Settings): Suggestion {
   const notes = ['Its settings belong to media_storage_providers, see below; the entry here has none.'];
-  const left = ['sse_customer_key', 'threadpool_size'].filter((name) => config[name] !== undefined);
-  if (left.length > 0) notes.push(`Not taken over: ${left.join(', ')}.`);
+  if (config['access_key_id'] === undefined)
+    notes.push('access_key_id and secret_access_key are needed: the environment is not asked for them.');
+  const left = ['sse_customer_key', 'sse_customer_algo', 'threadpool_size'];
+  notes.push(...notTaken(left.filter((name) => config[name] !== undefined)));
   const settings = only({
     bucket,
     region: textOf(config['region_name']) ?? 'us-east-1',
@@ -121,12 +180,26 @@ function mediaStore({ bucket, ...config }: Settings): Suggestion {
     prefix: textOf(config['prefix']),
     storage_class: textOf(objectOf(config['extra_args'])['StorageClass'] ?? config['storage_class']),
   });
-  notes.push(`media_storage_providers: ${JSON.stringify([{ module: 's3-media-storage', config: settings }])}`);
+  const { store_local, store_remote, store_synchronous } = entry;
+  const provider = { module: 's3-media-storage', ...only({ store_local, store_remote, store_synchronous }) };
+  notes.push(`media_storage_providers: ${JSON.stringify([{ ...provider, config: settings }])}`);
   return { package: 's3-media-storage', notes };
 }
 
+function accountValidity(config: Settings): Suggestion {
+  return {
+    package: 'account-validity-mail',
+    config: only({
+      period_days: daysOf(config['period']),
+      renew_days_before: daysOf(config['renew_at']),
+      subject: textOf(config['renew_email_subject'])?.replace(/%\(app\)s/g, 'Matrix'),
+    }),
+    ...(config['send_links'] === false && { notes: ['Links are always sent; codes in their place are not.'] }),
+  };
+}
+
 /** By the Python module, or the package that it lies in. */
-const known: Readonly<Record<string, (config: Settings) => Suggestion>> = {
+const known: Readonly<Record<string, (config: Settings, settings: Settings, entry: Settings) => Suggestion>> = {
   ldap_auth_provider: ldap,
   shared_secret_authenticator: (config) => ({
     package: 'shared-secret-auth',
@@ -138,20 +211,16 @@ const known: Readonly<Record<string, (config: Settings) => Suggestion>> = {
   rest_auth_provider: (config) => ({
     package: 'rest-auth',
     config: only({ url: textOf(config['endpoint']), create_accounts: true }),
-    notes: ['The address is that of the check itself, and the form another one: see the README of the package.'],
+    notes: [
+      'The address is that of the check itself, and the form another one: see the README of the package.',
+      'A service in a private network is reached where ip_range_whitelist names it.',
+    ],
   }),
   synapse_http_antispam: antispam,
-  synapse_email_account_validity: (config) => ({
-    package: 'account-validity-mail',
-    config: only({
-      period_days: daysOf(config['period']),
-      renew_days_before: daysOf(config['renew_at']),
-      subject: textOf(config['renew_email_subject'])?.replace(/%\(app\)s/g, 'Matrix'),
-    }),
-    ...(config['send_links'] === false && { notes: ['Links are always sent; codes in their place are not.'] }),
-  }),
+  email_account_validity: accountValidity,
+  synapse_email_account_validity: accountValidity,
   synapse_domain_rule_checker: domainRules,
-  synapse_invite_checker: domainRules,
+  synapse_invite_checker: invitePermissions,
   mjolnir: (config) => ({
     package: 'policy-lists',
     config: { rooms: listOf(config['ban_lists']) },
@@ -203,10 +272,10 @@ export function suggestModules(file: string, terminal: Terminal): void {
   const lines: string[] = [];
   const packages = new Set<string>();
   let missing = 0;
-  for (const { module, config } of entries) {
-    const name = String(module);
+  for (const entry of entries) {
+    const name = String(entry['module']);
     const suggest = Object.hasOwn(known, name.split('.')[0]!) ? known[name.split('.')[0]!] : undefined;
-    const found = suggest?.(objectOf(config));
+    const found = suggest?.(objectOf(entry['config']), settings, entry);
     lines.push(`# ${name}`);
     if (!found) {
       missing++;
@@ -217,10 +286,10 @@ export function suggestModules(file: string, terminal: Terminal): void {
     }
     for (const note of found.notes ?? []) lines.push(`#   ${note}`);
     if (found.package === undefined) continue;
-    const entry = `${examples}/${found.package}`;
-    packages.add(entry);
+    const taker = `${examples}/${found.package}`;
+    packages.add(taker);
     const hasConfig = found.config !== undefined && Object.keys(found.config).length > 0;
-    lines.push(stringify([{ module: entry, ...(hasConfig && { config: found.config }) }], { lineWidth: 0 }).trimEnd());
+    lines.push(stringify([{ module: taker, ...(hasConfig && { config: found.config }) }], { lineWidth: 0 }).trimEnd());
   }
   if (packages.size > 0) lines.splice(0, 0, 'modules:');
   for (const line of lines.flatMap((text) => text.split('\n'))) terminal.out(line === 'modules:' ? line : `  ${line}`);
