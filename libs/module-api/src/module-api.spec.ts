@@ -98,6 +98,8 @@ describe('a module', () => {
       expect(() => defineModule({ name: 'm', configSchema: late, register() {} }).parseConfig({})).toThrow(
         'asynchronously',
       );
+      const none = defineModule({ name: 'm', configSchema: {} as StandardSchema, register() {} });
+      expect(() => none.parseConfig({})).toThrow('configSchema is no Standard Schema');
       const own = defineModule({ name: 'm', configSchema: late, configJsonSchema: { type: 'null' }, register() {} });
       expect(own.configJsonSchema).toEqual({ type: 'null' });
     });

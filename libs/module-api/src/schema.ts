@@ -32,7 +32,10 @@ const maxIssues = 20;
 
 /** What a schema makes of a module's `config`. A missing one is an empty one. @throws ConfigError with everything that is wrong */
 export function checkedBySchema<Output>(schema: StandardSchema<Output>, raw: unknown): Output {
-  const result = schema['~standard'].validate(raw ?? {});
+  const checks = (schema as Partial<typeof schema> | undefined)?.['~standard'];
+  if (typeof checks?.validate !== 'function')
+    throw new TypeError('configSchema is no Standard Schema: it has no ["~standard"].validate()');
+  const result = checks.validate(raw ?? {});
   if ('then' in result) {
     (result as Promise<unknown>).catch(() => {});
     throw new TypeError('configSchema checks asynchronously: check there, and do the work in register()');

@@ -260,9 +260,12 @@ function peerRangeOf(start: string): string | undefined {
     const path = join(folder, 'package.json');
     if (existsSync(path)) {
       try {
-        const { peerDependencies: peers } = JSON.parse(readFileSync(path, 'utf8')) as { peerDependencies?: unknown };
-        const range = isJsonObject(peers) ? peers['@rookery/module-api'] : undefined;
-        return typeof range === 'string' ? range : undefined;
+        const manifest = JSON.parse(readFileSync(path, 'utf8')) as Readonly<Record<string, unknown>>;
+        // What is a dependency it does not get either: it is lent the server's.
+        const ranges = [manifest['peerDependencies'], manifest['dependencies']].map((list) =>
+          isJsonObject(list) ? list['@rookery/module-api'] : undefined,
+        );
+        return ranges.find((range) => typeof range === 'string');
       } catch {
         return undefined;
       }

@@ -152,8 +152,8 @@ it('warns of a module that is made for more than this server has', async () => {
 });
 
 it('takes the package at its word: what its peerDependencies ask for', async () => {
-  const peer = async (range: string): Promise<LoadedModule> => {
-    write('peer/package.json', { name: 'peer', peerDependencies: { '@rookery/module-api': range } });
+  const peer = async (range: string, kind = 'peerDependencies'): Promise<LoadedModule> => {
+    write('peer/package.json', { name: 'peer', [kind]: { '@rookery/module-api': range } });
     write('peer/lib/index.mjs', `export default ${source('peer')}`);
     return load('./peer/lib/index.mjs');
   };
@@ -162,6 +162,7 @@ it('takes the package at its word: what its peerDependencies ask for', async () 
   await expect(peer('^9.0.0')).rejects.toThrow(
     /module peer: .*made for @rookery\/module-api \^9\.0\.0, this server has \d+\.\d+\.\d+; update the server/,
   );
+  await expect(peer('^9.0.0', 'dependencies')).rejects.toThrow(/made for @rookery\/module-api \^9\.0\.0/);
 });
 
 it.each(["''", "'Word Filter'", "'../up'", 'undefined', `'${'x'.repeat(65)}'`])(

@@ -130,7 +130,9 @@ async function importModule(entry: ModuleEntry, { configDir, clock, logger }: Im
     logger?.info('Loading module', { module: entry.module });
     return importDefinition(entry, configDir);
   });
-  const { definition, url, warnings } = imported;
+  const { definition, url } = imported;
+  const warnings = [...imported.warnings];
+  if (entry.memoryLimitBytes !== undefined) warnings.push('memory_limit has no effect without isolate: thread');
   owner.name = definition.name;
   const config = await whileLoading({ entry, owner, clock, late: 'it did not finish' }, async () => ({
     checked: placed(entry, () => parseConfig(definition, entry.config)),

@@ -9,6 +9,7 @@ import { clientCheck, dnsCheck, federationCheck, mailCheck } from './doctor/remo
 import { repairStatistics, statisticsCheck } from './doctor/statistics.js';
 import type { Terminal } from '../terminal.js';
 import { collect, configHelp } from './common.js';
+import { besideModules } from './module-check.js';
 import { withDatabaseErrors } from './database-at.js';
 
 interface Options {
@@ -42,7 +43,7 @@ export function registerDoctorCommand(program: Command, terminal: Terminal): voi
     .addOption(new Option('--mend').hideHelp())
     .option('--strict', 'fail on warnings, too')
     .option('--json', 'for programs')
-    .action((options: Options) => doctor(options, terminal));
+    .action((options: Options) => besideModules(() => doctor(options, terminal)));
 }
 
 async function doctor({ config: files = ['homeserver.yaml'], ...options }: Options, terminal: Terminal): Promise<void> {

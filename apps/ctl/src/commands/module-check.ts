@@ -8,6 +8,7 @@ import {
   offlineCapabilities,
 } from '@rookery/module-host';
 import { type Config, loadConfig, Logger, SystemClock } from '@rookery/platform';
+import { setImmediate } from 'node:timers/promises';
 
 /** One entry of the settings, tried out. */
 export interface CheckedModule {
@@ -40,7 +41,8 @@ class Warnings extends Logger {
     const module = String(fields.module);
     const because = fields.err instanceof Error ? `: ${fields.err.message}` : '';
     const text = typeof fields.problem === 'string' ? fields.problem : message + because;
-    this.byModule.set(module, [...(this.byModule.get(module) ?? []), text]);
+    // A module that is tried several times says the same each time.
+    this.byModule.set(module, [...new Set([...(this.byModule.get(module) ?? []), text])]);
   }
   error(message: string, fields?: Readonly<Record<string, unknown>>): void {
     this.warn(message, fields);
@@ -50,6 +52,24 @@ class Warnings extends Logger {
   }
   child(): Logger {
     return this;
+  }
+}
+
+/** What is no module's doing ends the program, as it would have. */
+class OthersThrow extends Warnings {
+  override error(message: string, fields: Readonly<Record<string, unknown>> = {}): void {
+    if (fields.module === undefined) throw fields.err;
+    super.error(message, fields);
+  }
+}
+
+/** Does something that tries modules. What they left behind, a timer that throws, does not end the program meanwhile. */
+export async function besideModules<T>(work: () => Promise<T>): Promise<T> {
+  const unguard = guardProcess(() => [], new OthersThrow());
+  try {
+    return await work();
+  } finally {
+    unguard();
   }
 }
 
@@ -124,6 +144,8 @@ async function tryOut(config: Config, warnings: Warnings, imported: LoadedModule
   const allLoad = results.every(({ problem }) => problem === undefined);
   const problems = allLoad ? missingProviders(config, host.dispatcher) : [];
   await host.stop();
+  // What was rejected with nobody listening is told of only once everything that waits has run.
+  await setImmediate();
   const modules = results.map(({ entry, loaded, problem, untried }) => {
     const name = loaded?.definition.name;
     const row = problem === undefined && name !== undefined ? summary.get(name) : undefined;

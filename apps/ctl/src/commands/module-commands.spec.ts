@@ -259,6 +259,29 @@ describe('module check', () => {
     expect([status, stdout]).toEqual([0, expect.stringMatching(/^ok {5}timer[^]*callbacks: userMayJoinRoom\n$/)]);
   });
 
+  it('goes on though a timer of a module throws', () => {
+    write('timer.mjs', `setInterval(() => { throw new Error('late'); }, 1); ${source('timer', joins)}`);
+    settings('modules:\n  - module: ./timer.mjs\n');
+    const main = join(import.meta.dirname, '../../dist/main.js');
+    const options = { encoding: 'utf8', env: { ...process.env, NODE_OPTIONS: '' }, timeout: 200_000 } as const;
+    const { status, stdout, stderr } = spawnSync(process.execPath, [main, 'module', 'check', '-c', file], options);
+    expect([status, stderr]).toEqual([0, '']);
+    expect(stdout).toContain('A module threw where nobody could catch it: late');
+  });
+
+  it('says what a module lets escape, and which of its options do nothing', async () => {
+    settings('modules:\n  - module: ./late.mjs\n    memory_limit: 64M\n');
+    write('late.mjs', source('late', 'void api.migrate([{}]);'));
+    const { code, out } = await rookery('check', '-c', file);
+    expect(code).toBe(0);
+    expect(out.match(/warning: .*/g)).toEqual([
+      'warning: memory_limit has no effect without isolate: thread',
+      expect.stringContaining('A promise was rejected with nobody listening: A migration needs a name'),
+    ]);
+    settings('modules:\n  - module: ./late.mjs\n    isolate: thread\n    memory_limit: 1M\n');
+    await expect(rookery('check', '-c', file)).rejects.toThrow('memory_limit: expected a size of at least 16M');
+  });
+
   it('shows warnings, and nothing when there is no module', async () => {
     write('old.mjs', source('old', 'api.registerThirdPartyRulesCallbacks({ onThreepidBind() {} });'));
     settings('modules:\n  - module: ./old.mjs\n');

@@ -14,7 +14,7 @@ import { describeProblem, fileProblem, filesAt, loadConfig } from '@rookery/plat
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
 import { collect, configHelp, oddEntries } from './common.js';
-import { checkModules, type CheckedModule, nameOfModule } from './module-check.js';
+import { besideModules, checkModules, type CheckedModule, nameOfModule } from './module-check.js';
 import { addModuleEntry, entriesOfPackage, listsModules, moduleEntries, removeModuleEntry } from './module-entries.js';
 import { developModule } from './module-dev.js';
 import { describeSettings, schemaOfModule } from './module-schema.js';
@@ -58,7 +58,7 @@ export function registerModuleCommands(program: Command, terminal: Terminal): vo
     .action((names: readonly string[], options: Options) => upgrade(names, pathsOf(options), terminal));
   module
     .command('doctor')
-    .description('Says what is wrong with the modules and what could be newer.')
+    .description('Says what is installed and missing, and what is wrong with the modules.')
     .option(configFlags, configHelp, collect)
     .action((options: Options) => doctor(pathsOf(options), terminal));
   module
@@ -114,7 +114,7 @@ export function registerModuleCommands(program: Command, terminal: Terminal): vo
     .command('check')
     .description('Loads the modules with their settings, without starting the server. What needs one is not tried.')
     .option(configFlags, configHelp, collect)
-    .action((options: Options) => check(pathsOf(options), terminal));
+    .action((options: Options) => besideModules(() => check(pathsOf(options), terminal)));
   module
     .command('remove')
     .description('Takes a module out of the settings, uninstalls its package and deletes what it stored.')

@@ -179,6 +179,14 @@ export const size: Kind<number> = simple(
   parseSizeBytes,
 );
 
+/** Bytes, of at least so many MiB. */
+export function sizeFrom(leastMib: number): Kind<number> {
+  return simple('size', `a size of at least ${leastMib}M`, size.schema, (value) => {
+    const bytes = parseSizeBytes(value);
+    return bytes !== undefined && bytes >= leastMib * 1024 ** 2 ? bytes : undefined;
+  });
+}
+
 /** One of a few literal values. */
 export function oneOf<const T extends readonly (string | number | boolean)[]>(...values: T): Kind<T[number]> {
   const names = [...new Set(values.map((value) => String(value)))];

@@ -36,7 +36,8 @@ export const moduleEntry = k.object({
     false,
     'Asks the module and only writes down what it would have refused: its judgements and calls have no effect.',
   ),
-  memory_limit: k.maybe(k.size, 'Memory that the thread of the module may use; default 128M.'),
+  // With less an engine does not start.
+  memory_limit: k.maybe(k.sizeFrom(16), 'Memory that the thread of the module may use; default 128M.'),
 });
 /** One entry of `modules`. */
 export type ModuleEntry = k.KindValue<typeof moduleEntry>;
