@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { eventually, freePort } from '@rookery/testing';
@@ -98,6 +98,11 @@ it('runs a module, builds and reloads it when its code changes, and says what it
   const about = `judge checkEventForSpam(m.room.message in ${roomId})`;
   await eventually(() => out.some((line) => line.startsWith(`@ann:dev.test  ${about}  ok`)));
 
+  // As many editors save: another file in its place. What is written into that one counts, too.
+  writeFileSync(join(folder, 'saved.js'), `${source('NOT_SPAM')}\n`);
+  renameSync(join(folder, 'saved.js'), join(folder, 'judge/src/index.js'));
+  await eventually(() => notes.includes('Reloaded judge.'));
+  notes.splice(0);
   write(`BROKEN ${source('NOT_SPAM')}`);
   await eventually(() => notes.some((note) => note.includes('it is broken')));
   expect((await say())[0]).toBe(200);

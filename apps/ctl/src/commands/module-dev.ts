@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { existsSync, type FSWatcher, readFileSync, realpathSync, statSync, watch } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { join, relative, resolve, sep } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { moduleEntriesOf, ModuleDispatcher, placeOfModule, type TracedCall } from '@rookery/module-host';
@@ -10,6 +10,7 @@ import { isRunning } from './reload.js';
 
 /** An editor writes a file in several steps, and a build many files. */
 const settleMs = 200;
+const lookEveryMs = 300;
 const maxOutput = 4_000;
 
 /** The folder that an entry of the settings names, as a path or as a package; links are followed, as `module add FOLDER` makes them. */
@@ -45,6 +46,26 @@ function build(folder: string): Promise<string | undefined> {
     child.on('exit', (code) => done(code === 0 ? undefined : said.trim() || `npm run build ended with ${code}`));
   });
 }
+
+/**
+ * What tells whether a file of a folder was written, made or removed; of a lone file the same. Looked at rather than watched: who
+ * watches a folder with all that is below it hears no more of a file that an editor has put in the place of another.
+ */
+function stateOf(path: string, isIgnored: (name: string) => boolean): string {
+  const found = statSync(path, { throwIfNoEntry: false });
+  if (!found?.isDirectory()) return `${path} ${found?.mtimeMs} ${found?.size}`;
+  try {
+    return readdirSync(path, { withFileTypes: true })
+      .filter(({ name }) => !isIgnored(name))
+      .map((entry) => (entry.isSymbolicLink() ? entry.name : stateOf(join(path, entry.name), isUnread)))
+      .join('\n');
+  } catch {
+    // It went away meanwhile.
+    return path;
+  }
+}
+
+const isUnread = (name: string): boolean => name === 'node_modules' || name.startsWith('.');
 
 /** One call of a module as a line. */
 export function lineOf(call: TracedCall): string {
@@ -90,7 +111,6 @@ export async function developModule(
   const { Homeserver } = await import('@rookery/homeserver');
   const server = Homeserver.create(config);
   await server.start();
-  const watchers: FSWatcher[] = [];
   try {
     const dispatcher = server.service(ModuleDispatcher);
     const own = async (): Promise<string | undefined> =>
@@ -101,36 +121,25 @@ export async function developModule(
     });
     terminal.note(`The server runs with ${name}; changes of its code take effect at once.`);
 
-    let changes = 0;
-    let isAwake = (): void => {};
-    const changed = (): void => {
-      changes += 1;
-      isAwake();
-    };
     const { path: code, root } = placeOfModule(entry, config.configDir);
     // What a build writes is no reason to build.
     const output = folder && relative(folder, code).split(sep)[0];
-    const ignored = (path: string): boolean =>
-      path.split(sep).some((part) => part === 'node_modules' || part.startsWith('.')) ||
-      (output !== undefined && output !== 'src' && path.split(sep)[0] === output);
-    const isFolder = statSync(root).isDirectory();
-    watchers.push(
-      watch(root, { recursive: isFolder }, (_, path) => {
-        if (!isFolder || path === null || !ignored(path)) changed();
-      }),
-    );
-    for (const file of files.flatMap((path) => filesAt(path))) watchers.push(watch(file, changed));
-
-    const ended = new Promise<void>((done) => signal.addEventListener('abort', () => done(), { once: true }));
-    while (!signal.aborted) {
-      const woken = new Promise<void>((done) => (isAwake = done));
-      if (changes === 0) await Promise.race([woken, ended]);
-      if (signal.aborted) break;
+    const isOutput = (name: string): boolean => isUnread(name) || (name === output && output !== 'src');
+    const look = (): string =>
+      [
+        stateOf(root, isOutput),
+        ...files.flatMap((path) => filesAt(path)).map((file) => stateOf(file, isUnread)),
+      ].join();
+    const wait = (ms: number): Promise<unknown> => pause(ms, undefined, { signal }).catch(() => undefined);
+    for (let seen = look(); !signal.aborted; await wait(lookEveryMs)) {
+      let now = look();
+      if (now === seen) continue;
       // Until nothing changes any more.
       do {
-        changes = 0;
-        await pause(settleMs);
-      } while (changes > 0);
+        seen = now;
+        await wait(settleMs);
+        now = look();
+      } while (now !== seen && !signal.aborted);
       if (!(await built())) continue;
       try {
         const { modules } = await server.reload(loadConfig(files));
@@ -141,7 +150,6 @@ export async function developModule(
       }
     }
   } finally {
-    for (const watcher of watchers) watcher.close();
     await server.stop();
   }
 }
