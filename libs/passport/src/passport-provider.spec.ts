@@ -36,7 +36,7 @@ interface Asked {
   readonly session: Record<string, unknown>;
   readonly query: Record<string, unknown>;
   readonly body: Record<string, unknown>;
-  readonly res: { send(body: unknown): void; writeHead?: unknown };
+  readonly res: { send(body: unknown): void; writeHead(status: number, headers: object): { end(): void } };
 }
 const acting = (act: (this: Acts, request: Asked) => void) =>
   passportProvider({ id: 'x', name: 'X', strategy: () => ({ authenticate: act }) });
@@ -99,6 +99,13 @@ describe('a strategy as a provider', () => {
         res.send('<form></form>');
       },
       { page: '<form></form>', status: 200 },
+    ],
+    [
+      'a redirect as Node.js writes it',
+      function ({ res }) {
+        res.writeHead(302, { Location: 'https://idp.example/?a=b' }).end();
+      },
+      { redirect: 'https://idp.example/?a=b' },
     ],
     [
       'a path of its own',

@@ -125,6 +125,11 @@ function responseLike(page: (html: string, status: number) => void, redirect: (l
       response.statusCode = code;
       return response;
     },
+    writeHead(code: number, ...more: unknown[]) {
+      response.statusCode = code;
+      for (const [name, value] of Object.entries((more.at(-1) ?? {}) as object)) response.setHeader(name, value);
+      return response;
+    },
     type: () => response,
     send: (body: unknown) => response.end(body),
     redirect: (...args: unknown[]) => redirect(args.at(-1)),
