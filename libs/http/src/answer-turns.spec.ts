@@ -53,18 +53,6 @@ describe('turns at large answers', () => {
     expect(log).toEqual(['a1', 'a2', 'b1', 'c1']);
   });
 
-  it('lets each be written in a turn of its own', async () => {
-    let turn = 0;
-    const written: number[] = [];
-    for (let i = 0; i < 4; i++) void turns.alone().then(() => written.push(turn));
-    for (; turn < 8; turn++) await nextTurn();
-    void turns.alone().then(() => written.push(turn));
-    for (; turn < 12; turn++) await nextTurn();
-    expect(written).toHaveLength(5);
-    expect(new Set(written).size).toBe(5);
-    expect(written.toSorted((a, b) => a - b)).toEqual(written);
-  });
-
   it('lets each have a few, all together some more, in order', async () => {
     const ends = await takeEach('a1', 'a2', 'a3', 'b1', 'b2', 'c1');
     await settled();

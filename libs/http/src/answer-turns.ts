@@ -49,7 +49,6 @@ export class AnswerTurns {
   #making = 0;
   /** Whether an answer was begun in this turn of the event loop: what needs not wait for anything is made within it. */
   #isTurnTaken = false;
-  readonly #alone: (() => void)[] = [];
 
   /** @param unreadOf bytes of answers that somebody has not read yet */
   constructor(
@@ -93,14 +92,6 @@ export class AnswerTurns {
     return { ready, end: () => end() };
   }
 
-  /** Resolves in a turn of the event loop in which nothing else that waited for the same goes on. */
-  alone(): Promise<void> {
-    return new Promise((resolve) => {
-      this.#alone.push(resolve);
-      if (this.#alone.length === 1) setImmediate(() => this.#nextAlone());
-    });
-  }
-
   /** Somebody has read, or lost, something. */
   wake(name: string): void {
     const holder = this.#holders.get(name);
@@ -114,11 +105,6 @@ export class AnswerTurns {
         if (nowMs - each.sinceMs <= turnTimeoutMs) break;
         each.refuse(MatrixError.limitExceeded(retryTurnMs));
       }
-  }
-
-  #nextAlone(): void {
-    this.#alone.shift()?.();
-    if (this.#alone.length > 0) setImmediate(() => this.#nextAlone());
   }
 
   get #hasRoom(): boolean {

@@ -39,6 +39,7 @@ export {
   type QuerySchema,
   querySchemaOf,
 } from './query-schema.js';
+export { jsonParts, WrittenList } from './json-parts.js';
 export { HttpReply, type PageOptions } from './reply.js';
 export { leadsElsewhere, proxiedBodyBytes, type ProxiedPaths, proxiedRoutes, RequestProxy } from './request-proxy.js';
 export { type LimiterName, type RateLimit, RateLimiter, RateLimitOverrides } from './rate-limiter.js';

@@ -1,4 +1,4 @@
-import type { DatabaseCost, Trace } from '@rookery/platform';
+import { type DatabaseCost, ownTurn, type Trace } from '@rookery/platform';
 import { MatrixError } from '@rookery/matrix-types';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { BlockList, isIP } from 'node:net';
@@ -258,7 +258,7 @@ export class RequestContext implements LateRequest {
    * one by one, but may well be done at once. `undefined` for other answers.
    */
   turnToWrite(): Promise<void> | undefined {
-    return this.#turn === undefined ? undefined : this.store.turns.alone();
+    return this.#turn === undefined ? undefined : ownTurn();
   }
   /** What the system took of this connection; `undefined` while nothing waits for the client. */
   get takenBytes(): number | undefined {

@@ -2,6 +2,7 @@ import { MatrixError } from '@rookery/matrix-types';
 import { validateHeaderValue } from 'node:http';
 import { Readable, pipeline } from 'node:stream';
 import { gzip } from 'node:zlib';
+import { jsonParts } from './json-parts.js';
 import type { RequestContext } from './request-context.js';
 import { type Body, isInParts, pour, sliceBytes } from './pour.js';
 import { HttpReply } from './reply.js';
@@ -108,20 +109,26 @@ export function respond(context: RequestContext, result: unknown): void {
   if (wait === undefined) answer(context, result);
   else
     wait.then(
-      () => {
-        try {
-          // Written for nobody it would take as long.
-          if (context.response.destroyed) drop(result);
-          else answer(context, result);
-        } catch {
-          respondError(context, undefined, () => undefined);
-        }
-      },
+      () => answerLater(context, result, turn !== undefined),
       () => {
         drop(result);
         context.cut();
       },
     );
+}
+
+/** @param isLarge what is long is written a part at a time */
+async function answerLater(context: RequestContext, result: unknown, isLarge: boolean): Promise<void> {
+  try {
+    // Written for nobody it would take as long.
+    if (context.response.destroyed) drop(result);
+    else if (isLarge && !(result instanceof HttpReply))
+      send(context, 200, { ...jsonHeaders }, await jsonParts(result ?? {}));
+    else answer(context, result);
+  } catch {
+    context.answered = context.response.headersSent;
+    respondError(context, undefined, () => undefined);
+  }
 }
 
 /** Lets go of an answer that nobody gets any more: a stream holds a file, or a connection. */

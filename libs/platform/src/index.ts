@@ -19,6 +19,7 @@ export { eachLimit } from './concurrency/each-limit.js';
 export { KeyedCounter } from './concurrency/keyed-counter.js';
 export { KeyedMutex } from './concurrency/keyed-mutex.js';
 export { KeyedSemaphore } from './concurrency/keyed-semaphore.js';
+export { ownTurn } from './concurrency/own-turn.js';
 export { QueueFullError, Semaphore } from './concurrency/semaphore.js';
 export { SingleFlight } from './concurrency/single-flight.js';
 export { allSoon, isAwaited, type Soon, soon } from './concurrency/soon.js';

@@ -8,5 +8,6 @@ export const admin = (version: 'v1' | 'v2' | 'v3', path: string): string => `/_s
  * Declares a route of the admin API, or a controller full of them: a valid token of a server administrator is needed.
  * Refusals: 401 `M_MISSING_TOKEN`, 401 `M_UNKNOWN_TOKEN`, 403 `M_FORBIDDEN`.
  */
-export const AdminAccess = (options: Pick<AccessOptions, 'bodyLimitBytes'> = {}): MethodDecorator & ClassDecorator =>
-  applyDecorators(Access({ auth: 'required', admin: true, ...options }));
+export const AdminAccess = (
+  options: Pick<AccessOptions, 'bodyLimitBytes' | 'largeAnswer'> = {},
+): MethodDecorator & ClassDecorator => applyDecorators(Access({ auth: 'required', admin: true, ...options }));

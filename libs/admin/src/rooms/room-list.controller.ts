@@ -1,5 +1,5 @@
 import { Controller, Get, Param } from '@nestjs/common';
-import { type InferQuery, param, Query, queryOf, Who } from '@rookery/http';
+import { type InferQuery, param, Query, queryOf, Who, WrittenList } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { EventSerializer, MembershipReader, RoomLibrary, RoomStateReader } from '@rookery/rooms';
@@ -74,14 +74,17 @@ export class RoomListController {
 
   /** GET /_synapse/admin/v1/rooms/{roomId}/members */
   @Get(admin('v1', '/rooms/:roomId/members'))
+  @AdminAccess({ largeAnswer: true })
   async members(@Param('roomId') text: string): Promise<object> {
     const roomId = await this.targets.known(text);
-    const members = [...((await this.memberships.joinedUserIds([roomId])).get(roomId) ?? [])];
+    const members = new WrittenList();
+    for await (const page of this.memberships.joinedMembers(roomId)) members.add(page.map(({ userId }) => userId));
     return { members, total: members.length };
   }
 
   /** GET /_synapse/admin/v1/rooms/{roomId}/state */
   @Get(admin('v1', '/rooms/:roomId/state'))
+  @AdminAccess({ largeAnswer: true })
   async currentState(
     @Who() requester: Requester,
     @Query(currentStateQuery) query: InferQuery<typeof currentStateQuery>,
@@ -89,8 +92,8 @@ export class RoomListController {
   ): Promise<object> {
     const roomId = await this.targets.known(text);
     const { type } = query;
-    const state = await this.state.current(roomId, type === undefined ? undefined : { types: [[type]] });
-    return { state: await this.serializer.serializeState(requester, state, { withoutModules: true }) };
+    const ids = await this.state.currentIds(roomId, type === undefined ? undefined : { types: [[type]] });
+    return { state: await this.serializer.writeState(requester, [...ids.values()], { withoutModules: true }) };
   }
 }
 

@@ -9,6 +9,7 @@ import {
   passesRoom,
 } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
+import type { WrittenList } from '@rookery/http';
 import { RemoteRooms } from '../remote-rooms.js';
 import { EventStore } from '../store/event-store.js';
 import { isInTimeline, isServable, type StoredEvent } from '../model/stored-event.js';
@@ -97,8 +98,6 @@ export class RoomReadingService {
     const last = visibleAfter.at(-1) ?? middle;
     const stateFilter: StateFilter | undefined = filter.lazyLoadMembers ? { members: sendersOf(all) } : undefined;
     const ids = (await this.state.idsAfter([last.stored.event.eventId], stateFilter)).get(last.stored.event.eventId);
-    const state = await this.events.inOrder([...(ids?.values() ?? [])]);
-    const wanted = state.filter((each) => passesFilter(filter, { ...each.event, roomId }));
     const written = await this.serializer.serialize(requester, all);
     return {
       event: written[visibleBefore.length],
@@ -106,7 +105,9 @@ export class RoomReadingService {
       events_after: written.slice(visibleBefore.length + 1),
       start: formatRoomToken(before.end ?? lastPlace(before.events, 'before') ?? start),
       end: formatRoomToken(after.end ?? lastPlace(after.events, 'after') ?? end),
-      state: await this.serializer.serializeState(requester, wanted),
+      state: await this.serializer.writeState(requester, [...(ids?.values() ?? [])], {
+        isWanted: ({ event }) => passesFilter(filter, { ...event, roomId }),
+      }),
     };
   }
 
@@ -160,7 +161,10 @@ export class RoomReadingService {
       const at = visible[0]!.stored.event.eventId;
       const types = sendersOf(visible).map((sender) => ['m.room.member', sender] as const);
       const state = (await this.state.idsAfter([at], { types })).get(at);
-      response['state'] = await this.#writeState(requester, state?.values() ?? []);
+      response['state'] = await this.serializer.serializeState(
+        requester,
+        await this.events.inOrder([...(state?.values() ?? [])]),
+      );
     }
     return response;
   }
@@ -210,23 +214,23 @@ export class RoomReadingService {
       readonly membership?: string | undefined;
       readonly notMembership?: string | undefined;
     },
-  ): Promise<ClientEvent[]> {
+  ): Promise<readonly ClientEvent[] | WrittenList> {
     for (const value of [options.membership, options.notMembership]) {
       if (value !== undefined && !isMembership(value)) throw MatrixError.invalidParam('There is no such membership');
     }
     const { membership: wanted, notMembership: unwanted } = options;
     const ids = await this.#stateIds(requester, roomId, { types: [['m.room.member']] }, options.at);
-    const members = (await this.events.inOrder(ids)).filter(({ event: { content } }) => {
+    const isWanted = ({ event: { content } }: StoredEvent): boolean => {
       if (wanted === undefined) return unwanted === undefined || content['membership'] !== unwanted;
       // Both together are an "or".
       return content['membership'] === wanted || (unwanted !== undefined && content['membership'] !== unwanted);
-    });
-    return this.serializer.serializeState(requester, members);
+    };
+    return this.serializer.writeState(requester, ids, { isWanted });
   }
 
   /** All state that the reader may see: current, or that at the time of leaving. @throws MatrixError 403 `M_FORBIDDEN` */
-  async allState(requester: Requester, roomId: string): Promise<ClientEvent[]> {
-    return this.#writeState(requester, await this.#stateIds(requester, roomId, undefined));
+  async allState(requester: Requester, roomId: string): Promise<readonly ClientEvent[] | WrittenList> {
+    return this.serializer.writeState(requester, await this.#stateIds(requester, roomId, undefined));
   }
 
   /** @throws MatrixError 403 `M_FORBIDDEN`, 404 `M_NOT_FOUND` */
@@ -305,10 +309,6 @@ export class RoomReadingService {
     const firstId = await this.timeline.firstEventId(roomId);
     const first = firstId === undefined ? undefined : await this.events.one(firstId);
     return [...((first && (await this.state.idsBefore(first, filter)))?.values() ?? [])];
-  }
-
-  async #writeState(requester: Requester, ids: Iterable<string>): Promise<ClientEvent[]> {
-    return this.serializer.serializeState(requester, await this.events.inOrder([...ids]));
   }
 }
 

@@ -1,8 +1,9 @@
 import { Injectable } from '@nestjs/common';
 import { clientEventView, type RoomEvent, stickyDurationOf, stickyKey } from '@rookery/events';
 import type { ClientEvent, JsonObject, UnsignedData } from '@rookery/matrix-types';
+import { WrittenList } from '@rookery/http';
 import { callbackContext, ModuleDispatcher, toModuleEvent } from '@rookery/module-host';
-import { Clock, Config, LogContext } from '@rookery/platform';
+import { Clock, Config, LogContext, ownTurn } from '@rookery/platform';
 import { EventStore } from '../store/event-store.js';
 import type { StoredEvent } from '../model/stored-event.js';
 import { type Aggregation, Aggregations } from './aggregations.js';
@@ -18,6 +19,14 @@ export interface SerializeOptions {
   /** Leave out what modules add, so that none of them can hold up whoever reads. */
   readonly withoutModules?: boolean;
 }
+
+/** How state is written, and which of it. */
+export interface StateOptions extends SerializeOptions {
+  readonly isWanted?: (stored: StoredEvent) => boolean;
+}
+
+/** Events that are written before others get a turn. */
+const eventsPerTurn = 500;
 
 /** Begins the transaction ids of events that were left to be sent later (MSC4140); the id of the delay follows. */
 export const delayedTxnPrefix = 'org.matrix.msc4140.delay:';
@@ -46,13 +55,28 @@ export class EventSerializer {
   }
 
   /**
-   * The client format of events, in the order given; a bounded number of queries for all of them.
+   * The client format of events, in the order given; a bounded number of queries for all of them, of many in parts.
    * @param visible what {@link VisibilityFilter} let through
    */
   async serialize(
     reader: Reader,
     visible: readonly VisibleEvent[],
     options: SerializeOptions = {},
+  ): Promise<ClientEvent[]> {
+    if (visible.length <= eventsPerTurn) return this.#serialize(reader, visible, options);
+    const written: ClientEvent[] = [];
+    for (let start = 0; start < visible.length; start += eventsPerTurn) {
+      if (start > 0) await ownTurn();
+      for (const event of await this.#serialize(reader, visible.slice(start, start + eventsPerTurn), options))
+        written.push(event);
+    }
+    return written;
+  }
+
+  async #serialize(
+    reader: Reader,
+    visible: readonly VisibleEvent[],
+    options: SerializeOptions,
   ): Promise<ClientEvent[]> {
     if (visible.length === 0) return [];
     const aggregations = options.withoutAggregations
@@ -96,6 +120,24 @@ export class EventSerializer {
       state.map((stored) => ({ stored, membership: undefined })),
       { withoutAggregations: true, ...options },
     );
+  }
+
+  /**
+   * State by the ids of its events, however much of it: read and written a part at a time. More than one part is kept as text only, since
+   * whoever reads it hands it on.
+   * @param isWanted leaves out others
+   */
+  async writeState(
+    reader: Reader,
+    eventIds: readonly string[],
+    { isWanted = () => true, ...options }: StateOptions = {},
+  ): Promise<readonly ClientEvent[] | WrittenList> {
+    if (eventIds.length <= eventsPerTurn)
+      return this.serializeState(reader, (await this.events.inOrder(eventIds)).filter(isWanted), options);
+    const list = new WrittenList();
+    for await (const page of this.events.pages(eventIds))
+      list.add(await this.serializeState(reader, page.filter(isWanted), options));
+    return list;
   }
 
   #unsigned(

@@ -2,9 +2,8 @@ import { Injectable } from '@nestjs/common';
 import { Database, type Db, type Tx } from '@rookery/database';
 import { eventFromRow, redactEvent, roomVersionRules, type RoomEvent, type RoomVersionRules } from '@rookery/events';
 import { domainOf } from '@rookery/matrix-types';
-import { Cache, Config } from '@rookery/platform';
+import { Cache, Config, ownTurn } from '@rookery/platform';
 import { Invalidations } from '@rookery/replication';
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import {
   type EventRow,
   selectEvents,
@@ -86,7 +85,8 @@ const idsPerTurn = 500;
 
 async function* inParts(eventIds: readonly string[]): AsyncGenerator<readonly string[]> {
   for (let start = 0; start < eventIds.length; start += idsPerTurn) {
-    if (start > 0) await nextTurn();
+    // Those who begin in the same turn have their first part in one of their own, too.
+    if (eventIds.length > idsPerTurn) await ownTurn();
     yield eventIds.slice(start, start + idsPerTurn);
   }
 }
@@ -128,26 +128,38 @@ export class EventStore {
     return holdRooms(tx, roomIds);
   }
 
-  /** The events that exist, by id; in two queries for those that are not cached. */
+  /** The events that exist, by id; in two queries for those that are not cached, of many in parts. */
   async many(eventIds: Iterable<string>, db: Db = this.database): Promise<Map<string, StoredEvent>> {
     const found = new Map<string, StoredEvent>();
+    const ids = Array.isArray(eventIds) ? (eventIds as readonly string[]) : [...eventIds];
+    // A transaction waits for nothing but the database.
+    if (ids.length <= idsPerTurn || db !== this.database) await this.#find(ids, db, found);
+    else for await (const some of inParts(ids)) await this.#find(some, db, found);
+    return found;
+  }
+
+  async #find(eventIds: readonly string[], db: Db, found: Map<string, StoredEvent>): Promise<void> {
     const missing = new Set<string>();
     for (const eventId of eventIds) {
       const cached = this.#cache.get(eventId);
       if (cached) found.set(eventId, cached.stored);
       else missing.add(eventId);
     }
-    if (missing.size === 0) return found;
+    if (missing.size === 0) return;
     const reading = db === this.database ? this.#cache.begin() : undefined;
     try {
       for (const [eventId, entry] of await load(db, [...missing], this.#withRemovals)) {
         found.set(eventId, entry.stored);
         reading?.keep(eventId, entry);
       }
-      return found;
     } finally {
       reading?.end();
     }
+  }
+
+  /** The events that exist, in the order asked for, a part at a time, each in a turn of the event loop of its own. */
+  async *pages(eventIds: readonly string[]): AsyncGenerator<StoredEvent[]> {
+    for await (const some of inParts(eventIds)) yield this.inOrder(some);
   }
 
   /** The events that exist, in the order asked for. */

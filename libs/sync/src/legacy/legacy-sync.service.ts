@@ -1,12 +1,15 @@
 import { Injectable } from '@nestjs/common';
+import { WrittenList } from '@rookery/http';
 import { isJsonObject, type JsonObject, parseSyncFilter } from '@rookery/matrix-types';
-import type { Requester } from '@rookery/platform';
+import { ownTurn, type Requester } from '@rookery/platform';
 import { EventSerializer, EventStore, MembershipReader } from '@rookery/rooms';
 import { formatSyncToken, parseSyncToken } from '../request/sync-token.js';
 import { type SyncRequest, SyncService } from '../sync.service.js';
 
 /** Events of an answer of `/events`, of each room. */
 const eventsPerRoom = 100;
+/** State events that are written before others get a turn. */
+const eventsPerTurn = 500;
 
 /** What clients used before `/sync`: the same answers in an older shape. */
 @Injectable()
@@ -33,10 +36,11 @@ export class LegacySyncService {
     const answer = await this.sync.sync({ ...syncRequest(requester, filter), useStateAfter: true }, signal);
     const rooms = sectionsOf(answer);
     const invites = await this.#invites(requester, Object.keys(rooms['invite'] ?? {}));
-    const present = (['join', 'leave'] as const).flatMap((membership) =>
-      Object.entries(rooms[membership] ?? {}).map(([roomId, room]) => {
+    const present: JsonObject[] = [];
+    for (const membership of ['join', 'leave'] as const) {
+      for (const [roomId, room] of Object.entries(rooms[membership] ?? {})) {
         const timeline = isJsonObject(room['timeline']) ? room['timeline'] : {};
-        return {
+        present.push({
           room_id: roomId,
           membership,
           messages: {
@@ -44,11 +48,11 @@ export class LegacySyncService {
             end: answer['next_batch'] ?? '',
             chunk: inRoom(roomId, timeline),
           },
-          state: inRoom(roomId, room['state_after']),
+          state: await stateInRoom(roomId, room['state_after']),
           account_data: eventsIn(room['account_data']),
-        };
-      }),
-    );
+        });
+      }
+    }
     return {
       end: answer['next_batch'] ?? '',
       rooms: [...present, ...invites],
@@ -126,6 +130,18 @@ const sectionsOf = (answer: JsonObject): Sections =>
 function eventsIn(part: unknown): JsonObject[] {
   const events = isJsonObject(part) ? part['events'] : undefined;
   return Array.isArray(events) ? (events as JsonObject[]) : [];
+}
+
+/** Much of it in several turns of the event loop, as text. */
+async function stateInRoom(roomId: string, part: unknown): Promise<JsonObject[] | WrittenList> {
+  const events = eventsIn(part);
+  if (events.length <= eventsPerTurn) return inRoom(roomId, part);
+  const list = new WrittenList();
+  for (let start = 0; start < events.length; start += eventsPerTurn) {
+    if (start > 0) await ownTurn();
+    list.add(inRoom(roomId, { events: events.slice(start, start + eventsPerTurn) }));
+  }
+  return list;
 }
 
 const inRoom = (roomId: string, part: unknown): JsonObject[] =>

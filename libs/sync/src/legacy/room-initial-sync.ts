@@ -45,7 +45,7 @@ export class RoomInitialSync {
       room_id: roomId,
       ...(reading.kind !== 'peeking' && own && { membership: own.membership }),
       messages: { ...(earlier !== undefined && { start: earlier }), end: from, chunk: chunk.toReversed() },
-      state: state as unknown as JsonObject[],
+      state,
       visibility: isPublished ? 'public' : 'private',
       account_data: accountData
         .filter(isKept)

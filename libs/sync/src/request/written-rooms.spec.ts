@@ -4,12 +4,12 @@ const read = (parts: readonly Uint8Array[] | undefined): unknown =>
   JSON.parse(Buffer.concat(parts ?? []).toString()) as unknown;
 
 describe('rooms that are written ahead', () => {
-  it('say what the objects would', () => {
+  it('say what the objects would', async () => {
     const rooms = new WrittenRooms();
     expect(rooms.isEmpty).toBe(true);
-    rooms.add('join', { '!a:"x"': { timeline: { events: [{ body: 'ü"\u2028', left: undefined }] } }, '!d': {} });
-    rooms.add('leave', { '!c': {} });
-    rooms.add('join', { '!b': { state: {} } });
+    await rooms.add('join', { '!a:"x"': { timeline: { events: [{ body: 'ü"\u2028', left: undefined }] } }, '!d': {} });
+    await rooms.add('leave', { '!c': {} });
+    await rooms.add('join', { '!b': { state: {} } });
     expect(rooms.isEmpty).toBe(false);
     const expected = {
       join: { '!a:"x"': { timeline: { events: [{ body: 'ü"\u2028' }] } }, '!b': { state: {} }, '!d': {} },

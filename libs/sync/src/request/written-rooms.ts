@@ -1,3 +1,4 @@
+import { jsonParts } from '@rookery/http';
 import type { JsonObject } from '@rookery/matrix-types';
 
 const colon = Buffer.from(':');
@@ -18,11 +19,15 @@ export class WrittenRooms {
   }
 
   /** Adds rooms to a section. @param rooms by id, at least one */
-  add(section: string, rooms: Readonly<Record<string, JsonObject>>): void {
-    const bytes = Buffer.from(JSON.stringify(rooms)).subarray(1, -1);
+  async add(section: string, rooms: Readonly<Record<string, JsonObject>>): Promise<void> {
+    const text = await jsonParts(rooms);
+    const written: Uint8Array[] = typeof text === 'string' ? [Buffer.from(text)] : text;
+    // Without the brackets: those of all rooms of the section come later.
+    written[0] = written[0]!.subarray(1);
+    written.push(written.pop()!.subarray(0, -1));
     const parts = this.#sections.get(section);
-    if (parts === undefined) this.#sections.set(section, [bytes]);
-    else parts.push(comma, bytes);
+    if (parts === undefined) this.#sections.set(section, written);
+    else parts.push(comma, ...written);
   }
 
   /** The bytes of the whole, in parts. */

@@ -25,7 +25,7 @@ const roomsAtOnce = 8;
 /** What was read for all rooms at once. */
 interface RoomParts {
   readonly timelines: ReadonlyMap<string, ShownTimeline>;
-  readonly timeline: WrittenEvents;
+  readonly timeline: ReadonlyMap<string, readonly JsonObject[]>;
   readonly state: WrittenEvents;
   readonly summaries: ReadonlyMap<string, JsonObject>;
   readonly accountData: ReadonlyMap<string, readonly JsonObject[]>;
@@ -71,14 +71,22 @@ export class RoomsSection {
   ): Promise<WrittenRooms | undefined> {
     const written = new WrittenRooms();
     for (let start = 0; start < entries.length; start += roomsAtOnce) {
-      const part = await this.build(entries.slice(start, start + roomsAtOnce), accountData, context);
-      for (const [section, rooms] of Object.entries(part)) written.add(section, rooms);
+      const part = await this.build(entries.slice(start, start + roomsAtOnce), accountData, context, true);
+      for (const [section, rooms] of Object.entries(part)) await written.add(section, rooms);
     }
     return written.isEmpty ? undefined : written;
   }
 
-  /** Writes the rooms of {@link RoomsWithNews}. */
-  async build(entries: readonly RoomEntry[], accountData: AccountDataNews, context: SyncContext): Promise<RoomsAnswer> {
+  /**
+   * Writes the rooms of {@link RoomsWithNews}.
+   * @param asText long lists of state may be text already
+   */
+  async build(
+    entries: readonly RoomEntry[],
+    accountData: AccountDataNews,
+    context: SyncContext,
+    asText = false,
+  ): Promise<RoomsAnswer> {
     if (entries.length === 0) return {};
     const joined = entries.filter((entry) => entry.section === 'join').map((entry) => entry.roomId);
     const changes = this.states.deltas(entries, context);
@@ -88,9 +96,11 @@ export class RoomsSection {
     const summaries = await this.summaries.read(entries, deltas, context);
     const [timeline, state, ownData, ephemeral, prejoin, unread, messages] = await Promise.all([
       this.writer.timelines(timelines, context),
-      this.states
-        .read(entries, { timelines, deltas, heroes: heroesIn(summaries) }, context)
-        .then((events) => this.writer.state(events, context)),
+      this.writer.state(
+        this.states.pages(entries, { timelines, deltas, heroes: heroesIn(summaries) }, context),
+        context,
+        asText,
+      ),
       this.accountData.ofRooms(entries, accountData, context),
       this.ephemeral.ofRooms(entries, context),
       this.prejoin.states(entries),

@@ -12,6 +12,8 @@ import type { StateDelta } from '../model/rooms.js';
 type StateIds = Map<string, string>;
 
 const memberType = 'm.room.member';
+/** What the keys of members begin with, and no others. */
+const memberKeys = stateKeyOf(memberType, '');
 
 /** What the state of rooms has to go with. */
 export interface StateNeeds {
@@ -59,14 +61,14 @@ export class RoomStates {
   }
 
   /**
-   * The state events of each room, in no order.
+   * The state events of all rooms, in no order, a page at a time.
    * @spec client-server-api#get_matrixclientv3sync
    */
-  async read(
+  async *pages(
     entries: readonly RoomEntry[],
     needs: StateNeeds,
     context: SyncContext,
-  ): Promise<Map<string, StoredEvent[]>> {
+  ): AsyncGenerator<readonly StoredEvent[]> {
     const filter = context.filter.room.state;
     const rooms = entries.filter(
       (entry) => (entry.section === 'join' || entry.section === 'leave') && passesRoom(filter, entry.roomId),
@@ -82,7 +84,7 @@ export class RoomStates {
       const timeline = shown.get(roomId) ?? [];
       // What was changed behind the back of those who had gone is not for them, although they are shown how they were let go.
       const deltas = needs.deltas.get(roomId)?.filter((delta) => delta.streamId <= (stay?.streamOrdering ?? Infinity));
-      const ids = state === undefined ? changedState(deltas ?? [], timeline, context) : new Map(state);
+      const ids = state === undefined ? changedState(deltas ?? [], timeline, context) : state;
       if (state !== undefined && !context.useStateAfter) setBack(ids, timeline);
       // How the user came to be outside may have happened after the stay.
       if (section === 'leave' && context.useStateAfter)
@@ -90,7 +92,7 @@ export class RoomStates {
       result.set(roomId, ids);
     }
     if (filter.lazyLoadMembers) await this.#lazyLoad(rooms, result, shown, needs, context);
-    return this.#load(
+    yield* this.#load(
       result,
       new Set(rooms.flatMap((entry) => (entry.section === 'leave' ? [entry.roomId] : []))),
       context,
@@ -166,20 +168,18 @@ export class RoomStates {
       const fresher = taken === undefined ? wanted : (taken.get(roomId) ?? new Map<string, string>());
       // What changed is told however often the client was sent it before: it cannot know which of it still holds.
       const changed = changedState(deltas.get(roomId) ?? [], shown.get(roomId) ?? [], context);
-      for (const key of [...ids.keys()]) {
-        const [type, stateKey] = splitStateKey(key);
-        if (type === memberType && !fresher.has(stateKey)) ids.delete(key);
-      }
+      for (const key of ids.keys())
+        if (key.startsWith(memberKeys) && !fresher.has(splitStateKey(key)[1])) ids.delete(key);
       for (const [userId, eventId] of fresher) ids.set(stateKeyOf(memberType, userId), eventId);
-      for (const [key, eventId] of changed) if (splitStateKey(key)[0] === memberType) ids.set(key, eventId);
+      for (const [key, eventId] of changed) if (key.startsWith(memberKeys)) ids.set(key, eventId);
     }
   }
 
-  async #load(
+  async *#load(
     states: ReadonlyMap<string, StateIds>,
     left: ReadonlySet<string>,
     context: SyncContext,
-  ): Promise<Map<string, StoredEvent[]>> {
+  ): AsyncGenerator<readonly StoredEvent[]> {
     // Of whom state resolution took the membership, no event says so; the last one would say that the user is in the room.
     const isUndone = ({ event }: StoredEvent): boolean =>
       context.useStateAfter !== false &&
@@ -192,22 +192,13 @@ export class RoomStates {
       if (filter.types === undefined && filter.notTypes.length === 0) break;
       for (const key of ids.keys()) if (!passesType(filter, splitStateKey(key)[0])) ids.delete(key);
     }
-    const loaded = await this.events.many([...states.values()].flatMap((ids) => [...ids.values()]));
-    const result = new Map<string, StoredEvent[]>();
-    for (const [roomId, ids] of states) {
-      const events = [...ids.values()].flatMap((eventId) => loaded.get(eventId) ?? []);
-      result.set(
-        roomId,
-        events.filter(
-          (stored) =>
-            stored.rejectedReason === undefined &&
-            !isUndone(stored) &&
-            (isServable(stored) || stored.outlier) &&
-            passesFilter(filter, stored.event),
-        ),
-      );
-    }
-    return result;
+    const isShown = (stored: StoredEvent): boolean =>
+      stored.rejectedReason === undefined &&
+      !isUndone(stored) &&
+      (isServable(stored) || stored.outlier) &&
+      passesFilter(filter, stored.event);
+    const wanted = [...states.values()].flatMap((ids) => [...ids.values()]);
+    for await (const page of this.events.pages(wanted)) yield page.filter(isShown);
   }
 }
 

@@ -1,5 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { StickyEvents } from '@rookery/ephemeral';
+import type { JsonObject } from '@rookery/matrix-types';
+import type { StoredEvent } from '@rookery/rooms';
 import type { SyncContext } from '../sync-context.js';
 import type { RoomEntry } from './room-list.js';
 import { EventWriter, type WrittenEvents } from './written-events.js';
@@ -22,7 +24,11 @@ export class StickySection {
   }
 
   /** By room, without those that the timeline shows; of rooms that the client hears of anew all, of others the new ones. */
-  async ofRooms(entries: readonly RoomEntry[], timelines: WrittenEvents, context: SyncContext): Promise<WrittenEvents> {
+  async ofRooms(
+    entries: readonly RoomEntry[],
+    timelines: ReadonlyMap<string, readonly JsonObject[]>,
+    context: SyncContext,
+  ): Promise<WrittenEvents> {
     if (!this.sticky.isEnabled) return nothing;
     const { userId, since, now, fullState } = context;
     const joined = entries.filter((entry) => entry.section === 'join');
@@ -37,11 +43,10 @@ export class StickySection {
     ];
     const shown = new Set([...timelines.values()].flatMap((list) => list.map((event) => event['event_id'])));
     const events = found.map(({ stored }) => stored).filter(({ event }) => !shown.has(event.eventId));
-    return events.length === 0
-      ? nothing
-      : this.writer.state(
-          Map.groupBy(events, ({ event }) => event.roomId),
-          context,
-        );
+    return events.length === 0 ? nothing : this.writer.state(onePage(events), context);
   }
+}
+
+async function* onePage(events: readonly StoredEvent[]): AsyncGenerator<readonly StoredEvent[]> {
+  yield events;
 }

@@ -13,6 +13,7 @@ import {
   VisibilityFilter,
   type VisibleEvent,
 } from '@rookery/rooms';
+import { byRoom, StateLists, type WrittenEvents } from '../sections/written-events.js';
 import { RoomDetailsReader } from './room-details.js';
 import type { RoomPart } from './room-plan.js';
 import type { TakeMembers } from '../request/device-members.js';
@@ -75,7 +76,7 @@ export class RoomAnswerWriter {
     const members = await this.events.many(
       parts.filter((part) => part.section !== 'join').map((part) => part.membership.eventId),
     );
-    const [{ slices, visible: byRoom }, deltas, counts] = await Promise.all([
+    const [{ slices, visible: shownOf }, deltas, counts] = await Promise.all([
       visibleEnds(joined, {
         limitOf: ({ config }) => config.timelineLimit,
         slices: (some, sizeOf) => this.#slices(some, context.now, sizeOf),
@@ -93,27 +94,23 @@ export class RoomAnswerWriter {
       // A membership that state resolution took away ended without an event.
       if (member === undefined || member.event.content['membership'] !== part.membership.membership) continue;
       // All that is shown of a room after the user went: how it came about.
-      byRoom.set(part.roomId, [{ stored: member, membership: part.membership.membership }]);
+      shownOf.set(part.roomId, [{ stored: member, membership: part.membership.membership }]);
       slices.set(part.roomId, {
         events: [member],
         limited: true,
         start: member.outlier ? undefined : this.timelines.placeOf(member, 'before'),
       });
     }
-    const visible = [...byRoom.values()].flat();
-    const stored = new Map([...byRoom].map(([roomId, events]) => [roomId, events.map((event) => event.stored)]));
+    const visible = [...shownOf.values()].flat();
+    const stored = new Map([...shownOf].map(([roomId, events]) => [roomId, events.map((event) => event.stored)]));
     const present = parts.filter((part) => part.section === 'join' || part.section === 'leave');
     const details = await this.details.read(present, stored, deltas, userId, context.takeMembers);
     const reader = { userId, deviceId };
-    const stateEvents: VisibleEvent[] = [...details.state.values()].flatMap((events) =>
-      events.map((event) => ({ stored: event, membership: undefined })),
-    );
-    const [timeline, state] = await Promise.all([
+    const [timeline, stateByRoom] = await Promise.all([
       this.serializer.serialize(reader, visible, { withoutRoomId: true }),
-      this.serializer.serialize(reader, stateEvents, { withoutRoomId: true, withoutAggregations: true }),
+      this.#state({ userId, deviceId }, details.state),
     ]);
-    const timelineByRoom = writtenByRoom(visible, timeline);
-    const stateByRoom = writtenByRoom(stateEvents, state);
+    const timelineByRoom = byRoom(visible, timeline);
     const rooms = new Map<string, JsonObject>();
     for (const part of parts) {
       const { roomId, section } = part;
@@ -145,7 +142,7 @@ export class RoomAnswerWriter {
         ...(part.expanded ? { unstable_expanded_timeline: true } : {}),
         required_state: required,
         timeline: shown,
-        ...(hasTimeline ? timelineFacts(slice, byRoom.get(roomId) ?? [], context) : {}),
+        ...(hasTimeline ? timelineFacts(slice, shownOf.get(roomId) ?? [], context) : {}),
       });
     }
     return {
@@ -154,6 +151,19 @@ export class RoomAnswerWriter {
         [...stored].map(([roomId, events]) => [roomId, new Set(events.map((each) => each.event.eventId))]),
       ),
     };
+  }
+
+  async #state(
+    reader: { readonly userId: string; readonly deviceId: string | undefined },
+    pages: AsyncIterable<readonly StoredEvent[]>,
+  ): Promise<WrittenEvents> {
+    const options = { withoutRoomId: true, withoutAggregations: true };
+    const state = new StateLists(true);
+    for await (const page of pages) {
+      const visible = page.map((stored) => ({ stored, membership: undefined }));
+      state.add(byRoom(visible, await this.serializer.serialize(reader, visible, options)));
+    }
+    return state.lists;
   }
 
   /**
@@ -216,20 +226,6 @@ export class RoomAnswerWriter {
 function behind({ events, start }: TimelineSlice): TimelineSlice['start'] {
   const last = events.at(-1);
   return last === undefined ? start : { topological: undefined, stream: last.streamOrdering };
-}
-
-/** @param written in the order of `visible` */
-function writtenByRoom(visible: readonly VisibleEvent[], written: readonly object[]): Map<string, JsonObject[]> {
-  const byRoom = new Map<string, JsonObject[]>();
-  for (const [index, { stored }] of visible.entries()) {
-    const event = written[index] as JsonObject | undefined;
-    if (event === undefined) continue;
-    const { roomId } = stored.event;
-    const list = byRoom.get(roomId);
-    if (list) list.push(event);
-    else byRoom.set(roomId, [event]);
-  }
-  return byRoom;
 }
 
 function timelineFacts(

@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { JsonObject } from '@rookery/matrix-types';
+import { ownTurn } from '@rookery/platform';
 import {
   EventStore,
   isServable,
@@ -20,8 +21,8 @@ type StateIds = Map<string, string>;
 
 /** What goes with the timelines of rooms. */
 export interface RoomDetails {
-  /** State events of each room. */
-  readonly state: ReadonlyMap<string, readonly StoredEvent[]>;
+  /** State events of all rooms, a page at a time. */
+  readonly state: AsyncIterable<readonly StoredEvent[]>;
   /** Name, avatar, heroes and numbers of members, of rooms where they are new. */
   readonly summaries: ReadonlyMap<string, JsonObject>;
 }
@@ -29,6 +30,8 @@ export interface RoomDetails {
 const memberType = 'm.room.member';
 /** Queries for what rooms name; beyond so many different wishes, one for all. */
 const maxGroups = 8;
+/** Entries that are looked at before others get a turn. */
+const entriesPerTurn = 5_000;
 const nameKey = stateKeyOf('m.room.name', '');
 const avatarKey = stateKeyOf('m.room.avatar', '');
 
@@ -87,7 +90,7 @@ export class RoomDetailsReader {
       const { roomId } = part;
       const known = (part.section === 'join' ? current : atLeave).get(roomId) ?? new Map<string, string>();
       const changed = deltas.get(roomId) ?? [];
-      const ids = wantedState(part, known, changed, userId);
+      const ids = await wantedState(part, known, changed, userId);
       if (part.section === 'leave') ids.set(stateKeyOf(memberType, userId), part.membership.eventId);
       for (const [member, eventId] of lacking.get(roomId) ?? []) ids.set(stateKeyOf(memberType, member), eventId);
       // Whoever moved in a gap, the client may know as they were.
@@ -101,8 +104,7 @@ export class RoomDetailsReader {
       wanted.set(roomId, ids);
     }
     const states = new Map([...current, ...atLeave]);
-    const [state, summaries] = await Promise.all([this.#load(wanted), this.#summaries(parts, states, deltas, userId)]);
-    return { state, summaries };
+    return { state: this.#load(wanted), summaries: await this.#summaries(parts, states, deltas, userId) };
   }
 
   /** Where the members of rooms became known, among what changed in them. */
@@ -177,18 +179,11 @@ export class RoomDetailsReader {
     return new Map([...ends].map(([roomId, { eventId }]) => [roomId, new Map(states.get(eventId) ?? [])] as const));
   }
 
-  async #load(wanted: ReadonlyMap<string, StateIds>): Promise<Map<string, StoredEvent[]>> {
-    const loaded = await this.events.many([...wanted.values()].flatMap((ids) => [...ids.values()]));
-    return new Map(
-      [...wanted].map(([roomId, ids]) => [
-        roomId,
-        [...ids.values()].flatMap((eventId) => {
-          const stored = loaded.get(eventId);
-          if (stored === undefined || stored.rejectedReason !== undefined) return [];
-          return isServable(stored) || stored.outlier ? [stored] : [];
-        }),
-      ]),
-    );
+  async *#load(wanted: ReadonlyMap<string, StateIds>): AsyncGenerator<readonly StoredEvent[]> {
+    const isShown = (stored: StoredEvent): boolean =>
+      stored.rejectedReason === undefined && (isServable(stored) || stored.outlier);
+    const ids = [...wanted.values()].flatMap((state) => [...state.values()]);
+    for await (const page of this.events.pages(ids)) yield page.filter(isShown);
   }
 
   async #summaries(
@@ -298,11 +293,18 @@ function namedBy(parts: readonly RoomPart[], userId: string): (readonly [type: s
 }
 
 /** State that is wanted of a room: all of it at first, then what changed and what is wanted newly. */
-function wantedState(part: RoomPart, known: StateIds, deltas: readonly StateDelta[], userId: string): StateIds {
+async function wantedState(
+  part: RoomPart,
+  known: StateIds,
+  deltas: readonly StateDelta[],
+  userId: string,
+): Promise<StateIds> {
   const ids: StateIds = new Map();
   const { requiredState } = part.config;
   if (part.initial || part.formerState !== undefined) {
+    let count = 0;
     for (const [key, eventId] of known) {
+      if (++count % entriesPerTurn === 0) await ownTurn();
       const [type, stateKey] = splitStateKey(key);
       if (!requiredState.matches(type, stateKey, userId)) continue;
       if (part.formerState?.matches(type, stateKey, userId) !== true) ids.set(key, eventId);

@@ -2,17 +2,19 @@ import { Controller, Post } from '@nestjs/common';
 import {
   Access,
   client,
+  HttpReply,
   Inbound,
   type InboundRequest,
   type Infer,
   type InferQuery,
   JsonBody,
+  jsonParts,
   param,
   Query,
   queryOf,
   Who,
 } from '@rookery/http';
-import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { ExperimentalFeatures, SessionWatch } from '@rookery/users';
 import { setPresence, timeout } from '../request/sync-params.js';
@@ -45,7 +47,7 @@ export class SlidingSyncController {
     @Inbound() inbound: InboundRequest,
     @Query(syncQuery) asked: InferQuery<typeof syncQuery>,
     @JsonBody(slidingRequestSchema, { optional: true }) body: Infer<typeof slidingRequestSchema>,
-  ): Promise<JsonObject> {
+  ): Promise<HttpReply> {
     if (!(await this.features.isEnabled(requester.userId, 'msc3575'))) throw MatrixError.unrecognized();
     const query = {
       userId: requester.userId,
@@ -56,7 +58,10 @@ export class SlidingSyncController {
       setPresence: asked.set_presence,
       timeoutMs: asked.timeout,
     };
-    if (query.timeoutMs === 0) return this.service.answer(query, inbound.signal);
-    return this.sessions.during(inbound, requester.userId, (signal) => this.service.answer(query, signal));
+    const answer = await (query.timeoutMs === 0
+      ? this.service.answer(query, inbound.signal)
+      : this.sessions.during(inbound, requester.userId, (signal) => this.service.answer(query, signal)));
+    // Rooms may come in with any answer, however large.
+    return new HttpReply(200, { 'content-type': 'application/json' }, await jsonParts(answer));
   }
 }
