@@ -30,13 +30,6 @@ export function selectExtremities(db: Db, roomId: string): Promise<ExtremityRow[
   );
 }
 
-export function selectCurrentState(db: Db, roomId: string): Promise<CurrentStateRow[]> {
-  return db.query<CurrentStateRow>(
-    'SELECT type, state_key, event_id, membership FROM current_state_events WHERE room_id = ?',
-    [roomId],
-  );
-}
-
 /** Which of these events are named as previous by an event that has a place in the timeline of their room. */
 export async function selectReferenced(db: Db, roomId: string, eventIds: readonly string[]): Promise<Set<string>> {
   const rows = await db.query<{ prev_event_id: string; room_id: string }>(

@@ -4,10 +4,11 @@ import { domainOf, type Membership } from '@rookery/matrix-types';
 import { stateKeyOf } from '@rookery/state-res';
 import { ChainMemory } from '../state/chain-memory.js';
 import { type ChainLink, selectChain } from '../state/state-groups.query.js';
+import { currentPages } from '../state/state-pages.js';
 import { knownRules } from '../store/event-store.js';
 import type { GroupPlan } from '../state/state-groups.js';
 import type { StagedEvent } from './staged-event.js';
-import { selectCurrentState, selectExtremities, selectRoom } from './room-snapshot.query.js';
+import { type CurrentStateRow, selectExtremities, selectRoom } from './room-snapshot.query.js';
 
 /** A forward extremity: an event that no other names as previous. */
 export interface Extremity {
@@ -132,9 +133,11 @@ export async function loadSnapshot(
   snapshot.extremities = new Map(
     extremities.map((row) => [row.event_id, { depth: row.depth, group: row.state_group }]),
   );
-  for (const row of await selectCurrentState(db, roomId)) {
-    snapshot.set(stateKeyOf(row.type, row.state_key), row.event_id);
-    if (row.type === 'm.room.member' && row.membership) snapshot.setMembership(row.state_key, row.membership);
+  for await (const page of currentPages<CurrentStateRow>(db, roomId)) {
+    for (const row of page) {
+      snapshot.set(stateKeyOf(row.type, row.state_key), row.event_id);
+      if (row.type === 'm.room.member' && row.membership) snapshot.setMembership(row.state_key, row.membership);
+    }
   }
   const groups = new Set(extremities.map((row) => row.state_group));
   if (groups.size === 1) snapshot.chain = await selectChain(state, [...groups][0]!);

@@ -5,6 +5,7 @@ import { EventStore } from '../store/event-store.js';
 import type { StoredEvent } from '../model/stored-event.js';
 import { PartialRooms } from '../store/partial-rooms.js';
 import { RecentEvents } from '../store/recent-events.js';
+import { RoomIds } from '../store/room-ids.js';
 import {
   hasLocalMember,
   selectAllStateDeltas,
@@ -15,9 +16,10 @@ import {
   type StateDelta,
 } from './room-state.query.js';
 import type { StateFilter } from './state-filter.js';
-import { selectGroupsOf, selectStates } from './state-groups.query.js';
+import { selectGroupsOf } from './state-groups.query.js';
+import { readCurrentState, readStates } from './state-pages.js';
 
-/** State of rooms, now and at events. Every method takes a bounded number of queries, whatever is asked. */
+/** State of rooms, now and at events. Every method takes a bounded number of queries, whatever is asked; of large rooms one for each page. */
 @Injectable()
 export class RoomStateReader {
   constructor(
@@ -25,6 +27,7 @@ export class RoomStateReader {
     private readonly events: EventStore,
     private readonly recent: RecentEvents,
     private readonly partial: PartialRooms,
+    private readonly ids: RoomIds,
   ) {}
 
   /** Whether all of a room's state is here: without, some members may not be known (MSC3902). */
@@ -48,7 +51,9 @@ export class RoomStateReader {
     filter?: StateFilter,
     db: Db = this.stores.main,
   ): Promise<Map<string, Map<string, string>>> {
-    return selectCurrentState(db, roomIds, filter);
+    // A transaction waits for nothing but the database.
+    if (db !== this.stores.main) return selectCurrentState(db, roomIds, filter);
+    return readCurrentState(db, roomIds, filter, () => this.ids.events.current());
   }
 
   /** Current state, loaded. */
@@ -70,7 +75,7 @@ export class RoomStateReader {
   /** State after events, by event id. Outliers and unknown events are absent. */
   async idsAfter(eventIds: readonly string[], filter?: StateFilter): Promise<Map<string, StateMap>> {
     const groups = await selectGroupsOf(this.stores.main, eventIds);
-    const states = await selectStates(this.stores.state, [...new Set(groups.values())], filter);
+    const states = await readStates(this.stores.state, [...new Set(groups.values())], filter);
     return new Map([...groups].map(([eventId, group]) => [eventId, states.get(group)!]));
   }
 

@@ -1,7 +1,7 @@
 import type { Db } from '@rookery/database';
 import { stateKeyOf } from '@rookery/state-res';
 import type { StateFilter } from './state-filter.js';
-import { stateFilterSql } from './state-filter.query.js';
+import { pageSql, stateFilterSql, type StateSpan } from './state-filter.query.js';
 
 /** A change of current state, in stream order. `eventId` absent: the entry was removed. */
 export interface StateDelta {
@@ -29,18 +29,35 @@ interface DeltaRow {
   readonly prev_event_id: string | null;
 }
 
-/** Current state of many rooms, by {@link stateKeyOf}; rooms without any matching entry are absent. */
+/**
+ * Current state of many rooms, by {@link stateKeyOf}; rooms without any matching entry are absent.
+ * @param atMost of more entries nothing is told: `undefined`
+ */
 export async function selectCurrentState(
   db: Db,
   roomIds: readonly string[],
   filter: StateFilter | undefined,
-): Promise<Map<string, Map<string, string>>> {
+): Promise<Map<string, Map<string, string>>>;
+export async function selectCurrentState(
+  db: Db,
+  roomIds: readonly string[],
+  filter: StateFilter | undefined,
+  atMost: number,
+): Promise<Map<string, Map<string, string>> | undefined>;
+export async function selectCurrentState(
+  db: Db,
+  roomIds: readonly string[],
+  filter: StateFilter | undefined,
+  atMost?: number,
+): Promise<Map<string, Map<string, string>> | undefined> {
   const condition = stateFilterSql(filter, (column) => db.dialect.anyOf(column));
   const rows = await db.query<CurrentRow>(
     `SELECT room_id, type, state_key, event_id FROM current_state_events
-     WHERE ${db.dialect.anyOf('room_id')} ${condition ? `AND ${condition.sql}` : ''}`,
+     WHERE ${db.dialect.anyOf('room_id')} ${condition ? `AND ${condition.sql}` : ''}
+     ${atMost === undefined ? '' : `LIMIT ${Math.trunc(atMost) + 1}`}`,
     [roomIds, ...(condition?.params ?? [])],
   );
+  if (atMost !== undefined && rows.length > atMost) return undefined;
   const rooms = new Map<string, Map<string, string>>();
   for (const row of rows) {
     let state = rooms.get(row.room_id);
@@ -48,6 +65,28 @@ export async function selectCurrentState(
     state.set(stateKeyOf(row.type, row.state_key), row.event_id);
   }
   return rooms;
+}
+
+/** An entry of a state. */
+export interface StateRow {
+  readonly type: string;
+  readonly state_key: string;
+  readonly event_id: string;
+}
+
+/** Next entries of the current state of a room, in the order of types and keys. */
+export function selectCurrentPage<Row extends StateRow>(
+  db: Db,
+  roomId: string,
+  span: StateSpan,
+  after: readonly [type: string, stateKey: string] | undefined,
+  limit: number,
+): Promise<Row[]> {
+  const page = pageSql(span, after, limit);
+  return db.query<Row>(
+    `SELECT type, state_key, event_id, membership FROM current_state_events WHERE room_id = ? ${page.sql}`,
+    [roomId, ...page.params],
+  );
 }
 
 /** The id of one entry of current state. */

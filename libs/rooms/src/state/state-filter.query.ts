@@ -6,6 +6,60 @@ export interface FilterSql {
   readonly params: readonly (string | readonly string[])[];
 }
 
+/** A stretch of a state, in the order of types and keys. */
+export interface StateSpan {
+  /** Only this type, those before it, or those behind it; absent: all of the state. */
+  readonly type?: readonly [is: '=' | '<' | '>', type: string];
+}
+
+/** What is read of a state one page after the other, and what is looked up beside it. */
+export interface StateSpans {
+  readonly spans: readonly StateSpan[];
+  readonly rest: StateFilter | undefined;
+}
+
+const memberType = 'm.room.member';
+const withoutMembers: readonly StateSpan[] = [{ type: ['<', memberType] }, { type: ['>', memberType] }];
+
+/** How as much of a state as a filter lets through is read in pages; `undefined` where it names all that it wants. */
+export function spansOf(filter: StateFilter = {}): StateSpans | undefined {
+  const { types, members } = filter;
+  if (types === undefined) {
+    if (members === undefined && !filter.withoutMembers) return { spans: [{}], rest: undefined };
+    const named = filter.withoutMembers ? [] : (members ?? []);
+    const rest = named.length > 0 ? { types: named.map((member) => [memberType, member] as const) } : undefined;
+    return { spans: withoutMembers, rest };
+  }
+  if (members !== undefined || filter.withoutMembers) return undefined;
+  const whole = new Set(types.flatMap(([type, stateKey]) => (stateKey === undefined ? [type] : [])));
+  if (whole.size === 0) return undefined;
+  const named = types.filter(([type]) => !whole.has(type));
+  return {
+    spans: [...whole].map((type) => ({ type: ['=', type] })),
+    rest: named.length > 0 ? { types: named } : undefined,
+  };
+}
+
+/** The conditions of a page of a stretch over columns `type` and `state_key`, behind others, and its order. */
+export function pageSql(
+  { type }: StateSpan,
+  after: readonly [type: string, stateKey: string] | undefined,
+  limit: number,
+): FilterSql {
+  const [is, bound] = type ?? ['>', undefined];
+  const conditions: string[] = [];
+  const params: string[] = [];
+  const add = (sql: string, ...values: readonly string[]): void => {
+    conditions.push(`AND ${sql}`);
+    params.push(...values);
+  };
+  // Said so that the index is searched by all of it: of a type's own keys by the key, and by one lower bound.
+  if (bound !== undefined && (is !== '>' || after === undefined)) add(`type ${is} ?`, bound);
+  if (after !== undefined && is === '=') add('state_key > ?', after[1]);
+  else if (after !== undefined) add('(type, state_key) > (?, ?)', ...after);
+  return { sql: `${conditions.join(' ')} ORDER BY type, state_key LIMIT ${Math.trunc(limit)}`, params };
+}
+
 /** Entries that are looked for one by one; of more of them it is quicker to read on. */
 const maxSearches = 64;
 

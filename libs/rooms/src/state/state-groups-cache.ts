@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { DataStores } from '@rookery/database';
 import { Cache, Config } from '@rookery/platform';
 import type { StateMap } from '@rookery/state-res';
-import { selectStates } from './state-groups.query.js';
+import { readStates } from './state-pages.js';
 
 /** Entries of all cached maps together, about 100 MB; before the factor of the settings. */
 const maxEntries = 400_000;
@@ -24,7 +24,7 @@ export class StateGroups {
   }
 
   /**
-   * Whole states, by group; one query for those that are not cached.
+   * Whole states, by group; one query for those that are not cached, of large ones several.
    * @throws Error when one does not exist: no room's state is empty, so that a missing one must never be taken for one
    */
   async all(groups: Iterable<number>): Promise<Map<number, StateMap>> {
@@ -36,7 +36,7 @@ export class StateGroups {
       else missing.push(group);
     }
     if (missing.length > 0) {
-      for (const [group, state] of await selectStates(this.stores.state, missing)) {
+      for (const [group, state] of await readStates(this.stores.state, missing)) {
         if (state.size === 0) throw new Error(`There is no state group ${group}`);
         found.set(group, state);
         this.#cache.set(group, state);

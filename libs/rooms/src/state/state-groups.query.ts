@@ -1,7 +1,8 @@
 import type { Db } from '@rookery/database';
 import { stateKeyOf } from '@rookery/state-res';
 import type { StateFilter } from './state-filter.js';
-import { stateFilterSql } from './state-filter.query.js';
+import type { StateRow } from './room-state.query.js';
+import { pageSql, stateFilterSql, type StateSpan } from './state-filter.query.js';
 
 /** A group in a delta chain; `position` counts changes since the chain's full group. */
 export interface ChainLink {
@@ -30,40 +31,68 @@ export async function selectChain(db: Db, group: number): Promise<ChainLink[]> {
   );
 }
 
-interface StateRow {
+interface GroupRow extends StateRow {
   readonly root: number;
-  readonly type: string;
-  readonly state_key: string;
-  readonly event_id: string;
 }
 
 /**
  * The state of several groups in one query: in each chain the row nearest to the group counts.
  * Groups that do not exist come back empty.
+ * @param atMost of more rows nothing is told: `undefined`
  */
 export async function selectStates(
   db: Db,
   groups: readonly number[],
-  filter?: StateFilter,
-): Promise<Map<number, Map<string, string>>> {
+  filter: StateFilter | undefined,
+): Promise<Map<number, Map<string, string>>>;
+export async function selectStates(
+  db: Db,
+  groups: readonly number[],
+  filter: StateFilter | undefined,
+  atMost: number,
+): Promise<Map<number, Map<string, string>> | undefined>;
+export async function selectStates(
+  db: Db,
+  groups: readonly number[],
+  filter: StateFilter | undefined,
+  atMost?: number,
+): Promise<Map<number, Map<string, string>> | undefined> {
   const condition = stateFilterSql(filter, (column) => db.dialect.anyOf(column), 's.');
   const states = new Map<number, Map<string, string>>(groups.map((group) => [group, new Map()]));
   if (groups.length === 0) return states;
-  const rows = await db.query<StateRow>(
+  // In no order: to bring them into one, all would be read before the first is given.
+  const rows = await db.query<GroupRow & { readonly hop: number }>(
     `${chainCte(`SELECT id, id, 0 FROM state_groups WHERE ${db.dialect.anyOf('id')}`)}
-     SELECT c.root, s.type, s.state_key, s.event_id FROM chain c
+     SELECT c.root, c.hop, s.type, s.state_key, s.event_id FROM chain c
      JOIN state_groups_state s ON s.state_group = c.state_group ${condition ? `WHERE ${condition.sql}` : ''}
-     ORDER BY c.hop DESC`,
+     ${atMost === undefined ? '' : `LIMIT ${Math.trunc(atMost) + 1}`}`,
     [groups, ...(condition?.params ?? [])],
   );
+  if (atMost !== undefined && rows.length > atMost) return undefined;
+  rows.sort((a, b) => b.hop - a.hop);
   for (const row of rows) states.get(row.root)!.set(stateKeyOf(row.type, row.state_key), row.event_id);
   return states;
+}
+
+/** Next rows of a single group, in the order of types and keys. */
+export function selectGroupPage(
+  db: Db,
+  group: number,
+  span: StateSpan,
+  after: readonly [type: string, stateKey: string] | undefined,
+  limit: number,
+): Promise<StateRow[]> {
+  const page = pageSql(span, after, limit);
+  return db.query<StateRow>(
+    `SELECT type, state_key, event_id FROM state_groups_state WHERE state_group = ? ${page.sql}`,
+    [group, ...page.params],
+  );
 }
 
 /** The rows of single groups, not of their chains. */
 export async function selectDeltas(db: Db, groups: readonly number[]): Promise<Map<number, Map<string, string>>> {
   const deltas = new Map<number, Map<string, string>>(groups.map((group) => [group, new Map()]));
-  const rows = await db.query<StateRow>(
+  const rows = await db.query<GroupRow>(
     `SELECT state_group AS root, type, state_key, event_id FROM state_groups_state
      WHERE ${db.dialect.anyOf('state_group')}`,
     [groups],

@@ -76,7 +76,7 @@ eachDatabase('recent events', (open) => {
     const asking = new TimelineReader(test.database, events, ignorant, rooms.get(TimelineGaps));
     const states = rooms.get(RoomStateReader);
     const stores = new DataStores(test.database);
-    const askingStates = new RoomStateReader(stores, events, ignorant, rooms.get(PartialRooms));
+    const askingStates = new RoomStateReader(stores, events, ignorant, rooms.get(PartialRooms), rooms.get(RoomIds));
     for (let after = 0; after <= end; after += 3) {
       for (const upTo of [end, end - 7]) {
         for (const limit of [0, 1, 10, 39, 100]) {

@@ -1,0 +1,185 @@
+import { type Database, databaseMigrations, type Db, type SqlValue, type Tx } from '@rookery/database';
+import { eachDatabase, type TestDatabase } from '@rookery/testing';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { roomsMigrations } from '../migrations/index.js';
+import { selectCurrentState, type StateRow } from './room-state.query.js';
+import type { StateFilter } from './state-filter.js';
+import { selectStates } from './state-groups.query.js';
+import { currentPages, readCurrentState, readStates } from './state-pages.js';
+
+const room = '!large:a';
+const count = 9_000;
+/** Members stand in the middle of other types. */
+const types = ['a.type', 'm.room.member', 'z.type'];
+const keyOf = (n: number): string => `@u${String(n % 3_000).padStart(5, '0')}:a`;
+const typeOf = (n: number): string => types[Math.floor(n / 3_000)]!;
+
+/** A database that notes how many rows are read in a turn of the event loop, and does something before a query. */
+class WatchedDb implements Db {
+  readonly rowsPerTurn: number[] = [];
+  readonly dialect;
+  #turn = 0;
+  #seenTurn = -1;
+
+  constructor(
+    private readonly database: Database,
+    private readonly before: (query: number) => Promise<void> = async () => undefined,
+  ) {
+    this.dialect = database.dialect;
+    const count = (): void => {
+      this.#turn++;
+      this.#timer = setImmediate(count);
+    };
+    this.#timer = setImmediate(count);
+  }
+  #timer: NodeJS.Immediate;
+  #queries = 0;
+
+  async query<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row[]> {
+    await this.before(this.#queries++);
+    const rows = await this.database.query<Row>(sql, params);
+    if (this.#seenTurn === this.#turn) this.rowsPerTurn[this.rowsPerTurn.length - 1]! += rows.length;
+    else this.rowsPerTurn.push(rows.length);
+    this.#seenTurn = this.#turn;
+    return rows;
+  }
+  get<Row>(sql: string, params?: readonly SqlValue[]): Promise<Row | undefined> {
+    return this.database.get<Row>(sql, params);
+  }
+  stop(): void {
+    clearImmediate(this.#timer);
+  }
+}
+
+const filters: readonly (readonly [string, StateFilter | undefined])[] = [
+  ['all of it', undefined],
+  ['no members', { withoutMembers: true }],
+  ['some members, and all else', { members: [keyOf(7), keyOf(2_999), '@nobody:a'] }],
+  ['one type', { types: [['m.room.member']] }],
+  ['all of two types, and an entry', { types: [['a.type'], ['m.room.member'], ['z.type', keyOf(5)]] }],
+  ['few entries', { types: [['m.room.member', keyOf(1)]] }],
+];
+
+eachDatabase('states that are read in pages', (open) => {
+  let test: TestDatabase;
+  let database: Database;
+  let watched: WatchedDb;
+  beforeAll(async () => {
+    test = await open();
+    ({ database } = test);
+    await test.migrate([...databaseMigrations, ...roomsMigrations]);
+    await database.write(async (tx) => {
+      const rows = Array.from({ length: count }, (_, n) => [room, typeOf(n), keyOf(n), `$e${n}`, 'join']);
+      const small = [['!small:a', 'a.type', '', '$small', null]];
+      const columns = ['room_id', 'type', 'state_key', 'event_id', 'membership'];
+      await tx.insertMany('current_state_events', columns, [...rows, ...small]);
+      await tx.insertMany(
+        'state_groups',
+        ['id', 'room_id', 'event_id', 'chain_position'],
+        [1, 2, 3].map((id) => [id, room, '$e', id - 1]),
+      );
+      await tx.insertMany(
+        'state_group_edges',
+        ['state_group', 'prev_state_group'],
+        [
+          [2, 1],
+          [3, 2],
+        ],
+      );
+      const inGroup = (group: number, n: number, event: string): SqlValue[] => [
+        group,
+        room,
+        typeOf(n),
+        keyOf(n),
+        event,
+      ];
+      await tx.insertMany(
+        'state_groups_state',
+        ['state_group', 'room_id', 'type', 'state_key', 'event_id'],
+        [
+          ...Array.from({ length: count }, (_, n) => inGroup(1, n, `$e${n}`)),
+          ...[1, 3_001, 8_999].map((n) => inGroup(2, n, `$second${n}`)),
+          ...[1, 3_002].map((n) => inGroup(3, n, `$third${n}`)),
+        ],
+      );
+    });
+  });
+  afterAll(() => test.close());
+  afterEach(() => watched.stop());
+
+  it.each(filters)('are the same as in one piece: %s', async (_what, filter) => {
+    watched = new WatchedDb(database);
+    const rooms = [room, '!small:a', '!nowhere:a'];
+    expect(await readCurrentState(watched, rooms, filter, () => 0)).toEqual(
+      await selectCurrentState(database, rooms, filter),
+    );
+    await nextTurn();
+    expect(await readStates(watched, [3, 1, 99], filter)).toEqual(await selectStates(database, [3, 1, 99], filter));
+    // Beside entries it is groups that are read, few of them.
+    expect(Math.max(...watched.rowsPerTurn)).toBeLessThanOrEqual(4_010);
+  });
+
+  it('are rows of all of a room', async () => {
+    watched = new WatchedDb(database);
+    const rows: StateRow[] = [];
+    for await (const page of currentPages<StateRow>(watched, room)) rows.push(...page);
+    expect(new Set(rows.map(({ event_id: id }) => id)).size).toBe(count);
+    expect(rows).toHaveLength(count);
+    expect(Math.max(...watched.rowsPerTurn)).toBe(2_000);
+  });
+
+  it('are of one moment, whatever is written between two pages', async () => {
+    const change = (tx: Tx, n: number, to: string | undefined, at: number): Promise<void> => {
+      const [type, key] = [typeOf(n), keyOf(n)];
+      return tx
+        .run('DELETE FROM current_state_events WHERE room_id = ? AND type = ? AND state_key = ?', [room, type, key])
+        .then(async () => {
+          const columns = ['room_id', 'type', 'state_key', 'event_id', 'membership'];
+          if (to !== undefined) await tx.insertMany('current_state_events', columns, [[room, type, key, to, 'join']]);
+          await tx.insertMany(
+            'current_state_delta_stream',
+            ['stream_id', 'room_id', 'type', 'state_key', 'event_id', 'prev_event_id'],
+            [[at, room, type, key, to ?? null, `$e${n}`]],
+          );
+        });
+    };
+    // Behind the first page: some of what it told, and some of what others will, is not so any more.
+    watched = new WatchedDb(database, async (query) => {
+      if (query !== 3) return;
+      await database.write(async (tx) => {
+        for (const [index, n] of [10, 20, 4_000, 8_500].entries())
+          await change(tx, n, n === 20 ? undefined : `$new${n}`, 11 + index);
+      });
+    });
+    const [all, others] = [undefined, { withoutMembers: true }];
+    const found = (await readCurrentState(watched, [room], all, () => 10)).get(room)!;
+    expect(found).toEqual((await selectCurrentState(database, [room], all)).get(room));
+    expect([...found.values()].filter((id) => id.startsWith('$new'))).toHaveLength(3);
+    expect(found.size).toBe(count - 1);
+    expect(await readCurrentState(database, [room], others, () => 10)).toEqual(
+      await selectCurrentState(database, [room], others),
+    );
+  });
+
+  it('are whole where what they build upon is taken away meanwhile', async () => {
+    const before = await selectStates(database, [3], undefined);
+    // The second group goes, as unneeded ones do: the third then says what it said.
+    watched = new WatchedDb(database, async (query) => {
+      if (query !== 3) return;
+      await database.write(async (tx) => {
+        await tx.run(`INSERT INTO state_groups_state (state_group, room_id, type, state_key, event_id)
+          SELECT 3, room_id, type, state_key, event_id FROM state_groups_state s WHERE state_group = 2 AND NOT EXISTS
+            (SELECT 1 FROM state_groups_state o WHERE o.state_group = 3 AND o.type = s.type AND o.state_key = s.state_key)`);
+        await tx.run('UPDATE state_group_edges SET prev_state_group = 1 WHERE state_group = 3');
+        for (const [table, column] of [
+          ['state_group_edges', 'state_group'],
+          ['state_groups_state', 'state_group'],
+          ['state_groups', 'id'],
+        ])
+          await tx.run(`DELETE FROM ${table} WHERE ${column} = 2`);
+      });
+    });
+    expect(await readStates(watched, [3])).toEqual(before);
+    expect(await selectStates(database, [3], undefined)).toEqual(before);
+  });
+});
