@@ -176,6 +176,40 @@ describe('The processes of a server', () => {
     }
   });
 
+  it('are not judged by one that could not reach the database itself, before they had the time to come back', async () => {
+    const lines = await Promise.all([PostgresLine.open(), PostgresLine.open(), PostgresLine.open()]);
+    // Long enough for a busy machine to come back in.
+    const longMs = 6_000;
+    const [first, second, third] = (await Promise.all(
+      lines.map(({ port }, n) =>
+        joinProcesses(
+          { ...options(), args: { ...options().args, host: '127.0.0.1', port } },
+          { name: `p${n}`, version: '1', ttlMs: longMs, startTtlMs: 0 },
+        ),
+      ),
+    )) as [ProcessRegistry, ProcessRegistry, ProcessRegistry];
+    try {
+      await third.acquire(['typing']);
+      for (const line of lines) line.goDown('silent');
+      const living = `SELECT 1 FROM processes WHERE expires_ts > extract(epoch FROM clock_timestamp()) * 1000`;
+      await eventually(async () => (await test.database.query(living)).length === 0);
+      lines[0]!.comeBack();
+      await eventually(() => first.isTrusted);
+      lines[1]!.comeBack();
+      await eventually(() => second.isTrusted);
+      // Who does not come back in that time is replaced.
+      await eventually(async () => (await first.acquire(['typing'])).length === 1);
+      await Promise.all([first.beat(), second.beat()]);
+      expect([names(first), names(second)]).toEqual([
+        ['p0', 'p1'],
+        ['p0', 'p1'],
+      ]);
+    } finally {
+      for (const one of [first, second, third]) await one.leave();
+      for (const line of lines) line.close();
+    }
+  });
+
   it('keep off a server that would be alone, and are kept off by one', async () => {
     const one = await claimDatabase(options(), { isShared: true });
     const two = await claimDatabase(options(), { isShared: true, waitMs: 0 });

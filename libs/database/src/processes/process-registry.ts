@@ -87,11 +87,15 @@ export class ProcessRegistry {
   readonly #listeners = new Set<(view: ProcessView) => void>();
   // Those who have no connections any more, once they were fenced.
   readonly #gone = new Set<number>();
+  // Until when those are not judged who may have been as unable to reach the database as this process was, by number.
+  readonly #sparedUntilMs = new Map<number, number>();
   #client: pg.Client | undefined;
   #view: ProcessView = { processes: [], leases: new Map() };
   #roles: readonly string[] = [];
   #address: string | undefined;
   #trustedUntilMs = 0;
+  // When the last heartbeat was sent that arrived.
+  #beatAtMs: number | undefined;
   #timer: NodeJS.Timeout | undefined;
   #beating: Promise<void> | undefined;
   readonly #turns = new Semaphore(1);
@@ -250,14 +254,17 @@ export class ProcessRegistry {
       if (!row.alive) return this.#lose();
       // A quarter is left for what was begun while it was trusted.
       this.#trustedUntilMs = sentAtMs + this.#lifeMs * 0.75;
-      await this.#lookAt(row);
+      const wasAway = sentAtMs - (this.#beatAtMs ?? sentAtMs) > this.#ttlMs / 2;
+      this.#beatAtMs = sentAtMs;
+      await this.#lookAt(row, wasAway);
     } catch (err) {
       if (!this.#left) this.#logger.warn('The heartbeat of this process failed', { err });
     }
   }
 
-  async #lookAt(row: BeatRow): Promise<void> {
+  async #lookAt(row: BeatRow, wasAway: boolean): Promise<void> {
     const all = JSON.parse(row.processes ?? '[]') as Row[];
+    this.#spare(all, wasAway);
     const living = all.filter(({ number, expired, fenced }) => number === this.number || !(expired || fenced));
     for (const one of all) {
       if (one.number === this.number || this.#gone.has(one.number) || !(one.expired || one.fenced)) continue;
@@ -287,9 +294,24 @@ export class ProcessRegistry {
     }
   }
 
+  /**
+   * Who was away itself does not know whether others could have given a sign of life meanwhile: a database that recovers took it from
+   * nobody. They have once as long for it as a heartbeat lasts.
+   */
+  #spare(all: readonly Row[], wasAway: boolean): void {
+    const nowMs = performance.now();
+    const spared = this.#sparedUntilMs;
+    for (const { number, expired } of all) {
+      // It has given one: the next time is another matter.
+      if (!expired && nowMs > (spared.get(number) ?? 0)) spared.delete(number);
+      if (wasAway && !spared.has(number)) spared.set(number, nowMs + this.#ttlMs);
+    }
+  }
+
   /** @returns whether nothing of that process can be written any more */
   async #fence({ number, name, fenced }: Row): Promise<boolean> {
     if (!fenced) {
+      if (performance.now() < (this.#sparedUntilMs.get(number) ?? 0)) return false;
       const { rowCount } = await this.#query(sql.fence, [number, this.#ttlMs]);
       if (rowCount === 0) return false;
       this.#logger.warn('A process gives no sign of life: its work is taken over', { process: name, number });
@@ -297,7 +319,10 @@ export class ProcessRegistry {
     const untilMs = performance.now() + endingLimitMs;
     for (;;) {
       const { rowCount } = await this.#query(sql.endConnections, [number]);
-      if (rowCount === 0) return true;
+      if (rowCount === 0) {
+        this.#sparedUntilMs.delete(number);
+        return true;
+      }
       if (performance.now() > untilMs) {
         this.#logger.error('The connections of a lost process do not end: its work cannot be taken over', {
           process: name,
