@@ -57,13 +57,25 @@ export async function countDeletion(tx: Tx): Promise<void> {
 export const selectMainTables = (db: Db): Promise<ReadonlySet<string>> =>
   tablesAmong(db, ['events', 'event_to_state_groups', 'rooms']);
 
-/** The lowest and the highest state group that events name: as good as any to see whether their rows are elsewhere. */
+/**
+ * State groups that events name, by which it shows whether their rows are elsewhere, and all of one day: the lowest and the highest, and
+ * those on which rooms go on.
+ */
 export async function selectNamedGroups(main: Db): Promise<number[]> {
-  const row = await main.get<{ low: number | null; high: number | null }>(
-    `SELECT (SELECT MIN(state_group) FROM event_to_state_groups) AS low,
-       (SELECT MAX(state_group) FROM event_to_state_groups) AS high`,
+  const rows = await main.query<{ id: number | null }>(
+    `SELECT MIN(state_group) AS id FROM event_to_state_groups UNION SELECT MAX(state_group) FROM event_to_state_groups
+     UNION SELECT h.state_group FROM event_forward_extremities f JOIN event_to_state_groups h ON h.event_id = f.event_id`,
   );
-  return [row?.low, row?.high].flatMap((group) => group ?? []);
+  return rows.flatMap(({ id }) => id ?? []);
+}
+
+/** Those of these state groups that events name. */
+export async function selectStillNamed(main: Db, groups: readonly number[]): Promise<number[]> {
+  const rows = await main.query<{ id: number }>(
+    `SELECT DISTINCT state_group AS id FROM event_to_state_groups WHERE ${main.dialect.anyOf('state_group')}`,
+    [groups],
+  );
+  return rows.map((row) => row.id);
 }
 
 /** Those of these state groups that exist. */

@@ -9,8 +9,10 @@ import {
   selectNamedGroups,
   selectStateLink,
   selectStateMark,
+  selectStillNamed,
 } from './state-database.query.js';
 
+const groupsAtOnce = 5_000;
 const page = 'docs/operators/state-database.md says how state is moved.';
 
 /** Databases that are only looked at. */
@@ -46,17 +48,23 @@ export async function stateProblem(stores: LookedAt, serverName: string): Promis
   }
   if (await lacksNothing(stores)) return undefined;
   return (await hasGroups(state))
-    ? 'the database with data_stores: [state] lacks state groups which events in the main one name: it is older than the main ' +
-        'database, or another one. Put both back from the same backup.'
+    ? 'the database with data_stores: [state] lacks state groups which events in the main one name: one of the two was ' +
+        'put back to another day than the other. Put both back from the same backup.'
     : 'the database with data_stores: [state] is empty, and the main one has events with state groups: move the tables ' +
         `state_groups, state_group_edges and state_groups_state there first. ${page}`;
 }
 
-/** Whether the oldest and the newest state group that events name are there. */
+/** Whether the state groups are there that tell: of the oldest event, of the newest, and where each room stands. */
 async function lacksNothing({ main, state }: LookedAt): Promise<boolean> {
   const named = await selectNamedGroups(main);
-  const found = named.length === 0 ? new Set() : await selectExistingGroups(state, named);
-  return named.every((group) => found.has(group));
+  for (let at = 0; at < named.length; at += groupsAtOnce) {
+    const some = named.slice(at, at + groupsAtOnce);
+    const found = await selectExistingGroups(state, some);
+    const missing = some.filter((group) => !found.has(group));
+    // Another process may have deleted a room meanwhile.
+    if (missing.length > 0 && (await selectStillNamed(main, missing)).length > 0) return false;
+  }
+  return true;
 }
 
 /**

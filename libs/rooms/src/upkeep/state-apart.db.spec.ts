@@ -228,6 +228,20 @@ describe.each(['sqlite', 'postgres'] as const)('state in a database of its own (
     expect(await stateProblem(new DataStores(test.database, empty.database), 'example.org')).toContain(
       'is empty, and the main one has events with state groups: move the tables state_groups',
     );
+    // A main one that was put back to a day on which a room was still there.
+    const room = await test.database.get<{ id: number }>(
+      `SELECT state_group AS id FROM event_forward_extremities NATURAL JOIN event_to_state_groups
+       WHERE state_group < (SELECT MAX(state_group) FROM event_to_state_groups)`,
+    );
+    const rows = await test.state.query<{ room_id: string; event_id: string }>(
+      'SELECT * FROM state_groups WHERE id = ?',
+      [room!.id],
+    );
+    await test.state.write((tx) => tx.run('DELETE FROM state_groups WHERE id = ?', [room!.id]));
+    expect(await stateProblem(own, 'example.org')).toContain('lacks state groups which events in the main one name');
+    const again = [room!.id, rows[0]!.room_id, rows[0]!.event_id];
+    await test.state.write((tx) => tx.run('INSERT INTO state_groups (id, room_id, event_id) VALUES (?, ?, ?)', again));
+    expect(await stateProblem(own, 'example.org')).toBeUndefined();
     const named = await test.database.get<{ id: number }>('SELECT MAX(state_group) AS id FROM event_to_state_groups');
     await test.state.write((tx) => tx.run('DELETE FROM state_groups WHERE id >= ?', [named!.id]));
     expect(await stateProblem(own, 'example.org')).toContain('lacks state groups which events in the main one name');
