@@ -3,8 +3,10 @@
 // container file with its context, a bill of materials, notes of the version, and SHA256SUMS.
 // `--only npm,archive,debian,container` makes a part; `--root` also installs the Debian package into a root of its own
 // (debootstrap, as root). `--repository URL` is written into the npm packages, as where their sources lie.
+// The empty places lie in the system's folder for temporary files (TMPDIR), which takes about 2 GB.
 import { createHash } from 'node:crypto';
-import { mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { build, ensureInstalled, root } from './lib.mjs';
@@ -31,7 +33,8 @@ if (values.help) {
 }
 const out = resolve(values.out);
 const wanted = new Set(values.only.split(','));
-const work = join(out, '.work');
+// Within the project nothing would be empty: packages that are missing there would be found in its node_modules.
+const work = mkdtempSync(join(tmpdir(), 'rookery-release-'));
 const { version } = JSON.parse(readFileSync(join(root, 'apps', 'homeserver', 'package.json'), 'utf8'));
 
 const step = async (name, make) => {
@@ -44,7 +47,7 @@ const step = async (name, make) => {
 
 try {
   rmSync(out, { recursive: true, force: true });
-  mkdirSync(work, { recursive: true });
+  mkdirSync(out, { recursive: true });
   const notes = notesOf(version);
   writeFileSync(join(out, 'NOTES.md'), notes);
   ensureInstalled();
@@ -73,7 +76,6 @@ try {
     );
   if (wanted.has('container'))
     await step('container file', () => makeContainerContext({ out, work, packages, version }));
-  rmSync(work, { recursive: true, force: true });
   const files = readdirSync(out).filter((name) => name !== 'SHA256SUMS' && statSync(join(out, name)).isFile());
   writeFileSync(
     join(out, 'SHA256SUMS'),
@@ -91,5 +93,7 @@ try {
   for (const name of files) console.log(`  ${name}  ${(statSync(join(out, name)).size / 1e6).toFixed(1)} MB`);
 } catch (error) {
   console.error(`\nThis version cannot be released: ${error.message}`);
-  process.exit(1);
+  process.exitCode = 1;
+} finally {
+  rmSync(work, { recursive: true, force: true });
 }

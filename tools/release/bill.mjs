@@ -1,6 +1,8 @@
 // The bill of materials: every library of the installed tree with its version, licence and hash, as CycloneDX 1.5.
 import { existsSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { programIn } from './install.mjs';
+import { command } from './trial.mjs';
 
 function installedIn(folder) {
   if (!existsSync(folder)) return [];
@@ -39,7 +41,7 @@ export function makeBill({ out, tree, version }) {
   };
   const found = new Map();
   for (const one of installedIn(join(tree, 'node_modules'))) found.set(`${one.name}@${one.version}`, component(one));
-  const node = process.versions.node;
+  const node = command(programIn(tree, 'node'), ['--version']).trim().slice(1);
   const components = [...found.values()].sort((a, b) => (a.purl < b.purl ? -1 : 1));
   components.push({
     type: 'platform',
