@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, wr
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { loadConfig } from '@rookery/platform';
 import { registrationMac } from './commands/register-user.js';
 import { runProgram } from './program.js';
@@ -60,7 +60,7 @@ describe('rookery', () => {
 
 describe('rookery config', () => {
   it('generates a file that loads, is private, and is not overwritten', async () => {
-    const file = join(folder, 'generated.yaml');
+    const file = join(folder, 'etc', 'rookery', 'generated.yaml');
     expect((await rookery(['config', 'generate', '-n', 'example.org', '-o', file])).code).toBe(0);
     expect(statSync(file).mode & 0o777).toBe(0o600);
     const config = loadConfig([file], { env: {} });
@@ -70,7 +70,7 @@ describe('rookery config', () => {
     expect(config.get('listeners')).toMatchObject([
       { port: 8008, bind_addresses: ['127.0.0.1'], resources: [{ names: ['client', 'federation'] }] },
     ]);
-    expect(config.get('database.args')['database']).toBe(join(folder, 'data', 'homeserver.db'));
+    expect(config.get('database.args')['database']).toBe(join(dirname(file), 'data', 'homeserver.db'));
     expect(config.get('registration_shared_secret')).toMatch(/^[A-Za-z]{50}$/);
     expect(config.get('macaroon_secret_key')).not.toBe(config.get('registration_shared_secret'));
     const again = await rookery(['config', 'generate', '-n', 'other.org', '-o', file]);

@@ -37,7 +37,7 @@ const reportEveryMs = 5_000;
 export function registerBackupCommands(program: Command, terminal: Terminal, version: string): void {
   const backup = program
     .command('backup')
-    .description('Makes backups of database, media, keys and settings, and looks after them.');
+    .description('Makes backups of database, media, keys and settings, and looks after them. Without a command: make.');
   keeping(
     backup
       .command('make', { isDefault: true })

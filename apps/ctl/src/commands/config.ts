@@ -1,5 +1,5 @@
-import { existsSync, writeFileSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { dirname, resolve } from 'node:path';
 import { type Command, InvalidArgumentError } from 'commander';
 import {
   checkConfig,
@@ -138,6 +138,7 @@ async function generate(options: GenerateOptions, terminal: Terminal): Promise<v
     return;
   }
   try {
+    mkdirSync(dirname(output), { recursive: true });
     writeFileSync(output, text, { mode: 0o600, flag: options.force ? 'w' : 'wx' });
   } catch (error) {
     throw new CommandError(`Cannot write ${output}: ${fileProblem(error)}`);

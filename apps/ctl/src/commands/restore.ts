@@ -17,7 +17,9 @@ interface Options {
 
 /** `rookery restore` */
 export function registerRestoreCommands(program: Command, terminal: Terminal): void {
-  const restore = program.command('restore').description('Brings a server back from a backup, into empty places.');
+  const restore = program
+    .command('restore')
+    .description('Brings a server back from a backup, into empty places. Without a command: backup.');
   restore
     .command('backup', { isDefault: true })
     .description(
@@ -61,20 +63,21 @@ async function bringBack(id: string | undefined, options: Options, terminal: Ter
   const pid = pidFile === undefined ? undefined : runningPid(pidFile);
   if (pid !== undefined) throw new CommandError(`The server runs (process ${pid} of ${pidFile}): stop it first`);
   await withDatabaseErrors(async () => {
-    const database = databaseOptions(config);
+    const [database, state] = [databaseOptions(config), stateDatabaseOptions(config)];
     // A file of SQLite is not there yet: nobody can have it.
     const claim = database.name === 'sqlite3' ? undefined : await claimDatabase(database, { waitMs: 0 });
     try {
       await restoreBackup({
-        ...{ folder, manifest, config, clock, options: database, state: stateDatabaseOptions(config) },
+        ...{ folder, manifest, config, clock, options: database, state },
         onProgress: reporter(terminal, clock),
         onNote: (text) => terminal.note(text),
       });
     } finally {
       await claim?.release();
     }
+    const places = [database, ...(state === undefined ? [] : [state])].map(placeOf);
     terminal.out(
-      `Restored into ${placeOf(database)} and ${config.get('media_store_path')} in ${inTime((clock.monotonicMs() - startedAtMs) / 1000)}. Everything since ${new Date(manifest.madeAtMs).toISOString()} is lost.`,
+      `Restored into ${[...places, config.get('media_store_path')].join(' and ')} in ${inTime((clock.monotonicMs() - startedAtMs) / 1000)}. Everything since ${new Date(manifest.madeAtMs).toISOString()} is lost.`,
     );
     terminal.out(
       'Start the server. Only if the old one will never run again: two that take themselves for the same destroy each other.',
