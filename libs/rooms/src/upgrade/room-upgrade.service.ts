@@ -13,6 +13,7 @@ import { RoomHooks } from '../hooks.js';
 import { Participation } from '../sending/participation.js';
 import { EventPersister } from '../pipeline/event-persister.js';
 import { originOf } from '../model/requesters.js';
+import { MembershipReader } from '../reading/membership-reader.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 
 /** State that is taken along as it is. */
@@ -27,13 +28,20 @@ const copiedTypes = [
   'm.room.server_acl',
 ] as const;
 
+/** All that is looked at beside members. */
+const lookedAt = [
+  ...copiedTypes,
+  ...['m.room.create', 'm.room.power_levels', 'm.room.canonical_alias', 'm.space.child'],
+];
+
 /** Replaces rooms by rooms of another version. */
 @Injectable()
 export class RoomUpgrade {
-  // Eight parameters: an upgrade is allowed, makes a room, moves state and listing, and is told to hooks and modules.
+  // Nine parameters: an upgrade is allowed, makes a room, moves state, bans and listing, and is told to hooks and modules.
   constructor(
     private readonly database: Database,
     private readonly state: RoomStateReader,
+    private readonly memberships: MembershipReader,
     private readonly creation: RoomCreation,
     private readonly persister: EventPersister,
     private readonly hooks: RoomHooks,
@@ -62,7 +70,7 @@ export class RoomUpgrade {
     await this.limiter.take('rc_room_creation', requester.userId, requester);
     // Bans come along: all of them have to be known.
     await this.state.whole(roomId);
-    const events = (await this.state.current(roomId)).map((stored) => stored.event);
+    const events = await this.#stateOf(roomId, requester.userId);
     const state = authStateOf(events);
     const create = state('m.room.create', '');
     if (!create) throw MatrixError.noSuchRoom();
@@ -93,6 +101,18 @@ export class RoomUpgrade {
       await this.modules.notify('onRoomUpgraded', callbackContext(requester), roomId, replacement, requester.userId);
     }
     return replacement;
+  }
+
+  /** What is looked at of the old room: of its members only the requester and who is banned. */
+  async #stateOf(roomId: string, userId: string): Promise<RoomEvent[]> {
+    const banned = (await this.memberships.userIdsIn([roomId], ['ban'])).get(roomId) ?? [];
+    const members = [...new Set([userId, ...banned])].map((member) => ['m.room.member', member] as const);
+    // Two questions: for one SQLite would look at all of the room.
+    const [state, named] = await Promise.all([
+      this.state.current(roomId, { types: lookedAt.map((type) => [type] as const) }),
+      this.state.current(roomId, { types: members }),
+    ]);
+    return [...state, ...named].map((stored) => stored.event);
   }
 
   #checkPower(requester: Requester, events: readonly RoomEvent[], create: RoomEvent): void {
