@@ -70,7 +70,13 @@ eachDatabase('the state of a room that is deleted', (open) => {
       await tx.insertMany(
         'current_state_delta_stream',
         [...columns, 'stream_id'],
-        entries.map((entry, n) => [...entry, n]),
+        // Many of one position, as where a room was joined that has them.
+        entries.map((entry, n) => [...entry, n > 20 && n < 125 ? 20 : n]),
+      );
+      await tx.insertMany(
+        'current_state_delta_stream',
+        [...columns, 'stream_id'],
+        [['!other:a.test', 'a', '', '$o', 200]],
       );
     });
     const counts = await stepsOf(['current_state_events', 'current_state_delta_stream'], (tx) =>
@@ -80,5 +86,6 @@ eachDatabase('the state of a room that is deleted', (open) => {
     expect(counts.at(-1)).toEqual([0, 0]);
     expect([most(counts, 0), most(counts, 1)]).toEqual([limit, limit]);
     expect(await count('current_state_events', '!other:a.test')).toBe(1);
+    expect(await count('current_state_delta_stream', '!other:a.test')).toBe(1);
   });
 });

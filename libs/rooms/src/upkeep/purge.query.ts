@@ -299,13 +299,21 @@ export async function deleteSomeState(tx: Tx, roomId: string, limit: number): Pr
       [...[roomId, type], some.map((row) => row.state_key)],
     );
   }
-  const changes = await tx.query<{ stream_id: number }>(
-    'SELECT stream_id FROM current_state_delta_stream WHERE room_id = ? ORDER BY stream_id LIMIT ?',
+  const changes = await tx.query<{ stream_id: number; type: string; state_key: string }>(
+    'SELECT stream_id, type, state_key FROM current_state_delta_stream WHERE room_id = ? ORDER BY stream_id LIMIT ?',
     [roomId, limit],
   );
   const last = changes.at(-1)?.stream_id;
   if (last !== undefined)
-    await tx.run('DELETE FROM current_state_delta_stream WHERE room_id = ? AND stream_id <= ?', [roomId, last]);
+    await tx.run('DELETE FROM current_state_delta_stream WHERE room_id = ? AND stream_id < ?', [roomId, last]);
+  // All that a join brought along has one position, which is that of no other room.
+  const atLast = changes.filter((row) => row.stream_id === last);
+  for (const [type, some] of Map.groupBy(atLast, (row) => row.type)) {
+    await tx.run(
+      `DELETE FROM current_state_delta_stream WHERE stream_id = ? AND type = ? AND ${tx.dialect.anyOf('state_key')}`,
+      [...[last!, type], some.map((row) => row.state_key)],
+    );
+  }
   return entries.length === limit || changes.length === limit;
 }
 
