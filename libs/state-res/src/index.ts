@@ -13,7 +13,13 @@ export {
 } from './auth/power-levels.js';
 export { authStateOf, type AuthState, type AuthVerdict } from './auth/verdict.js';
 export { byAuth, byPrev, leadingTo, restsUpon } from './event-order.js';
-export { type Conflict, findConflict } from './resolution/conflict.js';
+export {
+  type Conflict,
+  conflictAmong,
+  findConflict,
+  type NarrowConflict,
+  type StateView,
+} from './resolution/conflict.js';
 export {
   type AuthLinks,
   type ResolveOptions,

@@ -2,15 +2,16 @@ import { Injectable } from '@nestjs/common';
 import { DataStores } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
 import { Cache, Config } from '@rookery/platform';
-import { isCitable, splitStateKey, stateKeyOf, type StateMap } from '@rookery/state-res';
+import { conflictAmong, isCitable, splitStateKey, stateKeyOf, type StateMap } from '@rookery/state-res';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { laidOver, LayeredState } from '../state/layered-state.js';
 import { StateGroups } from '../state/state-groups-cache.js';
 import { fullGroup, planGroup, type GroupPlan } from '../state/state-groups.js';
 import { type ChainLink, selectChain, selectDeltas, selectGroupsIn } from '../state/state-groups.query.js';
 import { StateResolver } from '../state/state-resolver.js';
 import { EventStore } from '../store/event-store.js';
 import { RoomIds } from '../store/room-ids.js';
-import { stateDiff, type WorkingRoom } from '../room/working-room.js';
+import type { WorkingRoom } from '../room/working-room.js';
 
 /** The state of a room before an event. */
 export interface StateBefore {
@@ -19,6 +20,8 @@ export interface StateBefore {
   readonly size: number;
   idAt(key: string): string | undefined;
   whole(): Promise<StateMap>;
+  /** Of what it is made, where that is known. */
+  readonly layers?: LayeredState;
 }
 
 /** Events that are read, and entries of a state that are looked at, before others get a turn. */
@@ -129,8 +132,7 @@ export class EventContexts {
 
   /** A group that has been written, and its state. */
   stored(room: WorkingRoom, group: number, state: StateMap): StateBefore {
-    // Not copied: of a large room that alone would hold up others.
-    const plan = { ...fullGroup(group, noEntries), rows: state, isStored: true };
+    const plan = { ...fullGroup(group, state), isStored: true };
     room.groups.set(group, plan);
     return fixed(plan.chain, state);
   }
@@ -208,7 +210,7 @@ export class EventContexts {
     if (groups.size === 1 && room.chain?.[0]?.group === [...groups][0]) return;
     if (room.chain !== undefined && this.#isMadeOf(room.chain, groups)) return;
     const now = await this.#merged(room, [...groups]);
-    const changes = await changesTo(room, await now.whole());
+    const changes = await this.#changesTo(room, now);
     const wanted = [...changes.values()].filter((id) => id !== undefined);
     const events = new Map<string, RoomEvent>();
     for (let start = 0; start < wanted.length; start += eventsPerTurn) {
@@ -222,6 +224,19 @@ export class EventContexts {
       room.change(changed, eventId === undefined ? undefined : events.get(eventId));
     }
     room.chain = this.#noted(room, groups, now.chain);
+  }
+
+  /** Entries in which a state differs from the room's current one; `undefined` for those that it does not have. */
+  async #changesTo(room: WorkingRoom, state: StateBefore): Promise<Map<string, string | undefined>> {
+    const group = room.chain && groupOf(room.chain);
+    // Of a room that is known in part more members are known than its groups say.
+    if (room.isPartial || group === undefined || !state.layers) return changesTo(room, await state.whole());
+    const changes = new Map<string, string | undefined>();
+    for (const key of await this.groups.apart([...(await this.#layersOf(room, [group])), state.layers])) {
+      const eventId = state.idAt(key);
+      if (room.idAt(key) !== eventId) changes.set(key, eventId);
+    }
+    return changes;
   }
 
   #isMadeOf(chain: readonly ChainLink[], groups: ReadonlySet<number>): boolean {
@@ -316,49 +331,49 @@ export class EventContexts {
 
   /** One state for several groups, by state resolution. */
   async #merged(room: WorkingRoom, groups: readonly number[]): Promise<StateBefore> {
-    if (groups.length === 1) return this.#stateOf(room, groups[0]!);
-    const states = await this.#statesOf(room, groups);
-    const [first, ...others] = states;
-    if (!first) return noState;
-    const resolved = await this.resolver.resolve(room.roomId, [...states.values()], room.rules, room.stagedById);
-    let best = { group: first[0], diff: stateDiff(first[1], resolved) };
-    for (const [group, state] of others) {
-      const diff = stateDiff(state, resolved);
-      if (diff.size < best.diff.size) best = { group, diff };
+    const states = await this.#layersOf(room, groups);
+    const [only] = states;
+    if (!only) return noState;
+    if (states.length === 1) return seen(await this.#chainOf(room, groups[0]!), only);
+    const { rules, roomId } = room;
+    const keys = await this.groups.apart(states);
+    const conflict = await conflictAmong(keys, states, rules.stateResolution, () => nextTurn());
+    const resolved = await this.resolver.resolve(roomId, conflict, rules, room.stagedById);
+    for (const key of resolved.keys()) keys.add(key);
+    const { index, isRemoval } = await nearest(states, keys, (key) => resolved.get(key) ?? conflict.agreed.get(key));
+    const state = states[index]!;
+    const diff = new Map<string, string>();
+    const gone: string[] = [];
+    for (const key of keys) {
+      const eventId = resolved.get(key) ?? conflict.agreed.get(key);
+      if (eventId === undefined) gone.push(key);
+      else if (state.get(key) !== eventId) diff.set(key, eventId);
     }
-    const chain = await this.#chainOf(room, best.group);
-    if (best.diff.size === 0) return fixed(chain, resolved);
-    const isRemoval = [...best.diff.values()].includes(undefined);
-    const plan = isRemoval
-      ? fullGroup(await this.ids.stateGroup(), resolved)
-      : await planGroup(
-          await this.ids.stateGroup(),
-          chain,
-          best.diff as StateMap,
-          (skipped) => this.#deltasOf(room, skipped),
-          resolved.size,
-          () => Promise.resolve(resolved),
-        );
-    return fixed(this.#keep(room, plan), resolved);
+    if (isRemoval) return this.#without(room, state.with(diff), gone);
+    const chain = await this.#chainOf(room, groups[index]!);
+    if (diff.size === 0) return seen(chain, state);
+    const now = state.with(diff);
+    const plan = await planGroup(
+      await this.ids.stateGroup(),
+      chain,
+      diff,
+      (skipped) => this.#deltasOf(room, skipped),
+      now.size,
+      () => now.whole(),
+    );
+    return seen(this.#keep(room, plan), now);
   }
 
-  async #stateOf(room: WorkingRoom, group: number): Promise<StateBefore> {
-    const [found] = await this.#layersOf(room, [group]);
-    return layered(await this.#chainOf(room, group), found?.layers ?? []);
+  /** A group for a state without some of its entries: it can rest upon no other. */
+  async #without(room: WorkingRoom, state: LayeredState, gone: readonly string[]): Promise<StateBefore> {
+    const rows = await laidOver([await state.whole()]);
+    for (const key of gone) rows.delete(key);
+    const plan = fullGroup(await this.ids.stateGroup(), rows);
+    return seen(this.#keep(room, plan), new LayeredState({ group: plan.group, state: rows }));
   }
 
-  /** The states of all these groups, in their order. */
-  async #statesOf(room: WorkingRoom, groups: readonly number[]): Promise<Map<number, StateMap>> {
-    const states = new Map<number, StateMap>();
-    for (const { group, layers } of await this.#layersOf(room, groups)) states.set(group, await laidOver(layers));
-    return states;
-  }
-
-  /** Of what the states of all these groups are made, in their order: what is stored of each, and what is staged above that, lowest first. */
-  async #layersOf(
-    room: WorkingRoom,
-    groups: readonly number[],
-  ): Promise<{ readonly group: number; readonly layers: readonly StateMap[] }[]> {
+  /** The states of all these groups, in their order: what is stored of each, and what is staged above that. */
+  async #layersOf(room: WorkingRoom, groups: readonly number[]): Promise<LayeredState[]> {
     // What is staged is told from what is stored once, before anything is waited for.
     const parts = groups.map((group) => {
       const plans: GroupPlan[] = [];
@@ -367,17 +382,18 @@ export class EventContexts {
         plans.push(plan);
         stored = plan.prev;
       }
-      return { group, plans, stored };
+      return { plans: plans.reverse(), stored };
     });
     const states = await this.groups.all(parts.flatMap(({ stored }) => stored ?? []));
-    const below = (stored: number): StateMap => {
-      const state = states.get(stored);
-      if (!state) throw new Error(`State group ${stored} was not read`);
-      return state;
-    };
-    return parts.map(({ group, plans, stored }) => {
-      const above = plans.reverse().map(({ rows }) => rows);
-      return { group, layers: stored === undefined ? above : [below(stored), ...above] };
+    return parts.map(({ plans, stored }) => {
+      const [lowest, ...others] = plans;
+      if (stored === undefined)
+        return new LayeredState({ group: lowest!.group, state: lowest!.rows }, rowsOf(others), plans.at(-1)!.size);
+      const below = states.get(stored);
+      if (!below) throw new Error(`State group ${stored} was not read`);
+      return plans.length === 0
+        ? below
+        : new LayeredState(below.base, [...below.above, ...rowsOf(plans)], plans.at(-1)!.size);
     });
   }
 
@@ -402,38 +418,43 @@ export class EventContexts {
   }
 }
 
-const noEntries: StateMap = new Map();
+const rowsOf = (plans: readonly GroupPlan[]): StateMap[] => plans.map(({ rows }) => rows);
 
-/** One state of several layers, the lowest first; of a single one that itself. */
-async function laidOver([lowest = noEntries, ...above]: readonly StateMap[]): Promise<StateMap> {
-  if (above.length === 0) return lowest;
-  const state = new Map<string, string>();
-  let count = 0;
-  for (const layer of [lowest, ...above]) {
-    for (const [key, eventId] of layer) {
-      if (++count % entriesPerTurn === 0) await nextTurn();
-      state.set(key, eventId);
-    }
-  }
-  return state;
-}
+/** A state of which it is known how it is made. */
+const seen = (chain: readonly ChainLink[], layers: LayeredState): StateBefore => ({
+  ...{ chain, layers },
+  get size() {
+    return layers.size;
+  },
+  idAt: (key) => layers.get(key),
+  whole: () => layers.whole(),
+});
 
 /**
- * A state of several layers, the lowest first, that is put together for whoever wants all of it, and for nobody else: that costs as much as
- * the room is large, for each of the events that come with others upon the same state.
+ * Which of some states another one is the nearest to, and whether that lacks an entry of it: a group that rests upon others lacks nothing
+ * of theirs, so that one of which nothing goes is preferred.
+ * @param keys at which it may differ from any of them
  */
-function layered(chain: readonly ChainLink[], layers: readonly StateMap[]): StateBefore {
-  const [lowest = noEntries, ...above] = layers;
-  if (above.length === 0) return fixed(chain, lowest);
-  const added = new Set<string>();
-  for (const layer of above) for (const key of layer.keys()) if (!lowest.has(key)) added.add(key);
-  let whole: Promise<StateMap> | undefined;
-  return {
-    chain,
-    size: lowest.size + added.size,
-    idAt: (key) => layers.findLast((layer) => layer.has(key))?.get(key),
-    whole: () => (whole ??= laidOver(layers)),
-  };
+async function nearest(
+  states: readonly LayeredState[],
+  keys: ReadonlySet<string>,
+  idAt: (key: string) => string | undefined,
+): Promise<{ readonly index: number; readonly isRemoval: boolean }> {
+  let best = { index: 0, isRemoval: true, size: Infinity };
+  let looked = 0;
+  for (const [index, state] of states.entries()) {
+    let [size, isRemoval] = [0, false];
+    for (const key of keys) {
+      if (++looked % entriesPerTurn === 0) await nextTurn();
+      const [before, now] = [state.get(key), idAt(key)];
+      if (before === now) continue;
+      size++;
+      if (now === undefined) isRemoval = true;
+    }
+    const isBetter = isRemoval === best.isRemoval ? size < best.size : best.isRemoval;
+    if (isBetter) best = { index, isRemoval, size };
+  }
+  return best;
 }
 
 /** Entries in which a state differs from the room's current one; `undefined` for those that it does not have. */

@@ -269,6 +269,7 @@ export class LocalEventPersister extends EventPersister {
           const extremities = [...room.extremities];
           if (isAfresh) {
             room.extremities.clear();
+            room.chain = undefined;
             if (partial) room.partialJoin = { joinEventId: event.eventId, ...partial };
             else if (room.isPartial) room.becomesWhole = true;
           }
@@ -374,6 +375,8 @@ export class LocalEventPersister extends EventPersister {
       if (!this.#awaits(room, joinEventId)) return Promise.resolve(true);
       if (room.base.localMembers.size > 0) return Promise.resolve(false);
       room.becomesWhole = true;
+      // Members have become known that the groups of its events do not say.
+      room.chain = undefined;
       room.missedServers = [];
       room.rejudge(new Map());
       return Promise.resolve(true);

@@ -224,11 +224,3 @@ export function membershipIn(event: RoomEvent): Membership {
   const membership = event.content['membership'];
   return isMembership(membership) ? membership : 'leave';
 }
-
-/** Entries that differ between two states; `undefined` for those that are gone. */
-export function stateDiff(from: StateMap, to: StateMap): Map<string, string | undefined> {
-  const diff = new Map<string, string | undefined>();
-  for (const [key, eventId] of to) if (from.get(key) !== eventId) diff.set(key, eventId);
-  for (const key of from.keys()) if (!to.has(key)) diff.set(key, undefined);
-  return diff;
-}

@@ -204,48 +204,192 @@ function linksOf(links: Map<number, Map<number, number>>, chain: number): Map<nu
   return reach;
 }
 
+/** What state sets agree on, of which no more is looked at than has to be. */
+export interface CommonEvents {
+  /** Those whose chains may well lead to some events; to none: those through which most chains lead. */
+  likely(eventIds: readonly string[]): Promise<readonly string[]>;
+  /** Ids of all of them. */
+  all(): Iterable<string>;
+}
+
+/** Events whose places are looked up before others get a turn. */
+const idsPerTurn = 1_000;
+
 /**
  * The auth difference by the chain cover: per chain, how far each state set reaches; what lies between the least and the
- * greatest reach is in the chains of some sets only.
+ * greatest reach is in the chains of some sets only. What the sets agree on, which can be as large as the room, is looked into only
+ * as long as its chains can decide about an event.
  * @param sets per state set, ids of its events that are not in every set
  * @param common events in every state set; they reach the same in all
- * @returns `undefined` when an event has no place in the cover
+ * @param turn lets others run, after so many more events were looked at
+ * @returns ids, with or without those of `sets` themselves; `undefined` when an event has no place in the cover
  */
 export async function authDifference(
   db: Db,
   sets: readonly ReadonlySet<string>[],
-  common: Iterable<string>,
+  common: CommonEvents,
+  turn: (looked: number) => Promise<void>,
 ): Promise<ReadonlySet<string> | undefined> {
-  const shared = [...common];
-  const positions = await selectChainPositions(db, [...new Set([...sets.flatMap((set) => [...set]), ...shared])]);
+  const cover = new Cover(db, turn);
+  const conflicted = [...new Set(sets.flatMap((set) => [...set]))];
+  const positions = await cover.positions(conflicted);
+  if (positions.size < conflicted.length) return undefined;
   const reaches: Map<number, number>[] = [];
-  const startingPoints = (eventIds: Iterable<string>): Map<number, number> | undefined => {
-    const reach = new Map<number, number>();
-    for (const eventId of eventIds) {
-      const position = positions.get(eventId);
-      if (!position) return undefined;
-      if ((reach.get(position.chain) ?? 0) < position.sequence) reach.set(position.chain, position.sequence);
-    }
-    return reach;
-  };
   for (const set of sets) {
-    const reach = startingPoints([...set, ...shared]);
-    if (!reach) return undefined;
+    const reach = new Map<number, number>();
+    for (const id of set) raise(reach, positions.get(id)!.chain, positions.get(id)!.sequence);
     reaches.push(reach);
   }
-  const links = await linksFrom(db, new Set(reaches.flatMap((reach) => [...reach.keys()])));
-  for (const reach of reaches) spread(reach, links);
-  const gaps: [chain: number, above: number, upTo: number][] = [];
-  for (const chain of new Set(reaches.flatMap((reach) => [...reach.keys()]))) {
-    const all = reaches.map((reach) => reach.get(chain) ?? 0);
-    const least = Math.min(...all);
-    const most = Math.max(...all);
-    if (most > least) gaps.push([chain, least, most]);
+  for (const reach of reaches) await cover.follow(reach, [...reach.keys()]);
+  const shared = new SharedChains(cover);
+  if (!(await shared.add(await common.likely([])))) return undefined;
+  let open = shared.notReached(await openEvents(db, gapsBetween(reaches, shared.reach, positions), positions, turn));
+  if (open.length === 0) return new Set();
+  if (!(await shared.add(await common.likely(open.map(({ event_id: id }) => id))))) return undefined;
+  open = shared.notReached(open);
+  let some: string[] = [];
+  const lookOn = async (): Promise<boolean> => {
+    const isPlaced = await shared.add(some, lowestOf(open));
+    open = shared.notReached(open);
+    some = [];
+    return isPlaced;
+  };
+  for (const id of common.all()) {
+    if (open.length === 0) break;
+    if (some.push(id) < idsPerTurn) continue;
+    if (!(await lookOn())) return undefined;
   }
-  return eventsInGaps(db, gaps);
+  if (open.length > 0 && !(await lookOn())) return undefined;
+  return new Set(open.map(({ event_id: id }) => id));
+}
+
+/** Per chain, what lies above the least reach and up to the greatest; without gaps that hold nothing but one conflicted event. */
+function gapsBetween(
+  reaches: readonly ReadonlyMap<number, number>[],
+  shared: ReadonlyMap<number, number>,
+  conflicted: ReadonlyMap<string, ChainPosition>,
+): Gap[] {
+  const known = new Set([...conflicted.values()].map(({ chain, sequence }) => `${chain} ${sequence}`));
+  const most = new Map<number, number>();
+  const [first = new Map<number, number>(), ...others] = reaches;
+  for (const reach of reaches) for (const [chain, upTo] of reach) raise(most, chain, upTo);
+  const gaps: Gap[] = [];
+  for (const [chain, upTo] of most) {
+    let least = first.get(chain) ?? 0;
+    for (const reach of others) if (least > 0) least = Math.min(least, reach.get(chain) ?? 0);
+    least = Math.max(least, shared.get(chain) ?? 0);
+    if (upTo > least && !(upTo === least + 1 && known.has(`${chain} ${upTo}`))) gaps.push([chain, least, upTo]);
+  }
+  return gaps;
+}
+
+/** The events in gaps, without the conflicted ones. */
+async function openEvents(
+  db: Db,
+  gaps: readonly Gap[],
+  conflicted: ReadonlyMap<string, ChainPosition>,
+  turn: (looked: number) => Promise<void>,
+): Promise<PositionRow[]> {
+  const open: PositionRow[] = [];
+  for (let from = 0; from < gaps.length; from += gapsAtOnce) {
+    if (from > 0) await turn(gapsAtOnce);
+    for (const row of await rowsInGaps(db, gaps.slice(from, from + gapsAtOnce)))
+      if (!conflicted.has(row.event_id)) open.push(row);
+  }
+  return open;
+}
+
+/** The lowest generation of some events; what has a lower one leads to none of them. */
+const lowestOf = (events: readonly PositionRow[]): number =>
+  events.reduce((lowest, { generation }) => Math.min(lowest, generation ?? -1), Infinity);
+
+/** The chain cover as one question needs it: what is read of it is read once. */
+class Cover {
+  readonly #links = new Map<number, readonly Link[]>();
+
+  constructor(
+    private readonly db: Db,
+    private readonly turn: (looked: number) => Promise<void>,
+  ) {}
+
+  async positions(eventIds: readonly string[]): Promise<Map<string, ChainPosition>> {
+    if (eventIds.length <= idsPerTurn) return selectChainPositions(this.db, eventIds);
+    const found = new Map<string, ChainPosition>();
+    for (let start = 0; start < eventIds.length; start += idsPerTurn) {
+      for (const entry of await selectChainPositions(this.db, eventIds.slice(start, start + idsPerTurn)))
+        found.set(...entry);
+      await this.turn(idsPerTurn);
+    }
+    return found;
+  }
+
+  /** Follows links from chains of which it is known how far they are reached, until nothing is reached that was not before. */
+  async follow(reach: Map<number, number>, from: readonly number[]): Promise<void> {
+    await this.#read(from);
+    spread(reach, this.#links, [...from]);
+  }
+
+  async #read(chains: readonly number[]): Promise<void> {
+    let frontier = chains.filter((chain) => !this.#links.has(chain));
+    while (frontier.length > 0) {
+      const next = new Set<number>();
+      for (let start = 0; start < frontier.length; start += idsPerTurn) {
+        if (start > 0) await this.turn(idsPerTurn);
+        const some = frontier.slice(start, start + idsPerTurn);
+        const links = await selectLinks(this.db, some);
+        for (const chain of some) this.#links.set(chain, links.get(chain) ?? []);
+        for (const list of links.values()) for (const [, target] of list) next.add(target);
+      }
+      frontier = [...next].filter((chain) => !this.#links.has(chain));
+    }
+  }
+}
+
+/** What the events reach on which state sets agree, as far as they were looked at. */
+class SharedChains {
+  readonly reach = new Map<number, number>();
+
+  constructor(private readonly cover: Cover) {}
+
+  /**
+   * @param lowest events of a lower generation lead nowhere that matters
+   * @returns whether all have a place in the cover
+   */
+  async add(eventIds: readonly string[], lowest = -1): Promise<boolean> {
+    const wanted = new Set(eventIds);
+    const positions = await this.cover.positions([...wanted]);
+    if (positions.size < wanted.size) return false;
+    const raised = new Set<number>();
+    for (const { chain, sequence, generation } of positions.values())
+      if ((generation ?? Infinity) >= lowest && raise(this.reach, chain, sequence)) raised.add(chain);
+    await this.cover.follow(this.reach, [...raised]);
+    return true;
+  }
+
+  notReached(events: readonly PositionRow[]): PositionRow[] {
+    return events.filter(({ chain_id: chain, sequence_number: at }) => (this.reach.get(chain) ?? 0) < at);
+  }
 }
 
 type Link = readonly [sequence: number, target: number, targetSequence: number];
+
+type Gap = readonly [chain: number, above: number, upTo: number];
+
+/** The links of some chains, by chain; of those that have any. */
+async function selectLinks(db: Db, chains: readonly number[]): Promise<Map<number, Link[]>> {
+  const links = new Map<number, Link[]>();
+  const rows = await db.query<{ origin: number; at: number; target: number; reach: number }>(
+    `SELECT origin_chain_id AS origin, origin_sequence_number AS at, target_chain_id AS target,
+       target_sequence_number AS reach FROM event_auth_chain_links WHERE ${db.dialect.anyOf('origin_chain_id')}`,
+    [chains],
+  );
+  for (const row of rows) {
+    const list = links.get(row.origin);
+    if (list) list.push([row.at, row.target, row.reach]);
+    else links.set(row.origin, [[row.at, row.target, row.reach]]);
+  }
+  return links;
+}
 
 /** All links that can be followed from these chains, level by level: one query per hop between chains. */
 async function linksFrom(db: Db, start: ReadonlySet<number>): Promise<Map<number, Link[]>> {
@@ -253,17 +397,10 @@ async function linksFrom(db: Db, start: ReadonlySet<number>): Promise<Map<number
   let frontier = [...start];
   const seen = new Set(frontier);
   while (frontier.length > 0) {
-    const rows = await db.query<{ origin: number; at: number; target: number; reach: number }>(
-      `SELECT origin_chain_id AS origin, origin_sequence_number AS at, target_chain_id AS target,
-         target_sequence_number AS reach FROM event_auth_chain_links WHERE ${db.dialect.anyOf('origin_chain_id')}`,
-      [frontier],
-    );
     const next = new Set<number>();
-    for (const row of rows) {
-      const list = links.get(row.origin);
-      if (list) list.push([row.at, row.target, row.reach]);
-      else links.set(row.origin, [[row.at, row.target, row.reach]]);
-      if (!seen.has(row.target)) next.add(row.target);
+    for (const [chain, list] of await selectLinks(db, frontier)) {
+      links.set(chain, list);
+      for (const [, target] of list) if (!seen.has(target)) next.add(target);
     }
     for (const chain of next) seen.add(chain);
     frontier = [...next];
@@ -271,32 +408,32 @@ async function linksFrom(db: Db, start: ReadonlySet<number>): Promise<Map<number
   return links;
 }
 
-/** Follows links until nothing is reached that was not before. */
-function spread(reach: Map<number, number>, links: ReadonlyMap<number, readonly Link[]>): void {
-  const pending = [...reach.keys()];
+/** Follows links from some chains until nothing is reached that was not before. */
+function spread(reach: Map<number, number>, links: ReadonlyMap<number, readonly Link[]>, pending: number[]): void {
   for (let chain = pending.pop(); chain !== undefined; chain = pending.pop()) {
     const upTo = reach.get(chain)!;
-    for (const [at, target, targetSequence] of links.get(chain) ?? []) {
-      if (at > upTo || (reach.get(target) ?? 0) >= targetSequence) continue;
-      reach.set(target, targetSequence);
-      pending.push(target);
-    }
+    for (const [at, target, targetSequence] of links.get(chain) ?? [])
+      if (at <= upTo && raise(reach, target, targetSequence)) pending.push(target);
   }
 }
 
-async function eventsInGaps(db: Db, gaps: readonly (readonly [number, number, number])[]): Promise<Set<string>> {
+/** Gaps that are looked into at once. */
+const gapsAtOnce = 100;
+
+/** The events in a few gaps. */
+function rowsInGaps(db: Db, gaps: readonly Gap[]): Promise<PositionRow[]> {
+  return db.query<PositionRow>(
+    `SELECT event_id, chain_id, sequence_number, generation FROM event_auth_chains WHERE ${gaps
+      .map(() => '(chain_id = ? AND sequence_number > ? AND sequence_number <= ?)')
+      .join(' OR ')}`,
+    gaps.flat(),
+  );
+}
+
+async function eventsInGaps(db: Db, gaps: readonly Gap[]): Promise<Set<string>> {
   const events = new Set<string>();
-  const pageSize = 100;
-  for (let from = 0; from < gaps.length; from += pageSize) {
-    const page = gaps.slice(from, from + pageSize);
-    const rows = await db.query<{ event_id: string }>(
-      `SELECT event_id FROM event_auth_chains WHERE ${page
-        .map(() => '(chain_id = ? AND sequence_number > ? AND sequence_number <= ?)')
-        .join(' OR ')}`,
-      page.flat(),
-    );
-    for (const row of rows) events.add(row.event_id);
-  }
+  for (let from = 0; from < gaps.length; from += gapsAtOnce)
+    for (const row of await rowsInGaps(db, gaps.slice(from, from + gapsAtOnce))) events.add(row.event_id);
   return events;
 }
 

@@ -2,7 +2,7 @@ import { databaseMigrations, type SqlValue } from '@rookery/database';
 import { buildEvent, type RoomEvent, roomVersionRules } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
 import { replicationMigrations } from '@rookery/replication';
-import { resolveState, stateKeyOf, type StateMap } from '@rookery/state-res';
+import { findConflict, resolveState, stateKeyOf, type StateMap } from '@rookery/state-res';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { usersMigrations } from '@rookery/users';
 import { RoomCreation } from '../creation/room-creation.service.js';
@@ -113,7 +113,9 @@ eachDatabase('state resolution over stored events', (open) => {
     };
     let resolved: StateMap;
     try {
-      resolved = await rooms.get(StateResolver).resolve(roomId, sets, rules, staged);
+      const conflict = findConflict(sets, rules.stateResolution);
+      const rest = await rooms.get(StateResolver).resolve(roomId, conflict, rules, staged);
+      resolved = new Map([...conflict.unconflicted, ...rest]);
     } finally {
       store.events = stored;
       database.query = query;
@@ -168,7 +170,7 @@ eachDatabase('state resolution over stored events', (open) => {
     others();
     clock.cpuMs = 0;
     try {
-      await rooms.get(StateResolver).resolve(roomId, sets, rules, staged);
+      await rooms.get(StateResolver).resolve(roomId, findConflict(sets, rules.stateResolution), rules, staged);
     } finally {
       isOver = true;
       budget.note = note;

@@ -31,6 +31,19 @@ export async function selectChain(db: Db, group: number): Promise<ChainLink[]> {
   );
 }
 
+/** The delta chains of groups, each itself first; empty for one that does not exist. */
+export async function selectChains(db: Db, groups: readonly number[]): Promise<Map<number, ChainLink[]>> {
+  const chains = new Map<number, ChainLink[]>(groups.map((group) => [group, []]));
+  const rows = await db.query<ChainLink & { readonly root: number }>(
+    `${chainCte(`SELECT id, id, 0 FROM state_groups WHERE ${db.dialect.anyOf('id')}`)}
+     SELECT c.root, c.state_group AS "group", g.chain_position AS position FROM chain c
+     JOIN state_groups g ON g.id = c.state_group ORDER BY c.hop`,
+    [groups],
+  );
+  for (const { root, group, position } of rows) chains.get(root)!.push({ group, position });
+  return chains;
+}
+
 interface GroupRow extends StateRow {
   readonly root: number;
 }

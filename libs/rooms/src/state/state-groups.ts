@@ -8,6 +8,8 @@ export interface GroupPlan {
   /** The group that `rows` is a delta over; absent: `rows` is everything. */
   readonly prev: number | undefined;
   readonly rows: StateMap;
+  /** Entries of the whole state. */
+  readonly size: number;
   /** Its own chain, itself first. */
   readonly chain: readonly ChainLink[];
   /** It has been written already. */
@@ -61,10 +63,10 @@ export async function planGroup(
   }
   if (rows.size >= size) return fullGroup(group, await whole());
   const rest = chain.slice(index);
-  return { group, position, prev: rest[0]!.group, rows, chain: [{ group, position }, ...rest] };
+  return { group, position, prev: rest[0]!.group, rows, size, chain: [{ group, position }, ...rest] };
 }
 
-/** Plans a group that holds its whole state: the first of a room, or one from which keys were removed. */
+/** Plans a group that holds its whole state, which is not copied: the first of a room, or one from which keys were removed. */
 export function fullGroup(group: number, state: StateMap): GroupPlan {
-  return { group, position: 0, prev: undefined, rows: new Map(state), chain: [{ group, position: 0 }] };
+  return { group, position: 0, prev: undefined, rows: state, size: state.size, chain: [{ group, position: 0 }] };
 }

@@ -32,6 +32,10 @@ async function* pagesOf<Row extends StateRow>(spans: readonly StateSpan[], read:
 export const currentPages = <Row extends StateRow>(db: Db, roomId: string): AsyncGenerator<Row[]> =>
   pagesOf<Row>([{}], (span, after) => selectCurrentPage<Row>(db, roomId, span, after, entriesPerPage));
 
+/** The rows of a single group, not of its chain, a page in a turn of the event loop. */
+export const groupPages = (db: Db, group: number): AsyncGenerator<StateRow[]> =>
+  pagesOf<StateRow>([{}], (span, after) => selectGroupPage(db, group, span, after, entriesPerPage));
+
 /**
  * Current state of rooms, by {@link stateKeyOf}, as it was at one moment; much of it is read in several turns of the event loop. Rooms without any matching
  * entry are absent.

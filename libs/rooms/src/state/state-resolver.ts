@@ -2,10 +2,17 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import type { RoomEvent, RoomVersionRules } from '@rookery/events';
 import { Clock } from '@rookery/platform';
-import { type AuthLinks, resolveState, type StateMap, type StateResProvider } from '@rookery/state-res';
+import {
+  type AuthLinks,
+  type Conflict,
+  resolveConflict,
+  stateKeyOf,
+  type StateMap,
+  type StateResProvider,
+} from '@rookery/state-res';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { EventStore } from '../store/event-store.js';
-import { authDifference, generationAfter } from './auth-chains.query.js';
+import { authDifference, type CommonEvents, generationAfter } from './auth-chains.query.js';
 import { selectAuthLinks } from './auth-links.query.js';
 import { ResolutionBudget } from './resolution-budget.js';
 
@@ -20,6 +27,11 @@ export type StagedEvents = ReadonlyMap<
  * answer is waited for, the thread works for others, too.
  */
 const [askMs, askedEventMs] = [1, 0.05];
+
+/** Entries of a state that most auth chains lead through. */
+const spine: readonly string[] = ['m.room.create', 'm.room.power_levels', 'm.room.join_rules'].map((type) =>
+  stateKeyOf(type, ''),
+);
 
 /** State resolution over the database, with the chain cover for auth differences. */
 @Injectable()
@@ -36,15 +48,18 @@ export class StateResolver {
 
   /**
    * Resolves several states of one room into one. A room for which this was done too often lately waits.
+   * @param conflict what the states disagree on
+   * @returns what counts besides what they agree on, by state key
    */
   async resolve(
     roomId: string,
-    states: readonly StateMap[],
+    conflict: Conflict,
     rules: RoomVersionRules,
     staged: StagedEvents,
     signal?: AbortSignal,
   ): Promise<StateMap> {
-    const involvesStaged = states.some((state) => [...state.values()].some((id) => staged.has(id)));
+    const { sets } = conflict;
+    const involvesStaged = sets.some((set) => [...set.values()].some((id) => staged.has(id)));
     let cpuMs = 0;
     let sinceMs = 0;
     /** Counts CPU time until {@link stop}: what others do in between is theirs. */
@@ -89,17 +104,37 @@ export class StateResolver {
       // Staged events have no place in the chain cover yet.
       ...(!involvesStaged && {
         authDifference: (conflicted, unconflicted) =>
-          timed(sizeOf(conflicted), () => authDifference(this.database, conflicted, unconflicted.values())),
+          timed(sizeOf(conflicted), () =>
+            authDifference(this.database, conflicted, this.#common(unconflicted, staged), async (looked) => {
+              allowedMs += askMs + looked * askedEventMs;
+              await nextTurn();
+            }),
+          ),
       }),
     };
     await this.budget.ready(roomId);
     goOn();
     try {
-      return await resolveState(states, provider, rules, { turn, ...(signal && { signal }) });
+      return await resolveConflict(conflict, provider, rules, { turn, ...(signal && { signal }) });
     } finally {
       stop();
-      this.budget.note(roomId, { cpuMs, databaseMs, groups: states.length });
+      this.budget.note(roomId, { cpuMs, databaseMs, groups: sets.length });
     }
+  }
+
+  /** What states agree on: where it came after an event of an entry or of a sender it mostly names that event. */
+  #common(unconflicted: Conflict['unconflicted'], staged: StagedEvents): CommonEvents {
+    return {
+      all: () => unconflicted.values(),
+      likely: async (eventIds) => {
+        const keys = new Set(eventIds.length === 0 ? spine : []);
+        for (const { type, stateKey, sender } of (await this.events.events(eventIds, staged)).values()) {
+          if (stateKey !== undefined) keys.add(stateKeyOf(type, stateKey));
+          keys.add(stateKeyOf('m.room.member', sender));
+        }
+        return [...keys].flatMap((key) => unconflicted.get(key) ?? []);
+      },
+    };
   }
 
   /** Links of state events, staged or stored; what is staged together asks for each only once. */

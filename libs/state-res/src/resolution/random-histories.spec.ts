@@ -6,7 +6,7 @@ import { checkAuth } from '../auth/check-auth.js';
 import { powerLevelsOf } from '../auth/power-levels.js';
 import { authStateOf } from '../auth/verdict.js';
 import { splitStateKey, stateKeyOf, type StateMap } from '../state-map.js';
-import { findConflict, idsByKey } from './conflict.js';
+import { conflictAmong, findConflict, idsByKey } from './conflict.js';
 import { alice, bob, carol, type Content, History, mallory } from './history.fixture.js';
 import { compareByTime } from './power-order.js';
 import type { StateResProvider } from './provider.js';
@@ -215,6 +215,22 @@ describe.each(['1', '2', '11', '12'])('any history in room version %s', (version
         const conflict = findConflict(sets, history.rules.stateResolution);
         const delta = await resolveConflict(conflict, history, history.rules);
         expect(new Map([...conflict.unconflicted, ...delta])).toEqual(resolved);
+
+        // Known to differ at some keys only: at each at which they do, and at some others.
+        const all = new Set(sets.flatMap((set) => [...set.keys()]));
+        const differing = [...all].filter(
+          (key, at) => at % 3 === 0 || new Set(sets.map((set) => set.get(key))).size > 1,
+        );
+        const narrow = await conflictAmong(
+          new Set(differing),
+          sets,
+          history.rules.stateResolution,
+          async () => undefined,
+        );
+        expect(narrow.sets).toEqual(conflict.sets);
+        expect([...narrow.unconflicted.values()].sort()).toEqual([...conflict.unconflicted.values()].sort());
+        for (const key of all) expect(narrow.unconflicted.get(key)).toBe(conflict.unconflicted.get(key));
+        expect(await resolveConflict(narrow, history, history.rules)).toEqual(delta);
       }),
       { numRuns: 60, seed: 11 },
     );

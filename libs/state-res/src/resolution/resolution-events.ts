@@ -4,8 +4,8 @@ import type { Conflict } from './conflict.js';
 import { type AuthLinks, type ResolveOptions, StateResolutionLimitError, type StateResProvider } from './provider.js';
 
 const defaultMaxEvents = 500_000;
-/** Ids in one question to the provider. */
-const batchSize = 1_000;
+/** Ids in one question to the provider; between two of them others run. */
+const batchSize = 500;
 /** Events handled between two turns of the event loop. */
 const stride = 512;
 
@@ -96,6 +96,7 @@ export class ResolutionEvents {
     if (into.size > this.maxEvents) throw new StateResolutionLimitError(this.maxEvents);
     for (let start = 0; start < missing.length; start += batchSize) {
       const batch = missing.slice(start, start + batchSize);
+      if (start > 0) await this.turn();
       const found = await read(batch);
       this.signal?.throwIfAborted();
       for (const id of batch) into.set(id, found.get(id));
