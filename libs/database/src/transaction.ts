@@ -38,6 +38,8 @@ export type StatementObserver = (sql: string, durationMs: number, isAlone: boole
 /** What became of a transaction. `unknown`: its commit was sent and never answered. */
 export type Ending = 'committed' | 'rolled back' | 'unknown';
 
+/** Rows that are handed to a driver at once which does its work at once. */
+const rowsAtOnce = 500;
 const warnAfterMs = 10_000;
 const defaultLimitMs = 60_000;
 
@@ -84,8 +86,17 @@ export class Transaction implements Tx {
     rows: readonly (readonly SqlValue[])[],
     suffix?: string,
   ): Promise<void> {
-    return this.#guard(() => this.#statements.insertMany(table, columns, rows, suffix));
+    const insert = (some: readonly (readonly SqlValue[])[]): Promise<void> =>
+      this.#guard(() => this.#statements.insertMany(table, columns, some, suffix));
+    const isLong = this.#statements.throwsAtOnce === true && rows.length > rowsAtOnce;
+    return isLong ? this.#inParts(rows, insert) : insert(rows);
   }
+
+  /** Where a driver does its work at once: what comes in many rows would hold up everything else for as long. */
+  async #inParts<Row>(rows: readonly Row[], insert: (some: readonly Row[]) => Promise<void>): Promise<void> {
+    for (let start = 0; start < rows.length; start += rowsAtOnce) await insert(rows.slice(start, start + rowsAtOnce));
+  }
+
   afterCommit(fn: () => void): void {
     this.#listeners.push({ on: ['committed'], fn });
   }

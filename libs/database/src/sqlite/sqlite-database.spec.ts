@@ -67,6 +67,33 @@ describe('SqliteDatabase', () => {
     expect(rows).toEqual(Array.from({ length: 60 }, (_, id) => ({ id, name: String(id) })));
   });
 
+  it('lets others run while many rows are inserted, all of which come or none', async () => {
+    const rows = Array.from({ length: 5_000 }, (_, id) => [id, 'one of many']);
+    let turns = 0;
+    let isOver = false;
+    const count = (): void => {
+      turns++;
+      if (!isOver) setImmediate(count);
+    };
+    const insertAll = (last: readonly SqlValue[]): Promise<void> =>
+      db.write(async (tx) => {
+        turns = 0;
+        count();
+        await tx.insertMany('things', ['id', 'name'], [...rows, last]);
+        expect(turns).toBeGreaterThan(3);
+        expect(await ids()).toEqual([]);
+      });
+    try {
+      // One id twice, after others have had their turns.
+      await expect(insertAll([4_999, 'twice'])).rejects.toThrow(/UNIQUE/);
+      expect(await ids()).toEqual([]);
+      await insertAll([5_000, 'last']);
+    } finally {
+      isOver = true;
+    }
+    expect(await ids()).toHaveLength(5_001);
+  });
+
   it('gives space back to the file system, in steps', async () => {
     const { path } = test.options as SqliteOptions;
     const text = 'x'.repeat(10_000);

@@ -18,6 +18,9 @@ const busyPauseMs = 50;
 const maxReclaimedPages = 500;
 const keptFreePages = 256;
 
+// Some milliseconds' worth.
+const rowsPerTurn = 1_000;
+
 const done = Promise.resolve();
 
 /** One call of `write`, from the queue until its promise is settled. */
@@ -65,6 +68,8 @@ export class SqliteDatabase extends Database {
   readonly #statements: Statements;
   #pumping: Promise<void> | undefined;
   #closed = false;
+  /** Rows that were inserted since others had a turn. */
+  #rowsSinceTurn = 0;
   /** Something was erased of which the log or a free page may still hold a copy; after a start nobody knows. */
   #erased = true;
 
@@ -84,7 +89,10 @@ export class SqliteDatabase extends Database {
       },
       insertMany: (table, columns, rows, suffix = '') => {
         writer.insert(table, columns, rows, suffix);
-        return done;
+        this.#rowsSinceTurn += rows.length;
+        if (this.#rowsSinceTurn < rowsPerTurn) return done;
+        this.#rowsSinceTurn = 0;
+        return turn();
       },
     };
   }
@@ -267,6 +275,7 @@ export class SqliteDatabase extends Database {
     const { writer, clock, logger } = this.#parts;
     const transaction = new Transaction(this.#statements);
     const startedAtMs = clock.monotonicMs();
+    this.#rowsSinceTurn = 0;
     const { erase = false } = job.options;
     try {
       if (erase) writer.handle.pragma('secure_delete = ON');
