@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { RoomEvent } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
 import { Port } from '@rookery/platform';
-import type { StateAtEvent } from './model/remote-events.js';
+import type { GivenState } from './model/remote-events.js';
 
 /** A room alias as its server resolves it. */
 export interface ResolvedAlias {
@@ -91,8 +91,8 @@ export interface MissingEventsSource {
   events(origin: string, roomId: string, eventIds: readonly string[]): Promise<readonly RoomEvent[]>;
   /** The auth chain of an event, as far as one server gives it at once and it passes the checks; may be empty. */
   authChain(origin: string, roomId: string, eventId: string): Promise<readonly RoomEvent[]>;
-  /** The state before an event, with its auth chain; `undefined` when the origin will not tell. */
-  stateBefore(origin: string, roomId: string, eventId: string): Promise<StateAtEvent | undefined>;
+  /** The state before an event that is not stored yet; `undefined` when the origin will not tell. */
+  stateBefore(origin: string, event: RoomEvent): Promise<GivenState | undefined>;
 }
 
 /** What application services know about aliases. */

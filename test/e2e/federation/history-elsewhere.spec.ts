@@ -71,6 +71,8 @@ describe.each(databases)('history of rooms elsewhere (%s)', (database) => {
       await join(room);
       expect(await readAll(room)).toEqual(said.reverse());
       expect(room.requests.filter((kind) => kind === 'backfill').length).toBeLessThan(12);
+      // Only before the join, which changed it, the state is not that of what follows.
+      expect(room.requests.filter((kind) => kind === 'state_ids')).toHaveLength(1);
     },
   );
 

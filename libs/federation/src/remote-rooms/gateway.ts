@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Config } from '@rookery/platform';
 import { type RemoteRoomGateway, RoomPorts } from '@rookery/rooms';
-import { MissingEvents } from './missing-events.js';
+import { MissingAncestors } from './missing-ancestors.js';
 import { PolicyRequests } from './policy-requests.js';
 import { RemoteDirectory } from './remote-directory.js';
 import { RemoteHistory } from './remote-history.js';
@@ -15,7 +15,7 @@ export class FederationGateway implements RemoteRoomGateway {
     readonly directory: RemoteDirectory,
     readonly history: RemoteHistory,
     readonly policyServers: PolicyRequests,
-    missing: MissingEvents,
+    missing: MissingAncestors,
     ports: RoomPorts,
     config: Config,
   ) {

@@ -6,50 +6,41 @@ import type { EventStore, RoomStateReader } from '@rookery/rooms';
 import { FakeClock } from '@rookery/testing';
 import { MissingEvents } from './missing-events.js';
 import type { PduChecker } from './pdu-checker.js';
-import type { RemoteState } from './remote-state.js';
 import type { RoomHosts } from './room-hosts.js';
 
 describe('what is missing before events', () => {
   const asked: string[] = [];
-  const make = (answer: (server: string, path: string) => object): MissingEvents => {
+  const make = (answer: (server: string) => object): MissingEvents => {
     asked.length = 0;
     const client = {
       requestExactJson: ({ destination, path }: { destination: string; path: string }) => {
         asked.push(`${destination} ${path.split('/')[4] ?? ''}`);
-        return Promise.resolve().then(() => answer(destination, path));
+        return Promise.resolve().then(() => answer(destination));
       },
     } as unknown as FederationClient;
     const checker = { sound: (pdus: unknown) => Promise.resolve(pdus) } as unknown as PduChecker;
-    const remoteState = { prove: (_: string, told: object) => Promise.resolve(told) } as unknown as RemoteState;
     const hosts = {
       likely: () => Promise.resolve(['origin.test', 'third.test', 'fourth.test']),
     } as unknown as RoomHosts;
     const stored = {
-      events: () => Promise.resolve(new Map([['$state', { eventId: '$state' }]])),
       many: () => Promise.resolve(new Map()),
     } as unknown as EventStore;
     const state = { versions: () => Promise.resolve(new Map([['!r', '11']])) } as unknown as RoomStateReader;
     const config = { get: () => 10_000 } as unknown as Config;
     return new MissingEvents(
-      ...([client, checker, remoteState, hosts, stored, state, config, new FakeClock(), new SilentLogger()] as const),
+      ...([client, checker, hosts, stored, state, config, new FakeClock(), new SilentLogger()] as const),
     );
   };
   const event = { eventId: '$e', prevEventIds: [], roomId: '!r' } as unknown as RoomEvent;
-  const onlyThird = (server: string, path: string): object => {
+  const onlyThird = (server: string): object => {
     if (server === 'origin.test') throw new FederationRequestError(server, 'unreachable', 'gone');
-    return path.includes('state_ids') ? { pdu_ids: ['$state'], auth_chain_ids: [] } : { events: [event] };
+    return { events: [event] };
   };
 
   it('is asked of others in the room, where who sent the event cannot be reached', async () => {
     const missing = make(onlyThird);
     expect(await missing.missingEvents('origin.test', '!r', [], ['$late'])).toEqual([event]);
     expect(asked).toEqual(['origin.test get_missing_events', 'third.test get_missing_events']);
-    asked.length = 0;
-    expect(await missing.stateBefore('origin.test', '!r', '$late')).toEqual({
-      state: [{ eventId: '$state' }],
-      authChain: [],
-    });
-    expect(asked).toEqual(['origin.test state_ids', 'third.test state_ids']);
   });
 
   it('is asked of nobody else, where that server answers', async () => {

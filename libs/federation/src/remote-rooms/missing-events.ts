@@ -1,15 +1,12 @@
 import { Injectable } from '@nestjs/common';
 import { type RoomEvent, roomVersionRules, type RoomVersionRules } from '@rookery/events';
 import { FederationClient, federationPath, FederationRequestError } from '@rookery/federation-client';
-import { isValidEventId, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config, eachLimit, Logger, Semaphore } from '@rookery/platform';
+import type { JsonObject } from '@rookery/matrix-types';
+import { Clock, Config, eachLimit, Logger } from '@rookery/platform';
 import { EventStore, type MissingEventsSource, RoomStateReader } from '@rookery/rooms';
 import { leadingTo } from '@rookery/state-res';
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { WrongAnswer } from './candidates.js';
 import { PduChecker } from './pdu-checker.js';
-import { maxStateEvents, RemoteState } from './remote-state.js';
-import type { ProvenState, StateAtEvent } from './room-proof.js';
 import { RoomHosts } from './room-hosts.js';
 
 /** Events of a gap that are asked for at a time. */
@@ -26,35 +23,20 @@ const maxAuthChain = 2_000;
 const parallel = 8;
 /** Other servers that are asked for what the origin does not give. */
 const maxOthers = 2;
-/** Up to so many events of a state are fetched one by one; with more of them missing it comes as a whole. */
-export const fewEvents = 30;
 /** Longest a server may take, since a room's events wait for it; milliseconds. */
 export const patienceMs = 30_000;
-/** Ids of a state that are looked at before others get a turn. */
-const idsPerTurn = 10_000;
-/** Largest answers, bytes: most; and the events of a state. */
+/** Largest answers, bytes. */
 export const maxBytes = 32 * 1_048_576;
-export const maxStateBytes = 256 * 1_048_576;
-
-/** Whole states that are in memory at once, whoever made this server ask for them; and those that wait for their turn. */
-const maxWholeStates = 3;
-const maxWaitingStates = 100;
 
 /** Fetches what is missing before events of other servers. Whoever does not help has nothing. */
 @Injectable()
-export class MissingEvents implements MissingEventsSource {
-  readonly #wholeStates = new Semaphore(maxWholeStates, {
-    maxWaiting: maxWaitingStates,
-    maxPerHolder: maxWaitingStates,
-    refuse: () => MatrixError.limitExceeded(10_000),
-  });
+export class MissingEvents implements Omit<MissingEventsSource, 'stateBefore'> {
   readonly #logger: Logger;
 
-  // Nine parameters: what is missing is asked of servers, proved, and held against what is stored.
+  // Eight parameters: what is missing is asked of servers, checked, and held against what is stored.
   constructor(
     private readonly client: FederationClient,
     private readonly checker: PduChecker,
-    private readonly remoteState: RemoteState,
     private readonly hosts: RoomHosts,
     private readonly stored: EventStore,
     private readonly state: RoomStateReader,
@@ -95,7 +77,7 @@ export class MissingEvents implements MissingEventsSource {
       return this.checker.sound(told, rules, roomId);
     };
     for (let page = 0; !isAll && wanted.length > 0 && page < gapPages; page++) {
-      const events = await this.#orAnother(origin, roomId, ask);
+      const events = await this.orAnother(origin, roomId, ask);
       const fresh = (events ?? []).filter(({ eventId }) => !found.has(eventId));
       if (fresh.length === 0) break;
       for (const event of fresh) found.set(event.eventId, event);
@@ -130,46 +112,7 @@ export class MissingEvents implements MissingEventsSource {
       });
       return this.checker.sound(listOf(server, answer['auth_chain'], maxAuthChain), rules, roomId);
     };
-    return (await this.#orAnother(origin, roomId, ask)) ?? [];
-  }
-
-  /** @spec server-server-api#get_matrixfederationv1state_idsroomid */
-  async stateBefore(origin: string, roomId: string, eventId: string): Promise<StateAtEvent | undefined> {
-    const rules = await this.#rulesOf(roomId);
-    if (!rules) return undefined;
-    return this.#orAnother(origin, roomId, (server) => this.#stateFrom(server, roomId, eventId, rules));
-  }
-
-  async #stateFrom(server: string, roomId: string, eventId: string, rules: RoomVersionRules): Promise<ProvenState> {
-    const request = { destination: server, method: 'GET', query: { event_id: eventId } } as const;
-    const ids = await this.client.requestExactJson({
-      ...request,
-      path: federationPath`/_matrix/federation/v1/state_ids/${roomId}`,
-      ...{ maxBytes, timeoutMs: this.#patienceMs },
-    });
-    const state = await idsOf(server, ids['pdu_ids']);
-    const authChain = await idsOf(server, ids['auth_chain_ids']);
-    const all = new Set([...state, ...authChain]);
-    const known = await this.stored.events(all);
-    const missing = [...all].filter((id) => !known.has(id));
-    if (missing.length > fewEvents) {
-      return this.#wholeStates.run(
-        async () => {
-          const whole = await this.client.requestExactJson({
-            ...request,
-            path: federationPath`/_matrix/federation/v1/state/${roomId}`,
-            ...{ maxBytes: maxStateBytes, retries: 'none' },
-          });
-          return this.remoteState.read(server, { state: whole['pdus'], authChain: whole['auth_chain'] }, rules, roomId);
-        },
-        { holder: server },
-      );
-    }
-    for (const event of missing.length > 0 ? await this.events(server, roomId, missing) : []) {
-      known.set(event.eventId, event);
-    }
-    const pick = (list: readonly string[]): RoomEvent[] => list.flatMap((id) => known.get(id) ?? []);
-    return this.remoteState.prove(server, { state: pick(state), authChain: pick(authChain) }, rules);
+    return (await this.orAnother(origin, roomId, ask)) ?? [];
   }
 
   /** The events that were found of some ids, each asked for alone. */
@@ -226,7 +169,7 @@ export class MissingEvents implements MissingEventsSource {
   }
 
   /** What the origin gives, or where it does not help another server in the room; `undefined` when none does. */
-  async #orAnother<T>(origin: string, roomId: string, ask: (server: string) => Promise<T>): Promise<T | undefined> {
+  async orAnother<T>(origin: string, roomId: string, ask: (server: string) => Promise<T>): Promise<T | undefined> {
     const given = await this.#helping(origin, () => ask(origin));
     if (given !== undefined) return given;
     for (const server of await this.hosts.likely(roomId, maxOthers + 1)) {
@@ -252,14 +195,4 @@ export class MissingEvents implements MissingEventsSource {
 function listOf(server: string, list: unknown, max: number): JsonObject[] {
   if (!Array.isArray(list)) throw new WrongAnswer(server, 'no list');
   return list.slice(0, max) as JsonObject[];
-}
-
-/** A list of event ids, each once; others get a turn in between. @throws WrongAnswer when it is none */
-async function idsOf(server: string, list: unknown): Promise<string[]> {
-  const ids = new Set<string>();
-  for (const [index, id] of (listOf(server, list, maxStateEvents) as readonly unknown[]).entries()) {
-    if (index % idsPerTurn === idsPerTurn - 1) await nextTurn();
-    if (typeof id === 'string' && isValidEventId(id)) ids.add(id);
-  }
-  return [...ids];
 }

@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import type { RoomEvent } from '@rookery/events';
-import { EventPersister, EventStore, InboundEvents } from '@rookery/rooms';
-import { MissingEvents } from './missing-events.js';
-import type { StateAtEvent } from './room-proof.js';
+import { BackwardGaps, EventPersister, EventStore, InboundEvents, RoomStateReader } from '@rookery/rooms';
+import { followerWithStateOf } from './followers.js';
+import { type KnownState, type StateAfter, StoredStates } from './stored-states.js';
 
 /** Places in one list whose state is not known and must be fetched. */
 const maxRoots = 5;
@@ -11,14 +11,17 @@ const maxRoots = 5;
 @Injectable()
 export class PastEvents {
   constructor(
-    private readonly missing: MissingEvents,
+    private readonly states: StoredStates,
     private readonly persister: EventPersister,
     private readonly inbound: InboundEvents,
     private readonly events: EventStore,
+    private readonly gaps: BackwardGaps,
+    private readonly state: RoomStateReader,
   ) {}
 
   /**
-   * Stores events of the past, oldest first: where their ancestors are not known, with the state that the server tells.
+   * Stores events of the past, oldest first: where their ancestors are not known, with the state of what follows upon them, or with that which
+   * the server tells.
    * @returns ids of those that are stored now
    */
   async take(server: string, roomId: string, events: readonly RoomEvent[]): Promise<string[]> {
@@ -26,18 +29,24 @@ export class PastEvents {
     const placed = new Set([...known].flatMap(([id, stored]) => (stored.outlier ? [] : [id])));
     const fresh = events.filter(({ eventId }) => !placed.has(eventId));
     let run: RoomEvent[] = [];
-    let state: StateAtEvent | undefined;
+    const page = new Map(fresh.map((event) => [event.eventId, event]));
+    const followers = this.state.isWhole(roomId) ? await this.gaps.followers(roomId, [...page.keys()]) : [];
+    const nearer = followers.map(({ event }) => event);
+    let state: KnownState | StateAfter | undefined;
     let roots = 0;
     const flush = async (): Promise<void> => {
       if (run.length === 0) return;
-      await this.inbound.completeAuth(server, roomId, run, state);
+      await this.inbound.completeAuth(server, roomId, run);
       await this.persister.backfill(roomId, run, state);
       run = [];
     };
     for (const event of fresh) {
       const isConnected = event.prevEventIds.length > 0 && event.prevEventIds.every((id) => placed.has(id));
       if (!isConnected) {
-        const before = ++roots > maxRoots ? undefined : await this.#stateBefore(server, event);
+        const same = followerWithStateOf(event, page, nearer);
+        const told = (): Promise<KnownState | undefined> | undefined =>
+          ++roots > maxRoots ? undefined : this.#stateBefore(server, event);
+        const before = same ? { after: same.eventId } : await told();
         if (!before) continue;
         await flush();
         state = before;
@@ -51,8 +60,8 @@ export class PastEvents {
   }
 
   /** The state before an event without known ancestors. The room's first event has none. */
-  async #stateBefore(server: string, event: RoomEvent): Promise<StateAtEvent | undefined> {
-    if (event.prevEventIds.length > 0) return this.missing.stateBefore(server, event.roomId, event.eventId);
-    return event.type === 'm.room.create' ? { state: [], authChain: [] } : undefined;
+  async #stateBefore(server: string, event: RoomEvent): Promise<KnownState | undefined> {
+    if (event.prevEventIds.length > 0) return this.states.beforeMissing(server, event);
+    return event.type === 'm.room.create' ? { state: new Map(), servers: new Set() } : undefined;
   }
 }

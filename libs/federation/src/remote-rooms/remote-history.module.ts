@@ -11,6 +11,7 @@ import { RemoteEventByTime } from './remote-event-by-time.js';
 import { RemoteHistory } from './remote-history.js';
 import { RemoteState } from './remote-state.js';
 import { RoomHosts } from './room-hosts.js';
+import { StoredStates } from './stored-states.js';
 
 /** Events that only other servers have, and which servers those are. */
 @Module({
@@ -26,7 +27,8 @@ import { RoomHosts } from './room-hosts.js';
     RemoteHistory,
     RemoteState,
     RoomHosts,
+    StoredStates,
   ],
-  exports: [Candidates, MissingEvents, PduChecker, RemoteHistory, RemoteState, RoomHosts],
+  exports: [Candidates, MissingEvents, PduChecker, RemoteHistory, RemoteState, RoomHosts, StoredStates],
 })
 export class RemoteHistoryModule {}

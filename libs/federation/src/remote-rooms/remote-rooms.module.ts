@@ -4,6 +4,7 @@ import { RoomsModule } from '@rookery/rooms';
 import { FederationGateway } from './gateway.js';
 import { HandedOver } from './handed-over.js';
 import { MembershipHandshake } from './membership-handshake.js';
+import { MissingAncestors } from './missing-ancestors.js';
 import { PolicyRequests } from './policy-requests.js';
 import { RemoteLeaves } from './remote-leaves.js';
 import { RemoteDirectory } from './remote-directory.js';
@@ -11,7 +12,6 @@ import { RemoteHistoryModule } from './remote-history.module.js';
 import { RemoteMembership } from './remote-membership.js';
 import { RemoteInvites } from './remote-invites.js';
 import { RemoteJoins } from './remote-joins.js';
-import { StoredStates } from './stored-states.js';
 import { StateCompleter } from './state-completer.js';
 
 /** Rooms of other servers: what this one can do in them only with the help of others. */
@@ -21,6 +21,7 @@ import { StateCompleter } from './state-completer.js';
     FederationGateway,
     HandedOver,
     MembershipHandshake,
+    MissingAncestors,
     PolicyRequests,
     RemoteLeaves,
     RemoteDirectory,
@@ -28,7 +29,6 @@ import { StateCompleter } from './state-completer.js';
     RemoteJoins,
     RemoteMembership,
     StateCompleter,
-    StoredStates,
   ],
   exports: [FederationGateway, HandedOver, RemoteHistoryModule],
 })

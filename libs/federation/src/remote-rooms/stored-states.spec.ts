@@ -1,5 +1,5 @@
 import type { RoomEvent } from '@rookery/events';
-import type { FederationClient, FederationRequest } from '@rookery/federation-client';
+import { type FederationClient, type FederationRequest, FederationRequestError } from '@rookery/federation-client';
 import type { Config } from '@rookery/platform';
 import type { EventPersister, EventStore } from '@rookery/rooms';
 import { FakeClock } from '@rookery/testing';
@@ -38,8 +38,9 @@ describe.each(['11', '12'])('all of the state before an event in a room of versi
     const stopping = new AbortController();
     const idsOf = (events: readonly RoomEvent[]): string[] => events.map(({ eventId }) => eventId);
     const client = {
-      stream: async ({ path }: FederationRequest) => {
+      stream: async ({ path, destination }: FederationRequest) => {
         const kind = path.split('/')[4]!;
+        if (destination === 'gone.test') throw new FederationRequestError(destination, 'unreachable', 'gone');
         asked.push(kind);
         const ids = answer.ids ?? { pdu_ids: [...idsOf(answer.state), 7], auth_chain_ids: idsOf(answer.chain) };
         const events = {
@@ -71,16 +72,33 @@ describe.each(['11', '12'])('all of the state before an event in a room of versi
     const checker = {
       sound: async (pdus: object[]) => pdus.map((pdu) => buildAgain(pdu)),
     };
+    const servers: string[] = [];
+    const missing = {
+      orAnother: async (origin: string, _: string, ask: (server: string) => Promise<unknown>) => {
+        for (const server of [origin, 'b.test']) {
+          servers.push(server);
+          const found = await ask(server).catch((error: unknown) => {
+            if (!(error instanceof FederationRequestError)) throw error;
+          });
+          if (found) return found;
+        }
+        return undefined;
+      },
+    } as unknown as MissingEvents;
     const states = new StoredStates(
       client as unknown as FederationClient,
-      {} as MissingEvents,
+      missing,
       checker as unknown as PduChecker,
       events as unknown as EventStore,
       persister as unknown as EventPersister,
       { get: () => 10_000 } as unknown as Config,
       new FakeClock(),
     );
-    return { stored, batches, asked, stopping, known: () => states.before('b.test', join.eventId, stopping.signal) };
+    return {
+      ...{ stored, batches, asked, stopping, servers },
+      known: () => states.before('b.test', join.eventId, stopping.signal),
+      before: (event: RoomEvent) => states.beforeMissing('gone.test', event),
+    };
   }
 
   const byId = new Map([create, founder, open, topic, ...firsts, ...seconds].map((event) => [event.eventId, event]));
@@ -102,6 +120,19 @@ describe.each(['11', '12'])('all of the state before an event in a room of versi
     // What the event follows upon is part of it.
     expect(new Set(given?.state.values())).toEqual(new Set([...state, topic].map(({ eventId }) => eventId)));
     expect(given?.servers).toEqual(new Set(['b.test', 's0.test', 's1.test', 's2.test']));
+  });
+
+  it('is told by another server of the room where who sent an event that is not stored yet does not help', async () => {
+    const { batches, servers, before } = storing({ state, chain: [create, founder, open, ...firsts] });
+    const late = make('m.room.name', '', { name: 'late' }, [create, founder]);
+    const given = await before(late);
+    expect(servers).toEqual(['gone.test', 'b.test']);
+    expect(new Set(given?.state.values())).toEqual(new Set(state.map(({ eventId }) => eventId)));
+    expect(batches.flat()).toHaveLength(firsts.length + seconds.length);
+    expect(Math.max(...batches.map((batch) => batch.length))).toBeLessThanOrEqual(25);
+    // Nobody gives a state with a beginning upon which the event does not rest.
+    const stray = make('m.room.name', '', { name: 'stray' }, [founder]);
+    if (!rules.createEventImplied) expect(await before(stray)).toBeUndefined();
   });
 
   it('lacks what is not given', async () => {

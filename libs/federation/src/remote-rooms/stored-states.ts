@@ -1,14 +1,14 @@
 import { Injectable } from '@nestjs/common';
 import type { RoomEvent } from '@rookery/events';
 import { FederationClient, federationPath, type FederationRequest } from '@rookery/federation-client';
-import { domainOf, isValidEventId } from '@rookery/matrix-types';
-import { atEase, Clock, Config } from '@rookery/platform';
+import { domainOf, isValidEventId, MatrixError } from '@rookery/matrix-types';
+import { atEase, Clock, Config, Semaphore } from '@rookery/platform';
 import { EventPersister, EventStore } from '@rookery/rooms';
 import { authStateOf, authTypesFor, byAuth, checkAuth, restsUpon, stateKeyOf } from '@rookery/state-res';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { WrongAnswer } from './candidates.js';
 import { ListSplitter } from './list-splitter.js';
-import { fewEvents, maxBytes, maxStateBytes, MissingEvents, patienceMs } from './missing-events.js';
+import { maxBytes, MissingEvents, patienceMs } from './missing-events.js';
 import { PduChecker } from './pdu-checker.js';
 import { maxStateEvents } from './remote-state.js';
 import { faultOf, lookForBeginning, maxEventBytes, ToldEvents } from './told-events.js';
@@ -16,6 +16,9 @@ import type { ToldJoin } from './told-join.js';
 
 /** All of the state before an event, whose events are stored. */
 export type KnownState = Parameters<EventPersister['completeState']>[2];
+
+/** The state before an event is that after another one. */
+export type StateAfter = Extract<Parameters<EventPersister['backfill']>[2], { readonly after: string }>;
 
 /** Answers to joins whose state waits to be stored: of more of them it is fetched once more. */
 const maxAtHand = 8;
@@ -26,6 +29,13 @@ interface OwnState extends KnownState {
   readonly servers: Set<string>;
 }
 
+/** Up to so many events of a state are fetched one by one; with more of them missing it comes as a whole. */
+const fewEvents = 30;
+/** Largest answer with the events of a state, bytes. */
+const maxStateBytes = 256 * 1_048_576;
+/** States that are fetched as a whole at once, whoever made this server ask for them; and those that wait for their turn. */
+const maxAtOnce = 3;
+const maxWaiting = 100;
 /** Events that are checked and stored together: others get a turn in between. */
 const eventsAtOnce = 25;
 /** Lists of an answer that names a state, and the longest value in it, bytes: six for each of an id, and whatever stands beside the lists. */
@@ -34,13 +44,17 @@ const maxIdBytes = 65_536;
 /** For how long a state may arrive, and for how long it is stored, milliseconds. */
 const arrivingLimitMs = 10 * 60_000;
 const storingLimitMs = 60 * 60_000;
+/** The same for one before an event for which somebody waits. */
+const awaitedLimitMs = 10 * 60_000;
 const createKey = stateKeyOf('m.room.create', '');
 
 interface At {
   readonly server: string;
-  /** An event that is known; with its room. */
+  /** Whose state is asked for, or what follows upon that; with its room. */
   readonly event: RoomEvent;
   readonly signal: AbortSignal;
+  /** Somebody waits for it. */
+  readonly isAwaited?: boolean;
 }
 
 /**
@@ -51,6 +65,10 @@ interface At {
 export class StoredStates {
   /** What the answer to a join told, by the join. */
   readonly #atHand = new Map<string, ToldJoin>();
+  readonly #awaited = new Semaphore(maxAtOnce, {
+    ...{ maxWaiting, maxPerHolder: maxWaiting },
+    refuse: () => MatrixError.limitExceeded(10_000),
+  });
 
   constructor(
     private readonly client: FederationClient,
@@ -98,6 +116,19 @@ export class StoredStates {
     return before && this.#after(at, prev, before);
   }
 
+  /**
+   * The state before an event that is not stored yet, as its origin tells it or, where that does not help, another server of the room.
+   * @returns `undefined` where nobody helps
+   */
+  async beforeMissing(origin: string, event: RoomEvent): Promise<KnownState | undefined> {
+    const signal = AbortSignal.timeout(awaitedLimitMs);
+    return this.missing.orAnother(origin, event.roomId, async (server) => {
+      const found = await this.#before({ server, event, signal, isAwaited: true }, event.eventId);
+      if (!found) throw new WrongAnswer(server, 'its state takes too long to be stored');
+      return found;
+    });
+  }
+
   async #toldBefore(at: At, { events, state }: ToldJoin): Promise<OwnState | undefined> {
     await this.#storeAll(at, events);
     return at.signal.aborted ? undefined : this.#known(at, [...state]);
@@ -110,8 +141,11 @@ export class StoredStates {
     const all = [...new Set([...state, ...chain])];
     const stored = await this.stored.stored(all);
     const missing = new Set(all.filter((id) => !stored.has(id)));
-    if (missing.size > fewEvents) await this.#storeMany(at, eventId, missing);
-    else if (missing.size > 0) {
+    if (missing.size > fewEvents) {
+      const store = (): Promise<void> => this.#storeMany(at, eventId, missing);
+      await (at.isAwaited ? this.#awaited.run(store, { holder: server }) : store());
+    }
+    if (missing.size > 0 && missing.size <= fewEvents) {
       const events = await this.missing.events(server, event.roomId, [...missing]);
       for (const each of events) lookForBeginning(server, event, each);
       await this.persister.receiveOutliers(event.roomId, event.rules.version, byAuth(events));
@@ -168,7 +202,7 @@ export class StoredStates {
   }
 
   /** Checks and stores events that are told, and gives their file back. */
-  async #storeAll({ server, event, signal }: At, told: ToldEvents): Promise<void> {
+  async #storeAll({ server, event, signal, isAwaited }: At, told: ToldEvents): Promise<void> {
     const { roomId, rules } = event;
     const untilMs = this.clock.monotonicMs() + storingLimitMs;
     const storeSome = async (): Promise<boolean> => {
@@ -179,7 +213,12 @@ export class StoredStates {
       return true;
     };
     try {
-      while (!signal.aborted && (await atEase(this.clock, storeSome)))
+      const step = async (): Promise<boolean> => {
+        if (!isAwaited) return atEase(this.clock, storeSome);
+        await nextTurn();
+        return storeSome();
+      };
+      while (!signal.aborted && (await step()))
         if (this.clock.monotonicMs() >= untilMs) throw new WrongAnswer(server, 'its state takes too long to be stored');
     } finally {
       await told.close();

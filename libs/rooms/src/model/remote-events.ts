@@ -26,6 +26,14 @@ export interface KnownState {
   readonly servers: ReadonlySet<string>;
 }
 
+/** The state before an event: with its events, or of events that are stored. */
+export type GivenState = StateAtEvent | KnownState;
+
+/** The state before an event is that after another one, which is stored with it. */
+export interface StateAfter {
+  readonly after: string;
+}
+
 /** What became of a remote event. */
 export type ReceiveVerdict =
   | { readonly kind: 'accepted'; readonly stored: StoredEvent }

@@ -1,6 +1,6 @@
 import type { RoomEvent } from '@rookery/events';
 import type { EventDraft, NewRoom } from '../model/drafts.js';
-import type { KnownState, RemoteEvent, StateAtEvent, ReceiveVerdict } from '../model/remote-events.js';
+import type { GivenState, KnownState, RemoteEvent, StateAfter, ReceiveVerdict } from '../model/remote-events.js';
 import type { PartialJoin } from '../store/partial-rooms.query.js';
 import type { SentEvent } from '../model/stored-event.js';
 
@@ -35,7 +35,7 @@ export abstract class EventPersister {
   abstract receiveWithState(
     roomVersion: string,
     event: RoomEvent,
-    state: StateAtEvent,
+    state: GivenState,
     partial?: PartialJoin,
   ): Promise<ReceiveVerdict>;
   /**
@@ -61,7 +61,7 @@ export abstract class EventPersister {
    * ancestors, or an auth event that is not known, is left out.
    * @param state the state before the first of them, where its ancestors are not known
    */
-  abstract backfill(roomId: string, events: readonly RoomEvent[], state?: StateAtEvent): Promise<void>;
+  abstract backfill(roomId: string, events: readonly RoomEvent[], state?: GivenState | StateAfter): Promise<void>;
   /**
    * Goes on from the newest forward extremity of a room alone: the others count no more, nor does the state that only they know.
    * @param draft the event that says so, on top of that one; not shown to modules

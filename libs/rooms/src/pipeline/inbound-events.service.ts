@@ -6,7 +6,7 @@ import type { MissingEventsSource } from '../ports.js';
 import { RemoteRooms } from '../remote-rooms.js';
 import { PartialRooms } from '../store/partial-rooms.js';
 import { EventPersister } from './event-persister.js';
-import type { RemoteEvent, StateAtEvent, ReceiveVerdict } from '../model/remote-events.js';
+import type { GivenState, RemoteEvent, ReceiveVerdict } from '../model/remote-events.js';
 import { EventStore } from '../store/event-store.js';
 import { selectExtremities, selectReferenced, selectRoom } from '../room/room-snapshot.query.js';
 
@@ -69,13 +69,9 @@ export class InboundEvents {
    * Fetches the auth events of events that are about to be stored, where they are not known.
    * @param given what comes with the events
    */
-  async completeAuth(
-    origin: string,
-    roomId: string,
-    events: readonly RoomEvent[],
-    given: StateAtEvent = { state: [], authChain: [] },
-  ): Promise<void> {
-    const own = new Set([...events, ...given.state, ...given.authChain].map((event) => event.eventId));
+  async completeAuth(origin: string, roomId: string, events: readonly RoomEvent[], given?: GivenState): Promise<void> {
+    const around = given && 'authChain' in given ? [...given.state, ...given.authChain] : [];
+    const own = new Set([...events, ...around].map((event) => event.eventId));
     const named = new Set(events.flatMap((event) => event.authEventIds).filter((id) => !own.has(id)));
     const known = await this.events.many(named);
     const missing = [...named].filter((id) => !known.has(id));
@@ -201,9 +197,7 @@ export class InboundEvents {
     const needed = gap.filter(({ eventId }) => past.has(eventId) && named.has(eventId)).slice(-maxStates);
     for (const event of needed) {
       const state =
-        event.type === 'm.room.create'
-          ? { state: [], authChain: [] }
-          : await source.stateBefore(origin, roomId, event.eventId);
+        event.type === 'm.room.create' ? { state: [], authChain: [] } : await source.stateBefore(origin, event);
       if (!state) continue;
       await this.completeAuth(origin, roomId, [event], state);
       await this.persister.backfill(roomId, [event], state);
@@ -251,7 +245,7 @@ export class InboundEvents {
     for (const event of unknown.length > 0 ? await source.events(origin, roomId, unknown) : [])
       events.set(event.eventId, event);
     for (const event of events.values()) {
-      const state = event.roomId === roomId ? await source.stateBefore(origin, roomId, event.eventId) : undefined;
+      const state = event.roomId === roomId ? await source.stateBefore(origin, event) : undefined;
       if (!state) continue;
       await this.completeAuth(origin, roomId, [event], state);
       await this.persister.backfill(roomId, [event], state);
@@ -264,14 +258,14 @@ export class InboundEvents {
     remote: RemoteEvent,
     verdict: ReceiveVerdict,
   ): Promise<ReceiveVerdict> {
-    const { roomId, eventId } = remote.event;
+    const { roomId } = remote.event;
     if (this.partial.has(roomId) && verdict.kind === 'missingAncestors') {
       await this.#placePrev(source, origin, remote.event, verdict.eventIds);
       const again = await this.#try(origin, roomId, remote);
       if (again.kind !== 'missingAncestors') return again;
     }
     const room = await selectRoom(this.database, roomId);
-    const state = room && (await source.stateBefore(origin, roomId, eventId));
+    const state = room && (await source.stateBefore(origin, remote.event));
     if (!room || !state) return verdict;
     return this.persister.receiveWithState(room.room_version, remote.event, state);
   }

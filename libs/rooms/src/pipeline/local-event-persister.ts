@@ -3,16 +3,24 @@ import { DataStores, type Tx } from '@rookery/database';
 import { type RoomEvent, roomVersionRules } from '@rookery/events';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { atEase, Clock, Config, Logger } from '@rookery/platform';
-import { stateKeyOf, type StateMap } from '@rookery/state-res';
+import { byAuth, stateKeyOf, type StateMap } from '@rookery/state-res';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { findSentEvent } from '../store/transactions.query.js';
 import { BatchCommitter, type CommitOptions } from './batch-committer.js';
 import { EventPersister } from './event-persister.js';
 import type { EventDraft, NewRoom } from '../model/drafts.js';
-import type { KnownState, RemoteEvent, StateAtEvent, ReceiveVerdict } from '../model/remote-events.js';
+import type {
+  GivenState,
+  KnownState,
+  RemoteEvent,
+  StateAfter,
+  StateAtEvent,
+  ReceiveVerdict,
+} from '../model/remote-events.js';
 import { type BatchFacts, type RemoteJudgement, type RemoteOutcome, RemoteStager } from './remote-stager.js';
 import { type DraftOutcome, type Judged, LocalStager } from './local-stager.js';
 import { insertRemoteRoom, insertRoom } from './new-room.query.js';
-import { EventContexts, stateOf } from './event-context.js';
+import { EventContexts, type StateBefore, stateOf } from './event-context.js';
 import { Waiting } from './waiting.js';
 import { BatchQueue } from '../room/room-queue.js';
 import { RoomSnapshot } from '../room/room-snapshot.js';
@@ -45,6 +53,10 @@ interface Task {
 const maxBatch = 64;
 /** Entries of a large state that are stored together: others get a turn in between. */
 const entriesAtOnce = 50;
+/** Events of a room that are staged before other rooms get a turn. */
+const stagedPerTurn = 10;
+/** Events around a join, or of a state, that are stored together. */
+const eventsAtOnce = 25;
 const createKey = stateKeyOf('m.room.create', '');
 const maxAttempts = 10;
 
@@ -211,6 +223,7 @@ export class LocalEventPersister extends EventPersister {
           const misplaced = new Set<string>();
           let thinking: Waiting<RemoteJudgement> | undefined;
           for (const [index, event] of events.entries()) {
+            if (index % stagedPerTurn === stagedPerTurn - 1) await nextTurn();
             // What follows upon an event that has no place has none either, and nobody needs to be asked.
             const outcome =
               lackingOf(event.event, misplaced, facts) ??
@@ -231,10 +244,18 @@ export class LocalEventPersister extends EventPersister {
     });
   }
 
-  async receiveOutliers(roomId: string, roomVersion: string, events: readonly RoomEvent[]): Promise<void> {
+  receiveOutliers(roomId: string, roomVersion: string, events: readonly RoomEvent[]): Promise<void> {
+    return this.#storeOutliers(roomId, events, { roomVersion });
+  }
+
+  #storeOutliers(
+    roomId: string,
+    events: readonly RoomEvent[],
+    version: Pick<Task, 'roomVersion' | 'isVersionProven'>,
+  ): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#queue.push(roomId, {
-        roomVersion,
+        ...version,
         stage: async (room) => {
           const own = events.filter((event) => event.roomId === roomId);
           await this.remote.stageOutliers(room, own);
@@ -248,17 +269,16 @@ export class LocalEventPersister extends EventPersister {
   async receiveWithState(
     roomVersion: string,
     event: RoomEvent,
-    given: StateAtEvent,
+    given: GivenState,
     partial?: PartialJoin,
   ): Promise<ReceiveVerdict> {
+    await this.#storeAround(event.roomId, roomVersion, given, [event]);
     return new Promise((resolve, reject) => {
       this.#queue.push(event.roomId, {
         roomVersion,
         isVersionProven: true,
         stage: async (room) => {
-          const around = surroundings(room.roomId, given, [event]);
-          await this.remote.stageOutliers(room, [...around.authChain, ...around.state]);
-          const accepted = await this.remote.acceptedState(room, around.state);
+          const accepted = await this.#acceptedOf(room, given, [event]);
           // What is no state of this room must not decide about an event for ever.
           if (!accepted.has(createKey)) {
             return () => resolve({ kind: 'missingAncestors', eventIds: event.prevEventIds });
@@ -282,6 +302,47 @@ export class LocalEventPersister extends EventPersister {
         reject,
       });
     });
+  }
+
+  /**
+   * Stores what another server gave as the state around events, part by part, where it is large: the room goes on in between, and other
+   * rooms with it.
+   */
+  async #storeAround(
+    roomId: string,
+    roomVersion: string,
+    given: GivenState,
+    events: readonly RoomEvent[],
+  ): Promise<void> {
+    if (!('authChain' in given) || !isLarge(given)) return;
+    const { state, authChain } = surroundings(roomId, given, events);
+    const inOrder = byAuth([...authChain, ...state]);
+    for (let start = 0; start < inOrder.length; start += eventsAtOnce) {
+      await this.#storeOutliers(roomId, inOrder.slice(start, start + eventsAtOnce), {
+        roomVersion,
+        isVersionProven: true,
+      });
+      await nextTurn();
+    }
+  }
+
+  /** @returns `undefined` where an event is named after which no state is known */
+  async #stateBefore(
+    room: WorkingRoom,
+    given: GivenState | StateAfter,
+    events: readonly RoomEvent[],
+  ): Promise<StateBefore | undefined> {
+    if (!('after' in given)) return this.contexts.given(room, await this.#acceptedOf(room, given, events));
+    const state = await this.contexts.before(room, [given.after]);
+    return 'missing' in state ? undefined : state;
+  }
+
+  /** The accepted part of a state that another server gave. A small one, of which nothing was stored before, is staged. */
+  async #acceptedOf(room: WorkingRoom, given: GivenState, events: readonly RoomEvent[]): Promise<StateMap> {
+    if (!('authChain' in given)) return given.state;
+    const { state, authChain } = surroundings(room.roomId, given, events);
+    if (!isLarge(given)) await this.remote.stageOutliers(room, [...authChain, ...state]);
+    return this.remote.acceptedState(room, state);
   }
 
   async completeState(
@@ -391,16 +452,16 @@ export class LocalEventPersister extends EventPersister {
     return this.snapshots.partial.get(roomId)?.joinEventId === joinEventId;
   }
 
-  async backfill(roomId: string, events: readonly RoomEvent[], given?: StateAtEvent): Promise<void> {
+  async backfill(roomId: string, events: readonly RoomEvent[], given?: GivenState | StateAfter): Promise<void> {
+    const [first] = events;
+    if (first && given && !('after' in given)) await this.#storeAround(roomId, first.rules.version, given, events);
     return new Promise((resolve, reject) => {
       this.#queue.push(roomId, {
         options: { backfilled: true },
         stage: async (room) => {
-          const around = given && surroundings(roomId, given, events);
-          if (around) await this.remote.stageOutliers(room, [...around.authChain, ...around.state]);
-          const state =
-            around && (await this.contexts.given(room, await this.remote.acceptedState(room, around.state)));
+          const state = given && (await this.#stateBefore(room, given, events));
           for (const [index, event] of events.entries()) {
+            if (index % stagedPerTurn === stagedPerTurn - 1) await nextTurn();
             await this.remote.stage(room, { event }, index === 0 ? state : undefined, 'past');
           }
           return () => resolve();
@@ -560,6 +621,9 @@ function missedIn({ base }: WorkingRoom, servers: ReadonlySet<string>): string[]
   missed.delete(base.serverName);
   return [...missed].filter((server) => !base.partialServers?.has(server));
 }
+
+/** Whether a state that another server gave is stored part by part, before the event that it is for. */
+const isLarge = ({ state, authChain }: StateAtEvent): boolean => state.length + authChain.length > eventsAtOnce;
 
 /** What another server gave as the state around events, without those events themselves and without other rooms. */
 function surroundings(roomId: string, given: StateAtEvent, events: readonly RoomEvent[]): StateAtEvent {

@@ -20,6 +20,7 @@ import { ChainCovers } from '../upkeep/chain-covers.service.js';
 import { EventCreation } from '../sending/event-creation.service.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { StateResolver } from '../state/state-resolver.js';
+import { EventStore } from '../store/event-store.js';
 import { EventPersister } from './event-persister.js';
 import { InboundEvents } from './inbound-events.service.js';
 import { applied, remoteKey, remoteServer, RemoteServer, yan, zoe } from './remote-server.fixture.js';
@@ -388,6 +389,83 @@ eachDatabase('events of other servers', (open) => {
       [roomId],
     );
     expect(rows.map((row) => row.event_id)).toEqual(past.slice(1).map((event) => event.eventId));
+  });
+
+  it('gives the past the state of what follows upon it, where it is told to, and makes no other', async () => {
+    const { roomId, server, state, head } = await shared();
+    const message = (body: string, prev: RoomEvent): RoomEvent =>
+      server.make({ type: 'm.room.message', sender: zoe, content: { body } }, [prev], state);
+    const unknown = message('never comes', head);
+    const [first, second] = [message('first', unknown), message('second', head)];
+    const after = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'x' } }, [head], state);
+    expect(await receive(after)).toEqual(['accepted']);
+    const countOf = async (): Promise<number> =>
+      Number((await test.database.get<{ n: number }>('SELECT COUNT(*) AS n FROM state_groups'))!.n);
+    const before = await countOf();
+    await rooms.get(EventPersister).backfill(roomId, [first, second], { after: after.eventId });
+    expect(await countOf()).toBe(before);
+    const ids = [first, after].map(({ eventId }) => eventId);
+    const states = await rooms.get(RoomStateReader).idsAfter(ids);
+    expect(states.size).toBe(2);
+    expect(states.get(first.eventId)).toEqual(states.get(after.eventId));
+    // Of an event that has none nothing is known.
+    const stray = message('stray', unknown);
+    await rooms.get(EventPersister).backfill(roomId, [stray], { after: '$nothing' });
+    expect(await rooms.get(EventStore).one(stray.eventId)).toBeUndefined();
+  });
+
+  it('stores a large state around a join part by part, also where another version of the room was believed', async () => {
+    const server = new RemoteServer('11', `!${clock.nowMs()}:${remoteServer}`);
+    let state = new Map<string, RoomEvent>();
+    const chain: RoomEvent[] = [];
+    const add = (type: string, stateKey: string, sender: string, content: JsonObject): RoomEvent => {
+      const event = server.make({ type, stateKey, sender, content }, chain.slice(-1), state);
+      state = applied(state, event);
+      chain.push(event);
+      return event;
+    };
+    add('m.room.create', '', zoe, {});
+    add('m.room.member', zoe, zoe, { membership: 'join' });
+    add('m.room.join_rules', '', zoe, { join_rule: 'public' });
+    for (let n = 0; n < 90; n++) add('org.example.thing', `${n}`, zoe, { n });
+    // What yan may not say is no part of it.
+    const refused = add('org.example.thing', 'refused', yan, {});
+    const around = [...state.values()];
+    const join = add('m.room.member', yan, yan, { membership: 'join' });
+    const invite = new RemoteServer('9', join.roomId).make(
+      { type: 'm.room.member', stateKey: alice.userId, sender: zoe, content: { membership: 'invite' } },
+      [],
+      state,
+    );
+    await rooms.get(EventPersister).receiveOutOfBand('9', invite);
+    const { database } = test;
+    const { write } = database;
+    const sizes: number[] = [];
+    database.write = async (fn, options) => {
+      const count = async (): Promise<number> =>
+        Number(
+          (await database.get<{ n: number }>('SELECT COUNT(*) AS n FROM events WHERE room_id = ?', [join.roomId]))!.n,
+        );
+      const before = options?.name === 'persist_events' ? await count() : undefined;
+      const result = (await write.call(database, fn as never, options)) as never;
+      if (before !== undefined) sizes.push((await count()) - before);
+      return result;
+    };
+    try {
+      expect(
+        await rooms.get(EventPersister).receiveWithState('11', join, { state: around.reverse(), authChain: chain }),
+      ).toMatchObject({ kind: 'accepted' });
+    } finally {
+      database.write = write;
+    }
+    expect(sizes.length).toBeGreaterThan(3);
+    expect(Math.max(...sizes)).toBeLessThanOrEqual(25);
+    const now = await stateOf(join.roomId);
+    expect(now.size).toBe(state.size - 1);
+    expect(now.has(stateKeyOf('org.example.thing', 'refused'))).toBe(false);
+    expect((await rooms.get(EventStore).one(refused.eventId))?.rejectedReason).toBeDefined();
+    expect(now.get(stateKeyOf('m.room.member', yan))?.eventId).toBe(join.eventId);
+    expect((await rooms.get(RoomStateReader).versions([join.roomId])).get(join.roomId)).toBe('11');
   });
 
   it('condemns no event because its auth events were withheld', async () => {

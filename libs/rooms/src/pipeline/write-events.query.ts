@@ -307,14 +307,27 @@ async function writeStateGroups(tx: Tx, batches: readonly WritableBatch[]): Prom
       ['state_group', 'prev_state_group'],
       plans.flatMap(({ plan }) => (plan.prev === undefined ? [] : [[plan.group, plan.prev]])),
     );
-    await tx.insertMany(
-      'state_groups_state',
-      ['state_group', 'room_id', 'type', 'state_key', 'event_id'],
-      plans.flatMap(({ plan, room }) =>
-        [...plan.rows].map(([key, eventId]) => [plan.group, room.roomId, ...splitStateKey(key), eventId]),
-      ),
-    );
+    await writeGroupRows(tx, plans);
   }
+}
+
+/** Rows of state groups that are put together at once: a whole state has as many as its room is large. */
+const groupRowsAtOnce = 500;
+
+async function writeGroupRows(
+  tx: Tx,
+  plans: readonly { readonly plan: GroupPlan; readonly room: WorkingRoom }[],
+): Promise<void> {
+  let rows: SqlValue[][] = [];
+  const write = async (): Promise<void> => {
+    await tx.insertMany('state_groups_state', ['state_group', 'room_id', 'type', 'state_key', 'event_id'], rows);
+    rows = [];
+  };
+  for (const { plan, room } of plans) {
+    for (const [key, eventId] of plan.rows)
+      if (rows.push([plan.group, room.roomId, ...splitStateKey(key), eventId]) >= groupRowsAtOnce) await write();
+  }
+  if (rows.length > 0) await write();
 }
 
 async function writeGroupsOfEvents(tx: Tx, batches: readonly WritableBatch[]): Promise<void> {

@@ -1,19 +1,36 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { Clock } from '@rookery/platform';
-import { type BackwardGap, backwardGaps, forgetFailedPulls, noteFailedPulls } from './pull-attempts.query.js';
+import type { StoredEvent } from '../model/stored-event.js';
+import { EventStore } from './event-store.js';
+import {
+  type BackwardGap,
+  backwardGaps,
+  forgetFailedPulls,
+  noteFailedPulls,
+  selectNamedBy,
+} from './pull-attempts.query.js';
 
 /** Where the history of rooms goes on elsewhere, and what came of asking for it. */
 @Injectable()
 export class BackwardGaps {
   constructor(
     private readonly database: Database,
+    private readonly events: EventStore,
     private readonly clock: Clock,
   ) {}
 
   /** Events of a room before which something is missing, the latest first; at most `limit`. */
   of(roomId: string, limit: number): Promise<BackwardGap[]> {
     return backwardGaps(this.database, roomId, limit);
+  }
+
+  /** What of a room follows upon some events that are missing: accepted, and with a place in the timeline. */
+  async followers(roomId: string, eventIds: readonly string[]): Promise<StoredEvent[]> {
+    const found = await this.events.many(await selectNamedBy(this.database, eventIds));
+    return [...found.values()].filter(
+      ({ event, outlier, rejectedReason }) => event.roomId === roomId && !outlier && rejectedReason === undefined,
+    );
   }
 
   /** Notes what of that was asked for has come, and what nobody gave, and why. */

@@ -22,6 +22,15 @@ export function backwardGaps(db: Db, roomId: string, limit: number): Promise<Bac
   );
 }
 
+/** Stored events that name some which are missing as what they follow upon; of whatever room. */
+export async function selectNamedBy(db: Db, eventIds: readonly string[]): Promise<string[]> {
+  const rows = await db.query<{ event_id: string }>(
+    `SELECT DISTINCT event_id FROM event_edges WHERE ${db.dialect.anyOf('prev_event_id')}`,
+    [eventIds],
+  );
+  return rows.map((row) => row.event_id);
+}
+
 /** Notes that nobody gave some events. */
 export async function noteFailedPulls(
   tx: Tx,
