@@ -1,10 +1,10 @@
 // `npm run dev`: the homeserver with rebuild and restart on every change.
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
-import { become, ensureInstalled, build, projectNode, root } from './lib.mjs';
+import { become, compile, ensureInstalled, projectNode, root } from './lib.mjs';
 
 ensureInstalled();
-build();
+compile();
 const watcher = spawn(
   projectNode(),
   [join(root, 'node_modules', 'typescript7', 'bin', 'tsc'), '-b', '-w', '--preserveWatchOutput'],

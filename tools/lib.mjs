@@ -108,7 +108,7 @@ function newestSource(folder) {
   return newest;
 }
 
-/** Compiles every package when a source is newer than the last build. What another command builds is waited for. */
+/** Builds when a source is newer than the last build. What another command builds is waited for. */
 export function ensureBuilt() {
   if (!isBuilt()) oneAtATime(() => isBuilt() || build());
 }
@@ -118,15 +118,24 @@ function isBuilt() {
   const newest = Math.max(
     ...['libs', 'apps', 'modules-examples'].map((group) => newestSource(join(root, group))),
     statSync(join(root, 'tsconfig.base.json')).mtimeMs,
+    statSync(join(root, 'tools', 'bundle.mjs')).mtimeMs,
   );
-  const entry = join(root, 'apps', 'homeserver', 'dist', 'main.js');
-  return existsSync(entry) && existsSync(stamp) && statSync(stamp).mtimeMs > newest;
+  return existsSync(serverProgram) && existsSync(stamp) && statSync(stamp).mtimeMs > newest;
 }
 
+/** The server as it is handed out and started: its code in few files. `npm run dev` runs what the compiler writes. */
+export const serverProgram = join(root, 'apps', 'homeserver', 'dist', 'bundle', 'main.js');
+
 /** Compiles every package, in the order of their references. */
+export function compile() {
+  run(projectNode(), [join(root, 'node_modules', 'typescript7', 'bin', 'tsc'), '-b']);
+}
+
+/** Compiles every package, and puts the code of the server together. */
 export function build() {
   const startedAt = new Date();
-  run(projectNode(), [join(root, 'node_modules', 'typescript7', 'bin', 'tsc'), '-b']);
+  compile();
+  run(projectNode(), [join(root, 'tools', 'bundle.mjs')]);
   const stamp = join(root, 'node_modules', '.rookery-built');
   mkdirSync(dirname(stamp), { recursive: true });
   writeFileSync(stamp, startedAt.toISOString());

@@ -4,10 +4,10 @@
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
-import { ensureBuilt, ensureInstalled, root } from './lib.mjs';
+import { ensureBuilt, ensureInstalled, root, serverProgram } from './lib.mjs';
 
 const { values, positionals } = parseArgs({ options: { repository: { type: 'string' } }, allowPositionals: true });
 const [target] = positionals;
@@ -118,9 +118,27 @@ function readme({ name, description }) {
   return `# ${name}\n\n${description}. Part of Rookery, a Matrix homeserver that hosts typed modules.\n${inner}\n${list.join('\n')}\n`;
 }
 
-/** Whether a built file is for those who use the package: not the records of the build, not maps to sources that are not there. */
+/**
+ * Whether a built file is for those who use the package: not the records of the build, not maps to sources that are not there. Where
+ * an error came by in the bundle nobody can tell without.
+ */
 const isForOthers = (path) =>
-  !path.endsWith('.map') && !path.endsWith('.tsbuildinfo') && !/\.(spec|fixture)\.(js|d\.ts)$/.test(path);
+  (!path.endsWith('.map') || isOfBundle(path)) &&
+  !path.endsWith('.tsbuildinfo') &&
+  !/\.(spec|fixture)\.(js|d\.ts)$/.test(path);
+
+const isOfBundle = (path) => dirname(path) === dirname(serverProgram);
+
+/** Sources of the bundle by the packages that they would lie in where it is installed. */
+function placeSources(folder) {
+  for (const name of readdirSync(folder).filter((file) => file.endsWith('.map'))) {
+    const map = readJson(join(folder, name));
+    map.sources = map.sources.map((source) =>
+      source.replace('../../../../libs/', '../../../').replace('../../../../node_modules/', '../../../../'),
+    );
+    writeFileSync(join(folder, name), JSON.stringify(map));
+  }
+}
 
 function stage({ folder, manifest }, into) {
   mkdirSync(into, { recursive: true });
@@ -137,6 +155,7 @@ function stage({ folder, manifest }, into) {
   }
   if (!existsSync(join(into, 'README.md'))) writeFileSync(join(into, 'README.md'), readme(manifest));
   if (manifest.name === '@rookery/homeserver') {
+    placeSources(join(into, 'dist', 'bundle'));
     for (const path of Object.values(commands))
       writeFileSync(join(into, path), `#!/usr/bin/env node\nawait import('@rookery/ctl/${path.slice(2)}');\n`, {
         mode: 0o755,

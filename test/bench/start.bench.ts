@@ -4,7 +4,7 @@
  */
 import { freePort } from '@rookery/testing';
 import { spawn } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { loadavg, tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -44,7 +44,9 @@ const cpuMsOf = (pid: number): number => {
 async function start(tree: string, folder: string, rest: number): Promise<Figures> {
   const environment = { ...process.env };
   delete environment['NODE_OPTIONS'];
-  const program = join(tree, 'apps/homeserver/dist/main.js');
+  const [program = ''] = ['bundle/main.js', 'main.js']
+    .map((file) => join(tree, 'apps/homeserver/dist', file))
+    .filter((file) => existsSync(file));
   const beganAt = performance.now();
   const child = spawn(process.execPath, [program, '--config', join(folder, 'homeserver.yaml')], {
     ...{ cwd: folder, env: environment, stdio: ['ignore', 'pipe', 'inherit'] },

@@ -55,7 +55,7 @@ export async function startServer(settings: object = {}, nodeArgs: readonly stri
   delete environment['NODE_OPTIONS'];
   const child: ChildProcess = spawn(
     process.execPath,
-    [...nodeArgs, join(process.cwd(), 'apps/homeserver/dist/main.js'), '--config', file],
+    [...nodeArgs, join(process.cwd(), 'apps/homeserver/dist/bundle/main.js'), '--config', file],
     { cwd: folder, env: environment, stdio: ['ignore', 'pipe', 'inherit'] },
   );
   child.stdout?.resume();

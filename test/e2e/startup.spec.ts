@@ -16,7 +16,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { databaseKinds, ServerProcess } from '../support/server-process.js';
 
-const main = join(process.cwd(), 'apps/homeserver/dist/main.js');
+const main = join(process.cwd(), 'apps/homeserver/dist/bundle/main.js');
 
 interface Run {
   readonly code: number | null;
@@ -136,27 +136,37 @@ describe('starting', () => {
     const hook = join(at, 'hook.mjs');
     writeFileSync(
       hook,
-      `import { registerHooks } from 'node:module';
-import { writeFileSync } from 'node:fs';
-const loaded = new Set();
-registerHooks({
-  load(url, context, next) {
-    const name = /.*\\/node_modules\\/((?:@[^/]+\\/)?[^/]+)\\//.exec(url)?.[1];
-    if (name) loaded.add(name);
-    return next(url, context);
-  },
-});
-process.on('exit', () => writeFileSync(${JSON.stringify(list)}, JSON.stringify([...loaded])));
+      `process.env.LOADED_MODULES = ${JSON.stringify(list)};
+await import(${JSON.stringify(join(process.cwd(), 'test/support/loaded-modules.mjs'))});
 `,
     );
     const args = ['--server-name', 'few.test', '--port', String(await freePort())];
     const { code } = await run(at, args, undefined, ['--import', hook]);
     expect(code).toBe(0);
-    const loaded = JSON.parse(readFileSync(list, 'utf8')) as string[];
+    const { files } = JSON.parse(readFileSync(list, 'utf8')) as { files: string[] };
+    const loaded = files.flatMap((url) => /.*\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(url)?.[1] ?? []);
     expect(loaded).toEqual(expect.arrayContaining(['better-sqlite3', 'fastify']));
     const optional = ['@redis/client', 'pg', 'nodemailer', 'sharp', 'htmlparser2', 'minijinja-js', 'openid-client'];
     const libraries = [...optional, '@node-saml/node-saml', 'fast-xml-parser', 'typeorm', 'class-validator', 're2js'];
     expect(libraries.filter((name) => loaded.includes(name))).toEqual([]);
+  });
+
+  it('shows an error that nobody foresaw where it is in the sources', async () => {
+    const at = folder();
+    const hook = join(at, 'hook.mjs');
+    writeFileSync(
+      hook,
+      `import { Server } from 'node:net';
+Server.prototype.listen = () => {
+  throw new Error('no listening today');
+};
+`,
+    );
+    const args = ['--server-name', 'places.test', '--port', String(await freePort())];
+    const { code, output } = await run(at, args, undefined, ['--import', hook]);
+    expect(code).toBe(1);
+    expect(output).toMatch(/^Error: no listening today\n[^]*\(.*\/libs\/http\/src\/[\w/.-]+\.ts:\d+:\d+\)$/m);
+    expect(output).toMatch(/ at .*\/apps\/homeserver\/src\/create-homeserver\.ts:\d+:\d+\)$/m);
   });
 
   describe('refuses with one clear line', () => {

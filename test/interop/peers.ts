@@ -206,7 +206,7 @@ async function prepareRookery(authority: ReturnType<typeof makeTestAuthority>, d
   const { section, drop } = await emptyDatabase(database, folder);
   const config = join(folder, 'homeserver.yaml');
   await writeFile(config, stringify({ ...settings, database: section }));
-  const main = join(process.cwd(), 'apps', 'homeserver', 'dist', 'main.js');
+  const main = join(process.cwd(), 'apps', 'homeserver', 'dist', 'bundle', 'main.js');
   return new Peer(
     'rookery',
     name,

@@ -133,7 +133,7 @@ export class ServerProcess {
 
   /** Starts the program and waits until it answers. @param nodeArgs for the runtime, in front of the program */
   async start(nodeArgs: readonly string[] = [], variables: NodeJS.ProcessEnv = {}): Promise<void> {
-    const main = join(process.cwd(), 'apps', 'homeserver', 'dist', 'main.js');
+    const main = join(process.cwd(), 'apps', 'homeserver', 'dist', 'bundle', 'main.js');
     const environment = { ...process.env, ...variables };
     delete environment['NODE_OPTIONS'];
     const child = spawn(process.execPath, [...nodeArgs, main, '--config', this.configFile], {

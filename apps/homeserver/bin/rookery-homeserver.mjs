@@ -3,7 +3,7 @@
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
-const main = new URL('../dist/main.js', import.meta.url);
+const main = new URL('../dist/bundle/main.js', import.meta.url);
 if (!existsSync(fileURLToPath(main))) {
   console.error('The homeserver is not built yet: run npm run build (npm start does it, too)');
   process.exit(1);

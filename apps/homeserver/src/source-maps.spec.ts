@@ -43,6 +43,15 @@ describe('stacks', () => {
     expect(second).toMatch(/^ {4}at thrower \(.*[/\\]src[/\\]thrower\.ts:7:13\)$/);
   });
 
+  it('name the place by the last piece before it in the same line, whatever else the map has', () => {
+    // A line of another source, then pieces at the columns 0 (of no source), 2 and 8 (31 lines further up).
+    const many = { version: 3, sources: ['../src/other.ts', '../src/thrower.ts'], names: ['a'] };
+    expect(stackOf(JSON.stringify({ ...many, mappings: 'AAAA;AA+/BA,C;A,ECAA,MA/BAA;AAAA' }))).toMatch(
+      /src[/\\]thrower\.ts:993:1\)/,
+    );
+    expect(stackOf(JSON.stringify({ ...many, mappings: 'AAAA;;A;ACAA' }))).toMatch(/thrower\.mjs:3:9\)/);
+  });
+
   it.each([
     ['no map', undefined],
     ['a map that is none', 'no map'],

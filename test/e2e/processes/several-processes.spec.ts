@@ -14,7 +14,9 @@ import {
 import pg from 'pg';
 import { rookery } from '../../support/operators.js';
 
-const program = new URL('../../../apps/homeserver/dist/main.js', import.meta.url).pathname;
+const program = new URL('../../../apps/homeserver/dist/bundle/main.js', import.meta.url).pathname;
+/** The same in as many files as it has sources, one of which can be another. */
+const inFiles = new URL('../../../apps/homeserver/dist/main.js', import.meta.url).pathname;
 
 describeWithRedis('A server of several processes', () => {
   let folder: string;
@@ -70,10 +72,12 @@ describeWithRedis('A server of several processes', () => {
     };
   }
 
-  const start = (...args: string[]): ChildProcess => startBuild('', ...args);
+  const start = (...args: string[]): ChildProcess => startProgram(program, '', ...args);
+  const startBuild = (nodeOptions: string, ...args: string[]): ChildProcess =>
+    startProgram(inFiles, nodeOptions, ...args);
 
-  function startBuild(nodeOptions: string, ...args: string[]): ChildProcess {
-    const child = spawn(process.execPath, [program, ...args], {
+  function startProgram(file: string, nodeOptions: string, ...args: string[]): ChildProcess {
+    const child = spawn(process.execPath, [file, ...args], {
       stdio: ['ignore', 'pipe', 'pipe'],
       cwd: folder,
       env: { ...process.env, NODE_OPTIONS: nodeOptions },

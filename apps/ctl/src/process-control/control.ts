@@ -108,8 +108,8 @@ const endOf = (child: ChildProcess): Promise<number | string> =>
 
 /** The server's package lies beside this one, or wherever npm has put it. */
 function serverProgram(): string {
-  const beside = fileURLToPath(new URL('../../../homeserver/dist/main.js', import.meta.url));
+  const beside = fileURLToPath(new URL('../../../homeserver/dist/bundle/main.js', import.meta.url));
   return existsSync(beside)
     ? beside
-    : join(dirname(fileURLToPath(import.meta.resolve('@rookery/homeserver'))), 'main.js');
+    : join(dirname(fileURLToPath(import.meta.resolve('@rookery/homeserver'))), 'bundle', 'main.js');
 }
