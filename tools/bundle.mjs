@@ -1,6 +1,6 @@
 // `npm run build`, after the compiler: the code that every start loads, ours and that of packages, in a few files (ADR 0027), in
 // `apps/homeserver/dist/bundle`. What only some settings, requests or modules need stays in files and packages of its own.
-import { readFileSync, rmSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { builtinModules } from 'node:module';
 import { join, relative } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -100,3 +100,17 @@ for (const { fileName, imports = [], dynamicImports = [] } of output)
   for (const id of [...imports, ...dynamicImports])
     if (!files.has(id) && !id.startsWith('node:') && !builtinModules.includes(id) && !declared.has(packageOf(id)))
       throw new Error(`${fileName} of the bundle loads ${id}, which is no dependency of the homeserver`);
+
+/** The packages whose code is in the bundle, each with its licence: what is handed on with code must be handed on with these. */
+const places = new Set(
+  output.flatMap(({ moduleIds = [] }) =>
+    moduleIds.flatMap((id) => /^.*[/\\]node_modules[/\\](?:@[^/\\]+[/\\])?[^/\\]+/.exec(id)?.[0] ?? []),
+  ),
+);
+const licences = [...places].map((place) => {
+  const { name, version, license } = JSON.parse(readFileSync(join(place, 'package.json'), 'utf8'));
+  const file = readdirSync(place).find((entry) => /^(licen[cs]e|copying)/i.test(entry));
+  const text = file === undefined ? '' : `\n\n${readFileSync(join(place, file), 'utf8').trim()}`;
+  return `${name} ${version} (${license})${text}\n`;
+});
+writeFileSync(join(out, 'LICENSES.txt'), licences.toSorted().join(`\n${'-'.repeat(80)}\n`));
