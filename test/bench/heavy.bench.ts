@@ -39,6 +39,7 @@ const admin = await register(server.baseUrl, 'admin', true);
 const large = await LargeRoom.make(peer.played, { members, others, admins: [user.userId] });
 peer.room = large;
 const client = '/_matrix/client/v3';
+const unstable = '/_matrix/client/unstable';
 const inRoom = `${client}/rooms/${encodeURIComponent(large.roomId)}`;
 
 const rows: (readonly (string | number)[])[] = [];
@@ -113,6 +114,24 @@ await measure('sync after a message', async () => {
 await measure('/members', async () => length(await get(`${inRoom}/members`)));
 await measure('/joined_members', async () => length(await get(`${inRoom}/joined_members`)));
 await measure('/state', async () => length(await get(`${inRoom}/state`)));
+await measure('sliding sync, all state', async () => {
+  const wanted = { ranges: [[0, 0]], timeline_limit: 20, required_state: [['*', '*']] };
+  const path = `${unstable}/org.matrix.simplified_msc3575/sync?timeout=0`;
+  return length(await call(server.baseUrl, 'POST', path, user.token, { lists: { all: wanted } }));
+});
+await measure('/rooms/{id}/initialSync', async () => length(await get(`${inRoom}/initialSync?limit=20`)));
+await measure('/initialSync', async () => length(await get(`${client}/initialSync?limit=20`)));
+await measure('/context', async () => {
+  const { chunk } = await get<{ chunk: { event_id: string }[] }>(`${inRoom}/messages?dir=b&limit=1`);
+  return length(await get(`${inRoom}/context/${encodeURIComponent(chunk[0]!.event_id)}?limit=10`));
+});
+await measure('/hierarchy', async () =>
+  length(await get(`${client.replace('v3', 'v1')}${inRoom.slice(client.length)}/hierarchy`)),
+);
+const byAdmin = `/_synapse/admin/v1/rooms/${encodeURIComponent(large.roomId)}`;
+await measure("admin's /state", async () => length(await get(`${byAdmin}/state`, admin.token)));
+await measure("admin's /members", async () => length(await get(`${byAdmin}/members`, admin.token)));
+await measure("admin's room", async () => length(await get(byAdmin, admin.token)));
 await measure('1,000 events of the past, from the other server', async () => {
   let from = '';
   let seen = 0;
