@@ -74,7 +74,7 @@ eachDatabase(
       }
       await write(written);
       const ids = written.map(({ group }) => group);
-      const states = await selectStates(test.state, ids);
+      const states = await selectStates(test.state, ids, undefined);
       const groups = rooms.get(StateGroups);
       for (let round = 0; round < 40; round++) {
         if (round % 7 === 0) groups.forget(ids.filter(() => random.integer(2) === 0));
