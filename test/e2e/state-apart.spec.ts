@@ -82,6 +82,22 @@ describe.each(databases)('a server whose state has a database of its own (%s)', 
 });
 
 describe.each(databases)('databases that do not belong together (%s)', (database) => {
+  it('are not taken from a server that runs', async () => {
+    const home = await createTestHomeserver({ database, stateApart: true });
+    // As its own would be, if it were a copy of that server.
+    const other = await createTestHomeserver({ database, stateApart: true, settings: { server_name: 'copy.test' } });
+    const own = other.server.config.get('databases')!;
+    const { state } = home.server.config.get('databases')!;
+    await expect(other.restart({ databases: { ...own, state } })).rejects.toThrow(
+      /Another server runs on the database/,
+    );
+    const alice = await home.registerUser('alice');
+    await createRoom(alice, {});
+    await home.stop();
+    await other.restart({ databases: own });
+    await other.stop();
+  });
+
   it('are refused, with what to do', async () => {
     const home = await createTestHomeserver({ database, stateApart: true });
     const alice = await home.registerUser('alice');

@@ -16,7 +16,7 @@ export { DataStores } from './data-stores.js';
 export { DatabaseError, isStorageFull, isTransient, isUniqueViolation } from './errors.js';
 export { likeText } from './like.js';
 export type { DatabaseClaim } from './claim/claim.js';
-export { claimDatabase } from './claim/database-claim.js';
+export { claimDatabase, claimDatabases } from './claim/database-claim.js';
 export { joinProcesses, type ProcessRegistry, type ProcessView, runningProcesses } from './processes/join-processes.js';
 export { copyDatabase, finishCopy } from './copy/copy-database.js';
 export type { ImagePart } from './image/image.js';

@@ -1,6 +1,6 @@
 import {
   checkServable,
-  claimDatabase,
+  claimDatabases,
   type Database,
   DatabaseBesideWriter,
   DataStores,
@@ -67,7 +67,7 @@ export class ServedDatabase {
       processNumber,
     );
     this.#database = database;
-    // It needs no claim and no process number: whoever may not write to the main one can make nothing count that is in it.
+    // It needs no process number: whoever may not write to the main one can make nothing count that is in it.
     const state = (this.#state =
       this.served.state &&
       (await openDatabase(this.served.state, clock, logger, observers?.onTransaction, observers?.onStatement)));
@@ -79,7 +79,8 @@ export class ServedDatabase {
       return stores;
     }
     if (processNumber === undefined) {
-      const claim = (this.#claim = await claimDatabase(options, { logger }));
+      const all = this.served.state ? [options, this.served.state] : [options];
+      const claim = (this.#claim = await claimDatabases(all, { logger }));
       void claim.lost.then((reason) => {
         logger.error('Another server has the database now: this one stops', { reason: reason.message });
         onLost(reason);

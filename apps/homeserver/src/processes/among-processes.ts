@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto';
 import {
   checkServable,
-  claimDatabase,
+  claimDatabases,
   type DatabaseClaim,
   joinProcesses,
   migrate,
@@ -17,7 +17,7 @@ import type { ProcessAddress } from '@rookery/http';
 import { type Config, type Ids, type Logger, SystemClock, SystemIds } from '@rookery/platform';
 import { canSpeak, defineRpc, HttpRpc, instanceOf, RedisBus, type RpcAddress, rpcProtocol } from '@rookery/replication';
 import { Homeserver, type HomeserverOverrides } from '../create-homeserver.js';
-import { checkShareable, databaseOptions } from '../database-options.js';
+import { checkShareable, databaseOptions, stateDatabaseOptions } from '../database-options.js';
 import { migrations } from '../schema.js';
 import { loadSigningKeys } from '../signing-keys.js';
 import { StartupError } from '../startup-error.js';
@@ -94,7 +94,8 @@ export class AmongProcesses {
     const options = databaseOptions(config);
     const clock = new SystemClock();
     const { logger } = own;
-    const claim = await claimDatabase(options, { logger, isShared: true });
+    const state = stateDatabaseOptions(config);
+    const claim = await claimDatabases(state ? [options, state] : [options], { logger, isShared: true });
     try {
       const secret = secretOf(config, overrides.ids ?? new SystemIds());
       const database = await openDatabase(options, clock, logger);

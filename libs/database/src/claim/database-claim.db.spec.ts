@@ -13,7 +13,7 @@ import {
   RecordingLogger,
   type TestDatabase,
 } from '@rookery/testing';
-import { claimDatabase, openDatabase, type PostgresOptions } from '../index.js';
+import { claimDatabase, claimDatabases, openDatabase, type PostgresOptions } from '../index.js';
 
 const otherProcess = `
   const { claimDatabase } = await import(process.argv[1]);
@@ -42,6 +42,20 @@ eachDatabase('A claim on a database', (open) => {
     const second = await waiting;
     await expect(claimDatabase(test.options, { waitMs: 0 })).rejects.toThrow(/Another server/);
     await second.release();
+  });
+
+  it('is had on several databases, or on none', async () => {
+    const other = await open();
+    const all = [test.options, other.options];
+    const held = await claimDatabase(other.options);
+    await expect(claimDatabases(all, { waitMs: 0 })).rejects.toThrow(/Another server/);
+    await (await claimDatabase(test.options, { waitMs: 0 })).release();
+    await held.release();
+    const claim = await claimDatabases(all);
+    for (const options of all) await expect(claimDatabase(options, { waitMs: 0 })).rejects.toThrow(/Another server/);
+    await claim.release();
+    await (await claimDatabases(all, { waitMs: 0 })).release();
+    await other.close();
   });
 
   it('leaves other connections to their work', async () => {

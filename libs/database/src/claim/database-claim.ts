@@ -43,3 +43,24 @@ export async function claimDatabase(
     await pause(againMs);
   }
 }
+
+/**
+ * Makes this process the only server on several databases: all of them, or none.
+ * @throws DatabaseError when another server has one of them
+ */
+export async function claimDatabases(
+  all: readonly DatabaseOptions[],
+  options: ClaimOptions = {},
+): Promise<DatabaseClaim> {
+  const claims: DatabaseClaim[] = [];
+  const release = async (): Promise<void> => {
+    for (const claim of claims) await claim.release();
+  };
+  try {
+    for (const one of all) claims.push(await claimDatabase(one, options));
+  } catch (error) {
+    await release();
+    throw error;
+  }
+  return { lost: Promise.race(claims.map((claim) => claim.lost)), release };
+}
