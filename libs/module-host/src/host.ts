@@ -128,6 +128,8 @@ export class ModuleHost {
     await this.#exchanging.run(() => Promise.resolve());
     this.dispatcher.install(EMPTY_REGISTRY);
     for (const { scope, loaded } of this.#running.toReversed()) {
+      // What it does at its end is waited for.
+      loaded.thread?.keepAwake();
       await scope.stop();
       await loaded.thread?.end();
     }

@@ -304,11 +304,17 @@ export class ModuleThread {
     if (successor) this.succeededBy(Promise.resolve(successor));
     this.#isRetired = successor !== undefined;
     const endMs = performance.now() + this.options.limits.timeLimitMs;
+    this.keepAwake();
     await stop();
     while (this.#peer.waiting > 0 && !this.#isOver && performance.now() < endMs) {
       await new Promise((resolve) => setTimeout(resolve, lookAgainMs));
     }
     await this.end();
+  }
+
+  /** Keeps this process awake until the thread has ended: at its end, and in a command, nothing else does. */
+  keepAwake(): void {
+    this.#worker.ref();
   }
 
   /** Ends the thread, whatever it is doing. @param why for what waits for it */

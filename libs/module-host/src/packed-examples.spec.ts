@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { parse } from 'yaml';
 import { NpmRegistry } from '../../../test/support/npm-registry.js';
 import { isHostAllowed } from './manifest.js';
 import { idpKeys } from '../../../test/e2e/sso/fixtures/saml-keys.js';
@@ -21,6 +22,19 @@ const manifest = (folder: string): Package =>
   JSON.parse(readFileSync(join(root, folder, 'package.json'), 'utf8')) as Package;
 
 const certificate = idpKeys.cert;
+
+/** The settings that the page of a package shows for its module. */
+function shownSettings(name: string): string[] {
+  const page = readFileSync(join(root, 'modules-examples', name, 'README.md'), 'utf8');
+  const { modules = [] } = parse(/```yaml\n([^]*?)```/.exec(page)?.[1] ?? '{}') as {
+    readonly modules?: readonly { readonly config?: object }[];
+  };
+  return modules.flatMap(({ config = {} }) => Object.keys(config));
+}
+
+it.each(examples)('%s names in its manifest every setting that its page shows', (name) => {
+  expect(manifest(`modules-examples/${name}`).rookery.settings).toEqual(expect.arrayContaining(shownSettings(name)));
+});
 
 let folder: string;
 beforeAll(async () => {

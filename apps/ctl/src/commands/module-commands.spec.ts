@@ -269,6 +269,16 @@ describe('module check', () => {
     expect(stdout).toContain('A module threw where nobody could catch it: late');
   });
 
+  it('waits for what a module in a thread does at its end', () => {
+    const end = `api.onStop(() => new Promise((done) => setTimeout(done, 300)));`;
+    write('flushing.mjs', source('flushing', `${joins} ${end}`));
+    settings('modules:\n  - module: ./flushing.mjs\n    isolate: thread\n');
+    const main = join(import.meta.dirname, '../../dist/main.js');
+    const options = { encoding: 'utf8', env: { ...process.env, NODE_OPTIONS: '' }, timeout: 200_000 } as const;
+    const { status, stdout } = spawnSync(process.execPath, [main, 'module', 'check', '-c', file], options);
+    expect([status, stdout]).toEqual([0, expect.stringMatching(/^ok {5}flushing[^]*callbacks: userMayJoinRoom\n$/)]);
+  });
+
   it('says what a module lets escape, and which of its options do nothing', async () => {
     settings('modules:\n  - module: ./late.mjs\n    memory_limit: 64M\n');
     write('late.mjs', source('late', 'void api.migrate([{}]);'));
