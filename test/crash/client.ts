@@ -27,15 +27,25 @@ export class CrashClient {
     readonly userId: string,
     readonly deviceId: string,
     private readonly accessToken: string,
+    private readonly whenAway?: () => Promise<void> | undefined,
   ) {}
 
-  /** Registers. @param baseUrl called for each request @throws Error when that is refused */
-  static async register(baseUrl: () => string, username: string): Promise<CrashClient> {
+  /**
+   * Registers.
+   * @param baseUrl called for each request
+   * @param whenAway called where {@link ok} found nobody who could help; it asks again after what that gives, and fails where that is nothing
+   * @throws Error when that is refused
+   */
+  static async register(
+    baseUrl: () => string,
+    username: string,
+    whenAway?: () => Promise<void> | undefined,
+  ): Promise<CrashClient> {
     const body = { username, password: `password of ${username}`, auth: { type: 'm.login.dummy' } };
     const answer = await call<Record<string, string>>(baseUrl(), 'POST', '/register', undefined, body);
     if (answer.status !== 200) throw new Error(`No registration: ${JSON.stringify(answer.body)}`);
     const { user_id: userId = '', device_id: deviceId = '', access_token: accessToken = '' } = answer.body;
-    return new CrashClient(baseUrl, userId, deviceId, accessToken);
+    return new CrashClient(baseUrl, userId, deviceId, accessToken, whenAway);
   }
 
   /** A request; rejects when the connection broke before the whole answer was there. */
@@ -45,6 +55,19 @@ export class CrashClient {
 
   /** A request that must be answered with 200. @throws AwayError where it may be asked again */
   async ok<T = Record<string, unknown>>(method: string, path: string, body?: unknown): Promise<T> {
+    for (;;) {
+      try {
+        return await this.#once<T>(method, path, body);
+      } catch (error) {
+        const isLoss = error instanceof AwayError || error instanceof TypeError || error instanceof SyntaxError;
+        const back = isLoss ? this.whenAway?.() : undefined;
+        if (back === undefined) throw error;
+        await back;
+      }
+    }
+  }
+
+  async #once<T>(method: string, path: string, body: unknown): Promise<T> {
     const answer = await this.request<T>(method, path, body);
     if (answer.status === 200) return answer.body;
     const problem = `${method} ${path} by ${this.userId}: ${answer.status} ${JSON.stringify(answer.body)}`;
