@@ -13,6 +13,7 @@ import {
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { RequestContexts } from './request-context.js';
 import type { ProcessAddress } from './forwarding/fellow-connection.js';
+import { FellowListener } from './forwarding/fellow-listener.js';
 import { Forwarder, type ForwardingOptions } from './forwarding/forwarder.js';
 import { HttpRootModule, type HttpRootOptions } from './http-root.module.js';
 import { type BoundAddress, Listeners, type ListenerSettings, type TlsFiles } from './listeners.js';
@@ -53,9 +54,6 @@ export interface HttpAppOptions {
   readonly healthy?: (() => Promise<boolean>) | undefined;
 }
 
-/** Tag of the listener for other processes of the server. */
-const fellows = 'processes of this server';
-
 /** How often bodies that do not arrive and answers that nobody reads are looked for. */
 const checkMs = 5_000;
 
@@ -82,6 +80,7 @@ export class HttpApp {
   readonly #listeners: Listeners;
   readonly #core: HandlerCore;
   readonly #watch: Timer;
+  #fellows: FellowListener | undefined;
   #draining = false;
   #onIdle: (() => void) | undefined;
 
@@ -173,6 +172,7 @@ export class HttpApp {
       await this.#listenForFellows();
     } catch (error) {
       this.#listeners.destroy();
+      this.#fellows?.destroy();
       throw error;
     }
     return this.addresses;
@@ -188,19 +188,14 @@ export class HttpApp {
       requestIdHeader: 'x-request-id',
       metricsOnly: false,
     };
-    const handler = createRequestHandler(this.#core, { ...plan, serves: () => true, fellowsWith: secret });
-    await this.#listeners.open(
-      { port: listen.port, bindAddresses: [listen.host], type: 'http', tag: fellows },
-      handler,
-      listen.tls ? processTls(secret).server : undefined,
-    );
+    const handler = createRequestHandler(this.#core, { ...plan, serves: () => true });
+    const tls = listen.tls === true ? processTls(secret).server : undefined;
+    this.#fellows = await FellowListener.open(listen, secret, tls, handler, this.options.logger);
   }
 
   /** Where other processes of the server reach this one. */
   get fellowsAddress(): ProcessAddress | undefined {
-    const bound = this.#listeners.addresses.find(({ tag }) => tag === fellows);
-    if (bound?.host === undefined || bound.port === undefined) return undefined;
-    return { host: bound.host, port: bound.port, ...(bound.tls && { tls: true }) };
+    return this.#fellows?.address;
   }
 
   /** Gives up what was passed on to a process that writes no more: what only read is asked again of the next one. */
@@ -210,7 +205,7 @@ export class HttpApp {
 
   /** Where the listeners ended up. */
   get addresses(): readonly BoundAddress[] {
-    return this.#listeners.addresses.filter(({ tag }) => tag !== fellows);
+    return this.#listeners.addresses;
   }
 
   /** Reads the TLS certificate again. */
@@ -226,6 +221,7 @@ export class HttpApp {
   async drain(limitMs: number): Promise<boolean> {
     this.#draining = true;
     this.#listeners.stopAccepting();
+    this.#fellows?.stopAccepting();
     for (const context of this.#store.open) context.response.shouldKeepAlive = false;
     for (const context of this.#store.waiting) context.abort();
     if (this.#store.open.size > 0) {
@@ -237,6 +233,7 @@ export class HttpApp {
     const complete = this.#store.open.size === 0;
     this.#watch.cancel();
     this.#listeners.destroy();
+    this.#fellows?.destroy();
     this.forwarder?.close();
     return complete;
   }

@@ -2,8 +2,8 @@ import type { Logger } from '@rookery/platform';
 import { chmodSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
-import { type AddressInfo, connect, type ListenOptions, type Socket } from 'node:net';
-import { createSecureContext, type TlsOptions } from 'node:tls';
+import { type AddressInfo, connect, type ListenOptions, type Server as NetServer, type Socket } from 'node:net';
+import { createSecureContext } from 'node:tls';
 
 /** One entry of the setting `listeners`. */
 export interface ListenerSettings {
@@ -119,7 +119,8 @@ const reasons: Readonly<Record<string, string>> = {
   EAFNOSUPPORT: 'this machine has no such address family',
 };
 
-function listen(server: Server, options: ListenOptions, what: string): Promise<void> {
+/** Has a server listen. @param what where, in words @throws ListenError */
+export function listen(server: NetServer, options: ListenOptions, what: string): Promise<void> {
   return new Promise((resolve, reject) => {
     const onError = (error: NodeJS.ErrnoException): void => {
       server.off('listening', onListening);
@@ -156,8 +157,6 @@ async function removeStaleSocket(path: string): Promise<void> {
 /** The servers of one process. */
 export class Listeners {
   readonly #servers: Server[] = [];
-  /** Those that have keys of their own. */
-  readonly #keyed = new Set<Server>();
   readonly #addresses: BoundAddress[] = [];
 
   constructor(
@@ -171,15 +170,11 @@ export class Listeners {
     return this.#addresses;
   }
 
-  /**
-   * Binds every address of a listener.
-   * @param keys what it speaks TLS with, other than the certificate of the settings
-   * @throws ListenError
-   */
-  async open(settings: ListenerSettings, handler: RequestListener, keys?: TlsOptions): Promise<void> {
+  /** Binds every address of a listener. @throws ListenError */
+  async open(settings: ListenerSettings, handler: RequestListener): Promise<void> {
     if (settings.path !== undefined) {
       await removeStaleSocket(settings.path);
-      await this.#bind(settings, handler, { path: settings.path }, settings.path, keys);
+      await this.#bind(settings, handler, { path: settings.path }, settings.path);
       chmodSync(settings.path, settings.mode ?? 0o666);
       return;
     }
@@ -194,7 +189,6 @@ export class Listeners {
           handler,
           { host, port, ipv6Only: host === '::' && hosts.includes('0.0.0.0') },
           `${host}:${port}`,
-          keys,
         );
         bound++;
       } catch (error) {
@@ -213,9 +207,8 @@ export class Listeners {
     handler: RequestListener,
     where: ListenOptions,
     what: string,
-    keys: TlsOptions | undefined,
   ): Promise<number> {
-    const server = this.#server(settings.tls ?? false, handler, keys);
+    const server = settings.tls === true ? this.#tlsServer(handler) : createServer({ ...times, ...limits }, handler);
     server.maxHeadersCount = maxHeadersCount;
     server.on('clientError', answerClientError);
     const shares = this.sharesPorts && where.path === undefined && where.port !== 0;
@@ -227,19 +220,12 @@ export class Listeners {
     this.#addresses.push({
       tag: settings.tag,
       type: settings.type,
-      tls: keys !== undefined || settings.tls === true,
+      tls: settings.tls === true,
       host: tcp?.address,
       port: tcp?.port,
       path: settings.path,
     });
     return tcp?.port ?? 0;
-  }
-
-  #server(tls: boolean, handler: RequestListener, keys: TlsOptions | undefined): Server {
-    if (keys === undefined) return tls ? this.#tlsServer(handler) : createServer({ ...times, ...limits }, handler);
-    const server = createTlsServer({ ...times, ...limits, ...keys }, handler);
-    this.#keyed.add(server);
-    return server;
   }
 
   #tlsServer(handler: RequestListener): TlsServer {
@@ -253,9 +239,7 @@ export class Listeners {
 
   /** Reads the certificate again, for new connections. @throws Error when it cannot be used; the old one stays then */
   reloadTls(): void {
-    const servers = this.#servers.filter(
-      (server): server is TlsServer => 'setSecureContext' in server && !this.#keyed.has(server),
-    );
+    const servers = this.#servers.filter((server): server is TlsServer => 'setSecureContext' in server);
     if (servers.length === 0) return;
     const context = { ...readTls(this.tlsFiles), minVersion: 'TLSv1.2' as const };
     for (const server of servers) server.setSecureContext(context);

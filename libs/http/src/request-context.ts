@@ -70,6 +70,8 @@ export class RequestContexts {
 const noHeaders: IncomingMessage['headers'] = Object.freeze({});
 const contextKey = Symbol('rookery.request');
 type Carrier = IncomingMessage & { [contextKey]?: RequestContext };
+/** Of a request that another process passed on: all of its body, where that came with its head. */
+type PassedOn = IncomingMessage & { takeWhole?(): Buffer | undefined };
 
 /** Addresses of proxies in front of the server, skipped when the client's own is looked for. */
 const privateRanges = new BlockList();
@@ -305,6 +307,13 @@ export class RequestContext implements LateRequest {
     if (raw.destroyed) return Promise.reject(MatrixError.bodyCutOff());
     const coding = this.headers['content-encoding']?.trim().toLowerCase() ?? 'identity';
     if (coding !== 'identity' && coding !== 'gzip') return Promise.reject(MatrixError.unsupportedCoding());
+    // Another process has read it, and nothing of it is packed then.
+    const whole = (raw as PassedOn).takeWhole?.();
+    if (whole !== undefined) {
+      if (!this.#hold(whole.length)) return Promise.reject(MatrixError.limitExceeded(retryBodyMs));
+      if (whole.length > 0) this.rawBody = whole;
+      return undefined;
+    }
 
     const reading = new Promise<void>((resolve, reject) => {
       let chunks: Buffer[] = [];

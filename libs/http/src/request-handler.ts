@@ -1,9 +1,8 @@
 import { MatrixError } from '@rookery/matrix-types';
 import { type Clock, type Ids, LogContext, type Logger, type Tracer } from '@rookery/platform';
-import { timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
 import { RequestContext, type RequestContexts, type ListenerTraits } from './request-context.js';
-import { type Forwarder, secretHeader } from './forwarding/forwarder.js';
+import type { Forwarder } from './forwarding/forwarder.js';
 import { HttpReply } from './reply.js';
 import type { RequestMetrics } from './request-metrics.js';
 import { respond, respondError } from './respond.js';
@@ -28,8 +27,6 @@ export interface HandlerPlan extends ListenerTraits {
   readonly requestIdHeader: string | undefined;
   /** Which paths are served here, written with the standard prefixes. */
   readonly serves: (path: string) => boolean;
-  /** Only requests with this secret are served: those that another process of the server passes on. */
-  readonly fellowsWith?: string | undefined;
   /** Every path answers with metrics: a listener of that type. */
   readonly metricsOnly: boolean;
 }
@@ -109,12 +106,6 @@ export function normalizeTarget(target: string, prefixes: PathPrefixes): string 
   return url;
 }
 
-/** Compares in a time that tells nothing but the length. */
-function isSecret(given: string | readonly string[] | undefined, secret: Buffer): boolean {
-  if (typeof given !== 'string' || given.length !== secret.length) return false;
-  return timingSafeEqual(Buffer.from(given, 'latin1'), secret);
-}
-
 const firstReleases = '/_matrix/client/r0/';
 
 /** What the first releases of the client API had is the same under `v3`; each path is one route. */
@@ -154,7 +145,6 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
     return core.explain(error);
   };
   let toldOfProto = false;
-  const fellowsWith = plan.fellowsWith === undefined ? undefined : Buffer.from(plan.fellowsWith, 'latin1');
 
   async function serveMetrics(context: RequestContext): Promise<void> {
     context.servlet = 'metrics';
@@ -169,8 +159,6 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
   function serve(context: RequestContext, refusal: MatrixError | undefined): void {
     const { method, raw } = context;
     if (refusal !== undefined) return respondError(context, refusal, unexpected);
-    if (fellowsWith !== undefined && !isSecret(context.headers[secretHeader], fellowsWith))
-      return respondError(context, MatrixError.forbidden('This listener is for processes of the server'), unexpected);
     if (method === 'OPTIONS')
       return respond(context, new HttpReply(204, { 'access-control-max-age': '86400' }, undefined));
     const { path } = context;
@@ -263,7 +251,7 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
     const own = plan.requestIdHeader === undefined ? undefined : raw.headers[plan.requestIdHeader];
     const requestId = typeof own === 'string' && /^[\w.:/=+-]{1,128}$/.test(own) ? own : core.newRequestId();
     // A fellow process has normalised it.
-    const named = plan.fellowsWith === undefined ? normalizeTarget(raw.url ?? '/', core.prefixes) : (raw.url ?? '/');
+    const named = plan.xForwarded === 'fellow' ? (raw.url ?? '/') : normalizeTarget(raw.url ?? '/', core.prefixes);
     const target = typeof named === 'string' ? withoutFormerPrefix(named, core.knows) : named;
     const url = typeof target === 'string' ? target : (raw.url ?? '/').slice(0, 500);
     if (typeof target === 'string') raw.url = target;

@@ -2,7 +2,6 @@ import { Injectable, type OnModuleDestroy } from '@nestjs/common';
 import { MatrixError } from '@rookery/matrix-types';
 import { Logger, Semaphore } from '@rookery/platform';
 import type { InboundRequest } from './access.js';
-import { secretHeader } from './forwarding/forwarder.js';
 import { IpGuard } from './ip-guard.js';
 import { isDecoded, OutboundError, OutboundHttp, type OutboundStream } from './outbound-http.js';
 import { HttpReply } from './reply.js';
@@ -59,7 +58,7 @@ const hopByHop = [
  */
 const notPassedOn: ReadonlySet<string> = new Set([
   ...hopByHop,
-  ...['authorization', 'cookie', 'x-matrix-user-identifier', 'x-matrix-origin', secretHeader],
+  ...['authorization', 'cookie', 'x-matrix-user-identifier', 'x-matrix-origin'],
   ...['forwarded', 'x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto', 'x-real-ip'],
   ...['host', 'expect', 'content-length', 'content-encoding', 'accept-encoding'],
 ]);

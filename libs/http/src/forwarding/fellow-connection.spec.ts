@@ -1,216 +1,316 @@
-import { eventually } from '@rookery/testing';
-import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
-import { PassThrough } from 'node:stream';
-import { FellowConnections, type FellowRequest } from './fellow-connection.js';
+import { RecordingLogger, eventually } from '@rookery/testing';
+import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
+import { connect, type Socket } from 'node:net';
+import { PassThrough, type Readable } from 'node:stream';
+import { FellowConnections, type FellowRequest, framesVersion, type ProcessAddress } from './fellow-connection.js';
+import { FellowListener } from './fellow-listener.js';
+import { frameKinds, FrameSocket, headFrame } from './frames.js';
 
 interface Heard {
   readonly status: number;
-  readonly headers: readonly string[];
+  readonly headers: object;
   readonly body: string;
 }
 
+const secret = 'known to both';
+const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
 describe('A connection to a fellow process', () => {
-  let server: Server;
-  let port: number;
-  /** What the other side answers, in such pieces; the connections that it had, and what came in by them. */
-  let answers: readonly (string | Buffer)[][];
-  const sockets: Socket[] = [];
-  let received = '';
-  let endsAfter: boolean;
+  let listener: FellowListener;
   let connections: FellowConnections;
+  let logger: RecordingLogger;
+  /** What the other side does with a request. */
+  let answer: (request: IncomingMessage, response: ServerResponse) => void;
+  const sockets: Socket[] = [];
 
   beforeEach(async () => {
-    answers = [];
-    sockets.length = 0;
-    received = '';
-    endsAfter = false;
-    server = createServer((socket) => {
-      sockets.push(socket);
-      socket.on('error', () => {});
-      socket.on('data', (bytes) => {
-        received += bytes.toString('latin1');
-        const answer = answers[0];
-        if (answer === undefined || !/^(?:GET|HEAD)[^]*\r\n\r\n$|END(?:\r\n0\r\n\r\n)?$/.test(received)) return;
-        answers = answers.slice(1);
-        void (async () => {
-          for (const piece of answer) {
-            socket.write(piece);
-            // The next piece is another event on the other side.
-            await new Promise((resolve) => setTimeout(resolve, 1));
-          }
-          if (endsAfter) socket.end();
-        })();
-      });
-    });
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-    ({ port } = server.address() as AddressInfo);
-    connections = new FellowConnections({});
+    logger = new RecordingLogger();
+    const handler: RequestListener = (request, response) => answer(request, response);
+    listener = await FellowListener.open({ host: '127.0.0.1', port: 0 }, secret, undefined, handler, logger);
+    connections = new FellowConnections(secret, {});
   });
-  afterEach(async () => {
+  afterEach(() => {
     connections.close();
-    for (const socket of sockets) socket.destroy();
-    await new Promise((resolve) => server.close(resolve));
+    listener.destroy();
+    for (const socket of sockets.splice(0)) socket.destroy();
   });
 
-  const get: FellowRequest = { method: 'GET', path: '/', headers: [] };
-  const ask = (request = get, host = '127.0.0.1'): Promise<Heard> => {
-    return new Promise((resolve, reject) => {
+  const get: FellowRequest = { head: { method: 'GET', url: '/', headers: {} } };
+  const put = (body: Buffer | Readable): FellowRequest => ({ head: { method: 'PUT', url: '/', headers: {} }, body });
+  const ask = (request = get, address: ProcessAddress = listener.address): Promise<Heard> => {
+    const asked = new Promise<Heard>((resolve, reject) => {
       const parts: Buffer[] = [];
-      let head = { status: 0, headers: [] as readonly string[] };
-      connections.ask({ host, port }, request, {
+      let head = { status: 0, headers: {} };
+      connections.ask(address, request, {
         head: (status, headers) => (head = { status, headers }),
-        part: (bytes) => parts.push(bytes) > 0,
-        end: () => resolve({ ...head, body: Buffer.concat(parts).toString() }),
+        part: (bytes, isLast) => {
+          parts.push(bytes);
+          if (isLast) resolve({ ...head, body: Buffer.concat(parts).toString() });
+          return true;
+        },
         fail: (error, wasReached) => reject(Object.assign(error, { wasReached })),
       });
     });
+    // What is still under way at the end of a test is nobody's business.
+    asked.catch(() => undefined);
+    return asked;
   };
-  const bytewise = (text: string): string[] => [...text];
+  const bodyOf = async (request: IncomingMessage): Promise<string> => {
+    const parts: Buffer[] = [];
+    for await (const part of request) parts.push(part as Buffer);
+    return Buffer.concat(parts).toString();
+  };
+  /** Somebody who speaks for himself, byte by byte where that is wanted. */
+  const stranger = async (): Promise<{ socket: Socket; frames: FrameSocket; heard: number[] }> => {
+    const { host, port } = listener.address;
+    const socket = connect(port, host);
+    sockets.push(socket);
+    socket.on('error', () => {});
+    await new Promise<void>((resolve) => socket.once('connect', () => resolve()));
+    const heard: number[] = [];
+    return { socket, frames: new FrameSocket(socket, (kind) => heard.push(kind)), heard };
+  };
 
-  it('reads answers of every form, however they are cut', async () => {
-    const forms: [string, Heard][] = [
-      [
-        'HTTP/1.1 200 OK\r\nA: b\r\nContent-Length: 5\r\nKeep-Alive: timeout=5\r\nConnection: keep-alive\r\n\r\nhello',
-        { status: 200, headers: ['A', 'b', 'Content-Length', '5'], body: 'hello' },
-      ],
-      [
-        'HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n',
-        { status: 404, headers: ['Content-Length', '0'], body: '' },
-      ],
-      ['HTTP/1.1 204 No Content\r\nx: \r\n\r\n', { status: 204, headers: ['x', ''], body: '' }],
-      [
-        'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nSet-Cookie: a=1\r\nSet-Cookie: b: 2\r\n\r\n' +
-          '3\r\none\r\n1a;x=y\r\nabcdefghijklmnopqrstuvwxyz\r\n0\r\nTrailer: t\r\n\r\n',
-        {
-          ...{ status: 200, headers: ['Set-Cookie', 'a=1', 'Set-Cookie', 'b: 2'] },
-          body: 'oneabcdefghijklmnopqrstuvwxyz',
-        },
-      ],
-    ];
-    for (const [text, heard] of forms) {
-      for (const pieces of [[text], bytewise(text), [text.slice(0, -3), text.slice(-3)]]) {
-        answers = [pieces];
-        received = '';
-        expect(await ask()).toEqual(heard);
+  it('carries requests of every form, and answers of every form', async () => {
+    answer = (request, response) =>
+      void bodyOf(request).then((body) =>
+        response
+          .writeHead(201, { a: 'b', 'set-cookie': ['a=1', 'b=ü'] })
+          .end(`${request.method} ${request.url} ${body}`),
+      );
+    const headers = { a: 'b', 'set-cookie': ['a=1', 'b=ü'] };
+    expect(await ask()).toEqual({ status: 201, headers, body: 'GET / ' });
+    expect(await ask(put(Buffer.from('é')))).toEqual({ status: 201, headers, body: 'PUT / é' });
+    const stream = new PassThrough();
+    const streamed = ask(put(stream));
+    stream.write('some ');
+    await sleep(5);
+    stream.end('more');
+    expect((await streamed).body).toBe('PUT / some more');
+    const long = 'x'.repeat(3_000_000);
+    expect((await ask(put(Buffer.from('x'.repeat(16_384))))).body.length).toBe(16_384 + 6);
+    const all = new PassThrough();
+    all.end(long);
+    expect((await ask(put(all))).body).toBe(`PUT / ${long}`);
+    answer = (_request, response) => void response.writeHead(204).end();
+    expect(await ask()).toEqual({ status: 204, headers: {}, body: '' });
+    answer = (_request, response) => {
+      response.writeHead(200);
+      response.write('one');
+      setTimeout(() => response.end('two'), 2);
+    };
+    expect((await ask()).body).toBe('onetwo');
+  });
+
+  it('keeps apart what goes by it at the same time', async () => {
+    answer = (request, response) =>
+      void bodyOf(request).then((body) => {
+        const wait = body.length % 7;
+        setTimeout(() => response.writeHead(200).end(body), wait);
+      });
+    const bodies = Array.from({ length: 200 }, (_, n) => 'y'.repeat(n * 97));
+    const heard = await Promise.all(bodies.map((body) => ask(put(Buffer.from(body)))));
+    expect(heard.map(({ body }) => body.length)).toEqual(bodies.map(({ length }) => length));
+  });
+
+  it('refuses headers that cannot be sent where the answer is given, and fails for none but that request', async () => {
+    let refusal: unknown;
+    answer = (request, response) => {
+      if (request.url === '/other') return void setTimeout(() => response.writeHead(200).end('other'), 50);
+      try {
+        response.writeHead(200, { a: 'b\r\nc: d' });
+      } catch (error) {
+        refusal = error;
+        throw error;
       }
+    };
+    const other = ask({ head: { method: 'GET', url: '/other', headers: {} } });
+    await expect(ask()).rejects.toMatchObject({ wasReached: true });
+    expect(refusal).toMatchObject({ code: 'ERR_INVALID_CHAR' });
+    expect((await other).body).toBe('other');
+  });
+
+  it('reads frames however they are cut', async () => {
+    answer = (request, response) => void bodyOf(request).then((body) => response.writeHead(200).end(body));
+    const { socket, heard } = await stranger();
+    const written: Buffer[] = [];
+    const collector = { on: () => {}, write: (bytes: Buffer) => written.push(bytes), destroyed: false };
+    const frames = new FrameSocket(collector as unknown as Socket, () => {});
+    frames.send(frameKinds.hello, 0, true, Buffer.from(`${framesVersion} ${secret}`));
+    frames.send(frameKinds.head, 1, true, headFrame(put(Buffer.from('')).head, Buffer.from('body')));
+    await eventually(() => written.length > 0);
+    for (const byte of Buffer.concat(written)) {
+      socket.write(Buffer.of(byte));
+      await new Promise((resolve) => setImmediate(resolve));
     }
-    // By few connections, each for one after the other.
-    expect(sockets.length).toBeLessThan(forms.length);
+    await eventually(() => heard.length > 0);
+    expect(heard).toEqual([frameKinds.head]);
   });
 
-  it('expects no body of an answer to HEAD', async () => {
-    answers = [['HTTP/1.1 200 OK\r\nContent-Length: 25\r\n\r\n'], ['HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok']];
-    const head = await ask({ method: 'HEAD', path: '/', headers: [] });
-    expect(head).toEqual({ status: 200, headers: ['Content-Length', '25'], body: '' });
-    expect((await ask()).body).toBe('ok');
-  });
-
-  it('takes an answer that ends with its connection, and uses that no more', async () => {
-    answers = [
-      ['HTTP/1.1 200 OK\r\n\r\nthe', ' whole'],
-      ['HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok'],
-    ];
-    endsAfter = true;
-    expect((await ask()).body).toBe('the whole');
-    endsAfter = false;
-    expect((await ask()).body).toBe('ok');
-    answers = [['HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok']];
-    expect((await ask()).body).toBe('ok');
-    expect(sockets.length).toBe(3);
+  it('is for processes of the server, and for frames that make sense', async () => {
+    answer = () => {
+      throw new Error('Nobody may ask');
+    };
+    const wrong = new FellowConnections('guessed', {});
+    const refused = new Promise((resolve) =>
+      wrong.ask(listener.address, get, { head: () => {}, part: () => true, fail: resolve }),
+    );
+    expect(String(await refused)).toContain('closed');
+    wrong.close();
+    expect(JSON.stringify(logger.lines)).toContain('Somebody who is no process of this server');
+    for (const [kind, payload] of [
+      [frameKinds.head, headFrame(get.head)],
+      [frameKinds.hello, Buffer.from('GET / HTTP/1.1')],
+    ] as const) {
+      const { socket, frames } = await stranger();
+      frames.send(kind, 1, true, payload);
+      await eventually(() => socket.destroyed);
+    }
+    const { socket } = await stranger();
+    // Whoever speaks HTTP begins with a frame of more than a thousand million bytes.
+    socket.write('GET / HTTP/1.1\r\n\r\n');
+    await eventually(() => socket.destroyed);
   });
 
   it('says what went wrong, and whether somebody can have seen the request', async () => {
-    for (const text of [
-      'HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe',
-      'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhe',
-      'HTTP/1.1 200 OK\r\nContent-Le',
-      'SSH-2.0-OpenSSH_9.6\r\n\r\n',
-      'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnone\r\n',
+    for (const give of [
+      (response: ServerResponse) => void response.destroy(),
+      (response: ServerResponse) => {
+        response.writeHead(200).write('not all');
+        response.destroy(new Error('It broke'));
+      },
     ]) {
-      answers = [[text]];
-      endsAfter = true;
+      answer = (_request, response) => give(response);
       await expect(ask()).rejects.toMatchObject({ wasReached: true });
     }
-    connections.close();
-    await new Promise((resolve) => server.close(resolve));
-    await expect(ask()).rejects.toMatchObject({ wasReached: false });
-    server.listen(port, '127.0.0.1');
+    answer = () => connections.close();
+    await expect(ask()).rejects.toMatchObject({ wasReached: true });
+    const { address } = listener;
+    listener.destroy();
+    const unread = new PassThrough();
+    unread.write('kept');
+    await expect(ask(put(unread), address)).rejects.toMatchObject({ wasReached: false });
+    // The next process is to have all of it.
+    expect(String(unread.read())).toBe('kept');
   });
 
-  it('does not ask by a connection that was closed meanwhile, or goes elsewhere', async () => {
-    const answer = ['HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'];
-    answers = [answer, answer];
-    await ask();
-    sockets[0]?.end();
-    await eventually(() => sockets[0]?.destroyed);
-    expect((await ask()).body).toBe('ok');
-    await expect(ask(get, '127.0.0.2')).rejects.toMatchObject({ wasReached: false });
-    await eventually(() => sockets[1]?.destroyed);
-  });
-
-  it('sends streams with their length or piece by piece', async () => {
-    const answer = ['HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'];
-    for (const headers of [['content-length', '13'], []]) {
-      answers = [answer];
-      received = '';
-      const body = new PassThrough();
-      const asked = ask({ method: 'PUT', path: '/', headers, body });
-      body.write('some ');
-      await eventually(() => received.includes('some '));
-      body.end('more END');
-      expect((await asked).body).toBe('ok');
-      expect(received.slice(received.indexOf('\r\n\r\n') + 4)).toBe(
-        headers.length === 0 ? '5\r\nsome \r\n8\r\nmore END\r\n0\r\n\r\n' : 'some more END',
-      );
-    }
+  it('is not used any more once the other side says so, but for what is under way', async () => {
+    const open: ServerResponse[] = [];
+    answer = (_request, response) => void open.push(response);
+    const late = ask();
+    await eventually(() => open.length > 0);
+    listener.stopAccepting();
+    await eventually(async () => {
+      const refused = ask().catch((error: { wasReached: boolean }) => error);
+      return Promise.race([refused.then((error) => 'wasReached' in error && !error.wasReached), sleep(20)]);
+    });
+    for (const response of open) response.writeHead(200).end('late');
+    expect((await late).body).toBe('late');
   });
 
   it('lets go of what is still to be sent once it is answered, and cuts off what never ends', async () => {
-    answers = [['HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno']];
+    answer = (_request, response) => void response.writeHead(413).end('no');
     const body = new PassThrough();
-    const put = (sent: PassThrough): FellowRequest => ({ method: 'PUT', path: '/', headers: [], body: sent });
     body.write('END');
-    const answered = ask(put(body));
-    await eventually(() => received.includes('END'));
-    if (answers.length > 0) {
-      sockets[0]?.write(String(answers[0]?.[0]));
-      answers = [];
-    }
-    expect((await answered).status).toBe(413);
+    expect((await ask(put(body))).status).toBe(413);
     // Whoever sends it can go on.
     expect([body.readableFlowing, body.destroyed]).toEqual([true, false]);
-    await eventually(() => sockets[0]?.destroyed);
+    let closed = false;
+    let begun = false;
+    answer = (_request, response) => {
+      begun = true;
+      response.once('close', () => (closed = true));
+    };
     const cut = new PassThrough();
     const asked = ask(put(cut));
-    await eventually(() => sockets.length === 2);
+    await eventually(() => begun);
     cut.destroy();
     await expect(asked).rejects.toMatchObject({ wasReached: true });
-    await eventually(() => sockets[1]?.destroyed);
+    await eventually(() => closed);
   });
 
-  it('waits for whoever reads the answer', async () => {
-    const size = 50_000_000;
-    answers = [[`HTTP/1.1 200 OK\r\nContent-Length: ${size}\r\n\r\n`, Buffer.alloc(size)]];
-    let [read, isEnded] = [0, false];
-    const holds = { now: true };
-    const call = connections.ask({ host: '127.0.0.1', port }, get, {
+  it('tells the other side when nobody waits any more', async () => {
+    let [begun, closed] = [false, false];
+    answer = (_request, response) => {
+      begun = true;
+      response.once('close', () => (closed = true));
+    };
+    const call = connections.ask(listener.address, get, { head: () => {}, part: () => true, fail: () => {} });
+    await eventually(() => begun);
+    call.abort();
+    await eventually(() => closed);
+  });
+
+  it('waits for whoever reads, on both ways, and holds up nobody else meanwhile', async () => {
+    const size = 20_000_000;
+    let written = 0;
+    answer = (request, response) => {
+      if (request.url !== '/long') return void response.writeHead(200).end('short');
+      response.writeHead(200);
+      const piece = Buffer.alloc(100_000);
+      const goOn = (): void => {
+        while (written < size) {
+          written += piece.length;
+          if (!response.write(piece)) return void response.once('drain', goOn);
+        }
+        response.end();
+      };
+      goOn();
+    };
+    let [read, isEnded, holds] = [0, false, true];
+    const long = { head: { method: 'GET', url: '/long', headers: {} } };
+    const call = connections.ask(listener.address, long, {
       head: () => undefined,
-      part: (bytes) => {
+      part: (bytes, isLast) => {
         read += bytes.length;
-        return !holds.now;
-      },
-      end: () => {
-        isEnded = true;
+        isEnded = isLast;
+        return !holds;
       },
       fail: () => undefined,
     });
     await eventually(() => read > 0);
-    const first = read;
-    await new Promise((resolve) => setTimeout(resolve, 50));
-    expect(read).toBe(first);
-    holds.now = false;
+    expect((await ask()).body).toBe('short');
+    await sleep(50);
+    expect(written).toBeLessThan(1_000_000);
+    holds = false;
     call.resume();
     await eventually(() => isEnded);
     expect(read).toBe(size);
+
+    let upload: IncomingMessage | undefined;
+    answer = (request, response) => {
+      upload = request;
+      request.once('end', () => response.writeHead(200).end());
+    };
+    let sent = 0;
+    const body = new PassThrough();
+    const goOn = (): void => {
+      while (sent < size) {
+        sent += 100_000;
+        if (!body.write(Buffer.alloc(100_000))) return void body.once('drain', goOn);
+      }
+      body.end();
+    };
+    goOn();
+    const asked = ask(put(body));
+    await eventually(() => upload);
+    await sleep(50);
+    expect(sent).toBeLessThan(1_000_000);
+    let got = 0;
+    upload!.on('data', (bytes: Buffer) => (got += bytes.length));
+    expect((await asked).status).toBe(200);
+    expect(got).toBe(size);
+  });
+
+  it('gives up an upload that falls silent', async () => {
+    let isCut = false;
+    answer = (request) => {
+      request.socket.setTimeout(30);
+      request.once('close', () => (isCut = true));
+    };
+    const body = new PassThrough();
+    body.write('some');
+    await expect(ask(put(body))).rejects.toMatchObject({ wasReached: true });
+    await eventually(() => isCut);
   });
 });

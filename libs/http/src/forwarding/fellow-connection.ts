@@ -1,7 +1,7 @@
-import { PassThrough, type Readable } from 'node:stream';
-import type { ConnectionOptions } from 'node:tls';
-import type { Dispatcher, Pool } from 'undici';
-import { undici } from '../undici.js';
+import { connect, type Socket } from 'node:net';
+import type { Readable } from 'node:stream';
+import { type ConnectionOptions, connect as connectTls } from 'node:tls';
+import { frameKinds, FrameSocket, headFrame, Outgoing, readHead, Taken } from './frames.js';
 
 /** Where another process of the server listens for requests of its fellows. */
 export interface ProcessAddress {
@@ -11,28 +11,36 @@ export interface ProcessAddress {
   readonly tls?: boolean | undefined;
 }
 
+/** What a request says of itself, as it goes to another process. */
+export interface PassedHead {
+  readonly method: string;
+  readonly url: string;
+  /** Names in lower case. */
+  readonly headers: Readonly<Record<string, string | readonly string[]>>;
+  /** All values of that header, where there are several. */
+  readonly authorizations?: readonly string[] | undefined;
+}
+
 /** A request to another process. */
 export interface FellowRequest {
-  readonly method: string;
-  readonly path: string;
-  /** Names and values in turn. */
-  readonly headers: string[];
+  readonly head: PassedHead;
   /** Bytes that are at hand, or a stream of them, of which nothing is read before somebody is there. */
   readonly body?: Buffer | Readable | undefined;
 }
 
+/** Status and headers of an answer. */
+export type AnswerHead = readonly [status: number, headers: Record<string, number | string | string[]>];
+
 /** Takes an answer as it comes. */
 export interface AnswerReceiver {
+  /** Once, before anything of the body. */
+  head(...head: AnswerHead): void;
   /**
-   * Once, before anything of the body.
-   * @param headers names and values in turn
-   * @param lengthBytes length of the body; `NaN` where the headers do not say it
+   * @param bytes none, where the answer has no more
+   * @param isLast whether it is complete now
+   * @returns whether more may come at once; else {@link FellowCall.resume} is awaited
    */
-  head(status: number, headers: readonly string[], lengthBytes: number): void;
-  /** @returns whether more may come at once; else {@link FellowCall.resume} is awaited */
-  part(bytes: Buffer): boolean;
-  /** The answer is complete. */
-  end(): void;
+  part(bytes: Buffer, isLast: boolean): boolean;
   /** There is no answer, or not all of it. @param wasReached whether somebody can have seen the request */
   fail(error: Error, wasReached: boolean): void;
 }
@@ -45,98 +53,185 @@ export interface FellowCall {
   abort(): void;
 }
 
-/** How long a connection waits for the next request, milliseconds. The other side would end it later. */
-const idleMs = 30_000;
-/** Headers that belong to the connection an answer came by. */
-const ofConnection: ReadonlySet<string> = new Set(['connection', 'keep-alive', 'transfer-encoding']);
+/** The version of the frames. Processes that speak another one are refused. */
+export const framesVersion = 1;
 
-/** Connections to another process of the server, as many as there are requests under way. */
-export class FellowConnections {
-  #pool: Pool | undefined;
-  #origin = '';
+/** How long another process may take to accept a connection, milliseconds. */
+const connectLimitMs = 10_000;
 
-  /** @param tls for fellows that want encryption */
-  constructor(private readonly tls: ConnectionOptions) {}
+/** A call as its connection knows it. */
+interface Call {
+  readonly receiver: AnswerReceiver;
+  readonly taken: Taken;
+  readonly upload: Readable | undefined;
+  sent: Outgoing | undefined;
+}
 
-  /** Sends a request. */
-  ask(address: ProcessAddress, { method, path, headers, body }: FellowRequest, receiver: AnswerReceiver): FellowCall {
-    let controller: Dispatcher.DispatchController | undefined;
-    let isAborted = false;
+/** A connection to another process, by which all requests go. */
+class FellowConnection {
+  readonly #socket: Socket;
+  readonly #frames: FrameSocket;
+  readonly #calls = new Map<number, Call>();
+  #lastCall = 0;
+  #isConnected = false;
+  #isRetired = false;
+
+  constructor(
+    readonly address: ProcessAddress,
+    secret: string,
+    tls: ConnectionOptions,
+    onGone: (connection: FellowConnection) => void,
+  ) {
+    const { host, port } = address;
+    const where = { host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: 1_000 };
+    const socket = (this.#socket = address.tls === true ? connectTls({ ...tls, ...where }) : connect(where));
+    this.#frames = new FrameSocket(socket, (...frame) => this.#take(...frame));
+    this.#frames.send(frameKinds.hello, 0, true, Buffer.from(`${framesVersion} ${secret}`));
+    socket.setTimeout(connectLimitMs, () => socket.destroy(new Error('The other process accepts no connection')));
+    socket.once(address.tls === true ? 'secureConnect' : 'connect', () => {
+      socket.setTimeout(0);
+      this.#isConnected = true;
+      for (const [number, call] of this.#calls) this.#upload(number, call);
+    });
+    let problem: Error | undefined;
+    socket.on('error', (error) => (problem = error));
+    socket.on('end', () => socket.destroy());
+    socket.on('close', () => {
+      onGone(this);
+      const error = problem ?? new Error('The connection to the other process was closed');
+      for (const number of [...this.#calls.keys()]) this.#end(number)?.receiver.fail(error, this.#isConnected);
+    });
+  }
+
+  /** Whether requests may be sent by it. */
+  get isOpen(): boolean {
+    return !this.#isRetired && !this.#socket.destroyed;
+  }
+
+  ask({ head, body }: FellowRequest, receiver: AnswerReceiver): FellowCall {
+    const number = (this.#lastCall = (this.#lastCall % 0xffffffff) + 1);
     const upload = body === undefined || Buffer.isBuffer(body) ? undefined : body;
-    const sent = upload && new PassThrough();
-    const stop = (error: Error): void => controller?.abort(error);
+    const call: Call = { receiver, taken: new Taken(this.#frames, number), upload, sent: undefined };
+    this.#calls.set(number, call);
+    const bytes = Buffer.isBuffer(body) ? body : undefined;
+    this.#frames.send(frameKinds.head, number, upload === undefined, headFrame(head, bytes));
+    if (this.#isConnected) this.#upload(number, call);
+    return {
+      resume: () => call.taken.resume(),
+      abort: () => this.#giveUp(number, new Error('Nobody waits for the answer')),
+    };
+  }
+
+  /** Sends no more by it, and ends it with the last answer. */
+  retire(): void {
+    this.#isRetired = true;
+    if (this.#calls.size === 0) this.destroy();
+  }
+
+  destroy(): void {
+    this.#socket.destroy();
+  }
+
+  #upload(number: number, call: Call): void {
+    const { upload } = call;
+    if (upload === undefined || !this.#calls.has(number)) return;
+    // Cut off: what was sent of it is no request.
+    const cut = (): void => this.#giveUp(number, new Error('The request was cut off'));
+    if (upload.destroyed) return cut();
+    upload.once('close', () => upload.readableEnded || cut());
+    call.sent = new Outgoing(this.#frames, number);
+    upload.pipe(call.sent);
+  }
+
+  #giveUp(number: number, error: Error): void {
+    const call = this.#end(number);
+    if (call === undefined) return;
+    this.#frames.send(frameKinds.cancel, number);
+    call.receiver.fail(error, this.#isConnected);
+  }
+
+  #end(number: number): Call | undefined {
+    const call = this.#calls.get(number);
+    if (call === undefined) return undefined;
+    this.#calls.delete(number);
+    const { upload, sent } = call;
     // Answered, or failed, before it was sent: nobody wants the rest, and whoever sends it can go on.
-    const letGo = (): void => {
-      if (upload === undefined || upload.readableEnded) return;
+    if (upload !== undefined && sent !== undefined && !upload.readableEnded) {
       upload.unpipe(sent);
       upload.resume();
-    };
-    this.#to(address).dispatch(
-      { method: method as Dispatcher.HttpMethod, path, headers, body: sent ?? (body as Buffer | undefined) ?? null },
-      {
-        onRequestStart: (started) => {
-          controller = started;
-          if (isAborted) return stop(new Error('Nobody waits for the answer'));
-          if (upload === undefined || sent === undefined) return;
-          // Cut off: what was sent of it is no request.
-          const cut = (): void => stop(new Error('The request was cut off'));
-          if (upload.destroyed) return cut();
-          upload.once('close', () => upload.readableEnded || cut());
-          upload.pipe(sent);
-        },
-        onResponseStart: ({ rawHeaders }, status, headers) =>
-          receiver.head(status, ownHeaders(rawHeaders), Number(headers['content-length'])),
-        onResponseData: (started, bytes) => {
-          if (!receiver.part(bytes)) started.pause();
-        },
-        onResponseEnd: () => {
-          letGo();
-          receiver.end();
-        },
-        onResponseError: (_controller, error) => {
-          letGo();
-          receiver.fail(error, controller !== undefined);
-        },
-      },
-    );
-    return {
-      resume: () => controller?.resume(),
-      abort: () => {
-        isAborted = true;
-        stop(new Error('Nobody waits for the answer'));
-      },
-    };
+    }
+    if (this.#isRetired && this.#calls.size === 0) this.#socket.end();
+    return call;
+  }
+
+  #take(kind: number, number: number, isLast: boolean, payload: Buffer): void {
+    if (kind === frameKinds.farewell) return this.retire();
+    const call = this.#calls.get(number);
+    // Given up meanwhile.
+    if (call === undefined) return;
+    switch (kind) {
+      case frameKinds.taken:
+        return call.sent?.taken(payload);
+      case frameKinds.cancel:
+        return this.#end(number)?.receiver.fail(new Error('The other process gave the answer up'), true);
+      case frameKinds.head: {
+        const { head, body } = readHead(payload);
+        try {
+          call.receiver.head(...(head as AnswerHead));
+        } catch (error) {
+          // Others go by the same connection.
+          return this.#giveUp(number, error as Error);
+        }
+        return this.#part(number, call, body, isLast);
+      }
+      case frameKinds.part:
+        return this.#part(number, call, payload, isLast);
+      default:
+        throw new Error(`There are no frames of kind ${kind}`);
+    }
+  }
+
+  #part(number: number, call: Call, bytes: Buffer, isLast: boolean): void {
+    if (isLast) this.#end(number);
+    const goesOn = call.receiver.part(bytes, isLast);
+    if (!isLast) call.taken.add(bytes.length, goesOn);
+  }
+}
+
+/** The connection to the process that is asked, whichever it is. */
+export class FellowConnections {
+  #current: FellowConnection | undefined;
+  readonly #open = new Set<FellowConnection>();
+
+  /**
+   * @param secret known to the processes alone
+   * @param tls for fellows that want encryption
+   */
+  constructor(
+    private readonly secret: string,
+    private readonly tls: ConnectionOptions,
+  ) {}
+
+  /** Sends a request. */
+  ask(address: ProcessAddress, request: FellowRequest, receiver: AnswerReceiver): FellowCall {
+    return this.#to(address).ask(request, receiver);
   }
 
   /** Ends all of them, and what is under way. */
   close(): void {
-    void this.#pool?.destroy();
-    this.#pool = undefined;
+    for (const connection of this.#open) connection.destroy();
+    this.#current = undefined;
   }
 
-  #to({ host, port, tls }: ProcessAddress): Pool {
-    const origin = `http${tls === true ? 's' : ''}://${host.includes(':') ? `[${host}]` : host}:${port}`;
-    if (this.#pool === undefined || this.#origin !== origin) {
-      // Of a process that is not asked any more: what is under way may end.
-      void this.#pool?.close();
-      const { Pool } = undici();
-      this.#origin = origin;
-      this.#pool = new Pool(origin, {
-        ...{ keepAliveTimeout: idleMs, keepAliveMaxTimeout: idleMs, headersTimeout: 0, bodyTimeout: 0 },
-        allowH2: false,
-        connect: { ...(tls === true ? (this.tls as object) : {}), noDelay: true, keepAliveInitialDelay: 1_000 },
-      });
-    }
-    return this.#pool;
+  #to({ host, port, tls }: ProcessAddress): FellowConnection {
+    const current = this.#current;
+    const now = current?.address;
+    if (current?.isOpen && now?.host === host && now.port === port && (now.tls === true) === (tls === true))
+      return current;
+    // Of a process that is not asked any more: what is under way may end.
+    current?.retire();
+    this.#current = new FellowConnection({ host, port, tls }, this.secret, this.tls, (gone) => this.#open.delete(gone));
+    this.#open.add(this.#current);
+    return this.#current;
   }
-}
-
-function ownHeaders(raw: Dispatcher.DispatchController['rawHeaders']): string[] {
-  const headers: string[] = [];
-  if (!Array.isArray(raw)) return headers;
-  for (let at = 0; at + 1 < raw.length; at += 2) {
-    const name = raw[at]!.toString('latin1');
-    if (!ofConnection.has(name.toLowerCase())) headers.push(name, raw[at + 1]!.toString('latin1'));
-  }
-  return headers;
 }

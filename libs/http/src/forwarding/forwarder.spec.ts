@@ -1,11 +1,13 @@
 import { request as httpRequest } from 'node:http';
-import { type AddressInfo, connect, createServer } from 'node:net';
+import { connect } from 'node:net';
 import { gzipSync } from 'node:zlib';
+import { SilentLogger } from '@rookery/platform';
 import { eventually } from '@rookery/testing';
 import { auth, errorOf, probes, raw, start } from '../http.fixture.js';
 import type { HttpApp } from '../index.js';
 import { AccessGuard } from '../access-guard.js';
 import { FellowConnections } from './fellow-connection.js';
+import { FellowListener } from './fellow-listener.js';
 
 /** No route of the fixture may be answered by any process, so each request goes to the one that writes. */
 describe.each(['in clear', 'encrypted'])('A process that passes requests on, %s', (how) => {
@@ -95,6 +97,20 @@ describe.each(['in clear', 'encrypted'])('A process that passes requests on, %s'
     expect(answers.match(/HTTP\/1\.1 200/g)?.length).toBe(2);
   });
 
+  it('says of a request what it was: who sent it, its id, and each of several tokens', async () => {
+    const answer = await fetch(path('query?a=b'), {
+      headers: { 'x-forwarded-for': '192.0.2.7', 'x-request-id': 'own' },
+    });
+    expect(await answer.json()).toMatchObject({ ip: '127.0.0.1', id: expect.stringMatching(/^[\w]+-[\w]+$/) });
+    const twice = `GET /_matrix/client/v3/account/whoami HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer a\r\nAuthorization: Bearer b\r\n\r\n`;
+    const [here, there] = [
+      await raw(port, twice, 30_000, /\}$/),
+      await raw(writer.addresses[0]!.port!, twice, 30_000, /\}$/),
+    ];
+    const whatFor = (text: string): string => text.slice(0, 13) + text.slice(text.indexOf('{'));
+    expect(whatFor(here)).toBe(whatFor(there));
+  });
+
   it('does not wait for a body that the other does not want', async () => {
     const head = 'PUT /_matrix/client/v3/upload HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n{"a"';
     expect(await raw(port, head, 30_000, /M_MISSING_TOKEN/)).toMatch(/^HTTP\/1\.1 401 /);
@@ -131,15 +147,16 @@ describe.each(['in clear', 'encrypted'])('A process that passes requests on, %s'
 });
 
 it('has read a short body that came with its head before it passes that on, and gives a short answer in one piece', async () => {
-  const writer = createServer((socket) => {
-    socket.on('error', () => {});
-    socket.on('data', () =>
-      socket.write('HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 8\r\n\r\n{"é":1}'),
-    );
-  });
-  await new Promise<void>((resolve) => writer.listen(0, '127.0.0.1', resolve));
-  const { port } = writer.address() as AddressInfo;
-  const address = async () => ({ host: '127.0.0.1', port });
+  const writer = await FellowListener.open(
+    { host: '127.0.0.1', port: 0 },
+    'known to both',
+    undefined,
+    (_request, response) => {
+      response.writeHead(200, { 'content-type': 'application/json', 'content-length': 8 }).end('{"é":1}');
+    },
+    new SilentLogger(),
+  );
+  const address = async () => writer.address;
   const { app, port: own } = await start({ forwarding: { secret: 'known to both', writer: address } });
   const asked = jest.spyOn(FellowConnections.prototype, 'ask');
   const judged = jest.spyOn(AccessGuard.prototype, 'canActivate');
@@ -152,7 +169,7 @@ it('has read a short body that came with its head before it passes that on, and 
     ] as const) {
       asked.mockClear();
       const answers = await raw(own, text, 30_000, new RegExp(`(?:\r\n\r\n\\{"é":1\\}[^]*){${times}}`));
-      expect(answers.match(/Content-Length: 8/g)?.length).toBe(times);
+      expect(answers.match(/content-length: 8/g)?.length).toBe(times);
       expect(asked.mock.calls.map(([, { body }]) => Buffer.isBuffer(body) && body.toString())).toEqual(
         Array<string>(times).fill('{"a":1}'),
       );
@@ -163,6 +180,6 @@ it('has read a short body that came with its head before it passes that on, and 
     asked.mockRestore();
     judged.mockRestore();
     await app.close();
-    writer.close();
+    writer.destroy();
   }
 });

@@ -7,7 +7,7 @@ import { FellowConnections, type FellowRequest, type ProcessAddress } from './fe
 
 /** How the processes of a server give requests to each other. */
 export interface ForwardingOptions {
-  /** Known to these processes alone; goes with each request, in {@link secretHeader}. */
+  /** Known to these processes alone. */
   readonly secret: string;
   /** Where this process listens for requests of its fellows, and whether they are encrypted; absent where none comes. */
   readonly listen?: ProcessAddress | undefined;
@@ -25,9 +25,6 @@ export interface ForwardingOptions {
   readonly told?: (() => Promise<void> | undefined) | undefined;
 }
 
-/** Proves that a request comes from a fellow process; lower case. */
-export const secretHeader = 'x-rookery-process';
-
 /** How long a request waits for a process that takes the place of one that is gone, milliseconds. */
 const waitForWriterMs = 15_000;
 const askAgainMs = 100;
@@ -35,7 +32,7 @@ const askAgainMs = 100;
 /** Headers of a connection, and those which only a fellow process may set. */
 const ownHeaders: ReadonlySet<string> = new Set([
   ...['connection', 'keep-alive', 'proxy-connection', 'te', 'trailer', 'transfer-encoding', 'upgrade', 'expect'],
-  ...['x-forwarded-for', secretHeader, 'accept-encoding'],
+  ...['x-forwarded-for', 'x-request-id', 'accept-encoding'],
 ]);
 /** Largest body that is sent in one piece with its head where it has arrived, bytes. */
 const smallBytes = 16_384;
@@ -44,6 +41,12 @@ const away = (): MatrixError =>
   MatrixError.unavailable('The server is changing over; try again', { retry_after_ms: 2_000 });
 
 const isRead = ({ method }: RequestContext): boolean => method === 'GET' || method === 'HEAD';
+
+/** All values of that header, where there are several: of these a request's other headers have the first only. */
+function authorizationsOf(rawHeaders: readonly string[]): string[] | undefined {
+  const values = rawHeaders.filter((_, at) => at % 2 === 1 && rawHeaders[at - 1]!.toLowerCase() === 'authorization');
+  return values.length > 1 ? values : undefined;
+}
 
 /** Whether a request says that its body is short, and that has not been read. */
 function saysSmall({ headers, rawBody, raw }: RequestContext): boolean {
@@ -58,12 +61,12 @@ export class Forwarder {
 
   constructor(
     writer: () => Promise<ProcessAddress | undefined>,
-    private readonly secret: string,
+    secret: string,
     private readonly clock: Clock,
     private readonly logger: Logger,
   ) {
     this.#writer = writer;
-    this.#connections = new FellowConnections(processTls(secret).client);
+    this.#connections = new FellowConnections(secret, processTls(secret).client);
   }
 
   /** Answers a request by way of the writer. What this process has read of its body is sent again. */
@@ -108,33 +111,28 @@ export class Forwarder {
     const request = this.#requestOf(context);
     return new Promise((resolve) => {
       let isAnswered = false;
-      let wholeBytes = NaN;
       const giveUp = (): void => call.abort();
       const goOn = (): void => call.resume();
       response.once('close', giveUp);
       const call = this.#connections.ask(address, request, {
-        head: (status, headers, lengthBytes) => {
+        head: (status, headers) => {
           isAnswered = true;
-          wholeBytes = lengthBytes;
           resolve(undefined);
-          if (!response.destroyed) response.writeHead(status, headers as string[]);
+          if (!response.destroyed) response.writeHead(status, headers);
         },
-        part: (bytes) => {
+        part: (bytes, isLast) => {
+          if (isLast) response.off('close', giveUp);
           if (response.destroyed) return true;
-          // All of it: head and body go out in one piece.
-          if (bytes.length === wholeBytes && bytes.length <= smallBytes)
-            response.end(bytes.toString('latin1'), 'latin1');
-          else if (!response.write(bytes)) {
+          if (isLast) {
+            // Head and body go out in one piece.
+            if (bytes.length <= smallBytes) response.end(bytes.toString('latin1'), 'latin1');
+            else response.end(bytes);
+            discardLeftover(context);
+          } else if (bytes.length > 0 && !response.write(bytes)) {
             response.once('drain', goOn);
             return false;
           }
           return true;
-        },
-        end: () => {
-          response.off('close', giveUp);
-          if (response.destroyed) return;
-          if (!response.writableEnded) response.end();
-          discardLeftover(context);
         },
         fail: (error, wasReached) => {
           response.off('close', giveUp);
@@ -150,17 +148,18 @@ export class Forwarder {
     const { raw, rawBody, method, url } = context;
     // Read by this process: there is nothing left to pass on.
     const isBuffered = rawBody !== undefined || raw.readableEnded || isRead(context) || !context.hasBody;
-    const headers: string[] = [];
-    const { rawHeaders } = raw;
-    for (let i = 0; i < rawHeaders.length; i += 2) {
-      const name = rawHeaders[i]!.toLowerCase();
-      if (ownHeaders.has(name)) continue;
-      if (isBuffered && (name === 'content-length' || name === 'content-encoding')) continue;
-      headers.push(name, rawHeaders[i + 1]!);
-    }
-    if (isBuffered && context.hasBody && !isRead(context)) headers.push('content-length', String(rawBody?.length ?? 0));
-    headers.push('x-forwarded-for', context.ip, secretHeader, this.secret, 'x-request-id', context.requestId);
-    return { method, path: url, headers, body: isBuffered ? rawBody : raw };
+    const headers: Record<string, string | readonly string[]> = {};
+    for (const [name, value] of Object.entries(context.headers))
+      if (value !== undefined && !ownHeaders.has(name)) headers[name] = value;
+    if (isBuffered) {
+      delete headers['content-encoding'];
+      if (context.hasBody && !isRead(context)) headers['content-length'] = String(rawBody?.length ?? 0);
+      else delete headers['content-length'];
+    } else if (headers['content-length'] === undefined) headers['transfer-encoding'] = 'chunked';
+    headers['x-forwarded-for'] = context.ip;
+    headers['x-request-id'] = context.requestId;
+    const head = { method, url, headers, authorizations: authorizationsOf(raw.rawHeaders) };
+    return { head, body: isBuffered ? rawBody : raw };
   }
 
   #refuse(context: RequestContext, error: unknown): void {
