@@ -1,4 +1,4 @@
-import type { Database, DialectName } from '@rookery/database';
+import type { DataStores, DialectName } from '@rookery/database';
 import { PushCounts, totalOf } from '@rookery/push';
 import { InboundEvents, RoomStateReader } from '@rookery/rooms';
 import { SystemClock } from '@rookery/platform';
@@ -350,7 +350,7 @@ export class World {
   }
 
   #take({ inbound, state, counts }: Reached): void {
-    const { database } = state as unknown as { readonly database: Database };
+    const database = (state as unknown as { readonly stores: DataStores }).stores.main;
     this.#inside = insideOf(inbound);
     this.#state = state;
     this.#counts = counts;
