@@ -140,7 +140,16 @@ it('everybody gets a whole package: words, licence, types for old and new, and n
     const files = readdirSync(inside, { recursive: true }) as string[];
     const wanted = ['LICENSE', 'README.md', 'package.json', 'dist/index.js', 'dist/index.d.ts'];
     expect(files).toEqual(expect.arrayContaining(wanted));
-    expect(files.filter((file) => /\.map$|tsbuildinfo|\.(spec|fixture)\./.test(file))).toEqual([]);
+    // An error that came by in the bundle is placed by the map beside it, which names what lies in which package.
+    const placed = files.filter((file) => /^dist\/bundle\/[^/]+\.js\.map$/.test(file));
+    expect(placed.length > 0).toBe(manifest.name === '@rookery/homeserver');
+    for (const map of placed) {
+      const { sources } = JSON.parse(readFileSync(join(inside, map), 'utf8')) as { readonly sources: string[] };
+      expect(sources.filter((source) => !/^(?:\.\.\/){2,4}(?!libs\/|node_modules\/)[@\w]/.test(source))).toEqual([]);
+      expect(files).toContain(map.slice(0, -'.map'.length));
+    }
+    const others = files.filter((file) => !placed.includes(file));
+    expect(others.filter((file) => /\.map$|tsbuildinfo|\.(spec|fixture)\./.test(file))).toEqual([]);
     expect(readFileSync(join(inside, 'README.md'), 'utf8').length).toBeGreaterThan(100);
   }
   const folders = ['libs', 'apps', 'modules-examples'].flatMap((group) =>
