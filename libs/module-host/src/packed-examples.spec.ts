@@ -285,7 +285,10 @@ it('finds each way out of the server', () => {
 const everything: Record<string, unknown> = {
   'http-antispam': {
     ...{ url: 'https://spam.example/check', on_failure: 'deny' },
-    ask: ['event', 'invite', 'join', 'registration', 'login'],
+    ask: [
+      ...['event', 'invite', 'remote_invite', 'threepid_invite', 'join', 'room', 'alias', 'publish', 'username'],
+      ...['registration', 'login'],
+    ],
   },
 };
 
