@@ -4,6 +4,8 @@ import { createServer } from 'node:net';
 import { tmpdir, userInfo } from 'node:os';
 import { join } from 'node:path';
 
+/** Behind the last port that `fetch` never connects to, whoever listens there: 10080, by the Fetch Standard's "bad port". */
+const firstPort = 10_081;
 /** Systems give connections that go out a port from here on, on Linux; others begin higher. */
 const firstEphemeralPort = 32_768;
 
@@ -14,7 +16,7 @@ const firstEphemeralPort = 32_768;
  */
 export async function freePort(): Promise<number> {
   for (;;) {
-    const port = randomInt(10_000, firstEphemeralPort);
+    const port = randomInt(firstPort, firstEphemeralPort);
     if (reserve(port) && (await canListen(port))) return port;
   }
 }
