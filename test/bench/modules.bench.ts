@@ -92,7 +92,7 @@ const said = { installed: 'modules-installed', collected: 'memory-collected' };
 async function prepare(modules: readonly object[]): Promise<Subject> {
   const beside = join(process.cwd(), 'test/bench/modules-switch.mjs');
   const more = process.env['BENCH_NODE_ARGS']?.split(' ') ?? [];
-  const server = await startServer({ modules }, ['--expose-gc', '--import', beside, ...more]);
+  const server = await startServer({ modules }, ['--expose-gc', '--import', beside, ...more], 'main.js');
   const user = await register(server.baseUrl, 'bench');
   const roomIds: string[] = [];
   for (let i = 0; i < rooms; i++) roomIds.push(await room(server.baseUrl, [user]));

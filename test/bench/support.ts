@@ -21,8 +21,15 @@ export interface BenchServer {
   stop(): Promise<void>;
 }
 
-/** Starts the built server on an empty database; `database` is the section of the settings, SQLite unless given. */
-export async function startServer(settings: object = {}, nodeArgs: readonly string[] = []): Promise<BenchServer> {
+/**
+ * Starts the built server on an empty database; `database` is the section of the settings, SQLite unless given.
+ * @param program of the homeserver's `dist`; not the bundle where something beside it reaches into its classes
+ */
+export async function startServer(
+  settings: object = {},
+  nodeArgs: readonly string[] = [],
+  program = 'bundle/main.js',
+): Promise<BenchServer> {
   const folder = await mkdtemp(join(tmpdir(), 'rookery-bench-'));
   const port = await freePort();
   const file = join(folder, 'homeserver.yaml');
@@ -55,7 +62,7 @@ export async function startServer(settings: object = {}, nodeArgs: readonly stri
   delete environment['NODE_OPTIONS'];
   const child: ChildProcess = spawn(
     process.execPath,
-    [...nodeArgs, join(process.cwd(), 'apps/homeserver/dist/bundle/main.js'), '--config', file],
+    [...nodeArgs, join(process.cwd(), 'apps/homeserver/dist', program), '--config', file],
     { cwd: folder, env: environment, stdio: ['ignore', 'pipe', 'inherit'] },
   );
   child.stdout?.resume();
