@@ -113,6 +113,45 @@ describe('Notifier', () => {
     expect(notifier.position('events')).toBe(6);
   });
 
+  it('tells others in the order of the positions, once all that happens at the same time has been announced', async () => {
+    const events = new FakeSource('events');
+    notifier.track(events);
+    const told: (readonly [number, unknown])[] = [];
+    bus.subscribe(({ position, changed }) => told.push([position, changed?.['room']]));
+    const announce = (position: number, room: string): void =>
+      notifier.announce('events', position, { changed: { room: [room] } });
+    announce(3, '!third');
+    announce(2, '!second');
+    await settled();
+    expect(told).toEqual([]);
+    // With the first all three can be read, a moment before it says what it changed.
+    events.moveTo(3);
+    announce(1, '!first');
+    // What is done in the same moment has to wait its turn.
+    queueMicrotask(() => {
+      events.moveTo(4);
+      announce(4, '!fourth');
+    });
+    await settled();
+    expect(told).toEqual([
+      [1, ['!first']],
+      [2, ['!second']],
+      [3, ['!third']],
+      [4, ['!fourth']],
+    ]);
+
+    // Whoever stops lets go of those who wait, and still tells what others do.
+    announce(6, '!sixth');
+    notifier.close();
+    events.moveTo(6);
+    announce(5, '!fifth');
+    await settled();
+    expect(told.slice(4)).toEqual([
+      [5, ['!fifth']],
+      [6, ['!sixth']],
+    ]);
+  });
+
   it('does so for a stream that counts down', async () => {
     const backfill = new FakeSource('backfill');
     notifier.track(backfill);

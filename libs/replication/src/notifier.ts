@@ -86,7 +86,7 @@ export class Notifier {
   readonly #sources = new Map<string, PositionSource>();
   readonly #heard = new Map<string, number>();
   readonly #published = new Map<string, number>();
-  /** The last position that others were told, by stream, and streams of which they are to be told. */
+  /** The last position that others were told, by stream, and streams of which somebody is to be told. */
   readonly #told = new Map<string, number>();
   readonly #untold = new Set<string>();
   readonly #hearers = new Set<(message: BusMessage) => void>();
@@ -137,8 +137,8 @@ export class Notifier {
   }
 
   /**
-   * Makes a stream of this process known. Its announcements are held until everything before them is readable: otherwise a
-   * waiter would look, find nothing yet, and sleep through it.
+   * Makes a stream of this process known. Its announcements are held until everything before them is readable and announced:
+   * otherwise a waiter would look, find nothing yet, and sleep through it, or another process pass over what it has not heard of.
    */
   track(source: PositionSource): void {
     this.#sources.set(source.name, source);
@@ -159,17 +159,15 @@ export class Notifier {
 
   /** Says that rows up to `position` are committed. Call it after the commit: `tx.afterCommit(() => notifier.announce(…))`. */
   announce(stream: string, position: number, news: Announcement = {}): void {
-    const source = this.#sources.get(stream);
-    if (!source) {
+    if (!this.#sources.has(stream)) {
       this.#note(stream, position);
       this.#deliver(stream, position, news);
-    } else if (Math.abs(position) <= Math.abs(source.current())) {
-      this.#deliver(stream, position, news);
-    } else {
-      const held = this.#held.get(stream);
-      if (held) held.push({ ...news, position });
-      else this.#held.set(stream, [{ ...news, position }]);
+      return;
     }
+    const held = this.#held.get(stream);
+    if (held) held.push({ ...news, position });
+    else this.#held.set(stream, [{ ...news, position }]);
+    this.#tellSoon(stream);
   }
 
   /** Calls `listener` whenever a stream moves on, whoever wrote; returns how to stop that. */
@@ -293,30 +291,37 @@ export class Notifier {
 
   /** A stream of this process moved on. */
   #advance(stream: string, position: number): void {
-    const held = this.#held.get(stream);
-    if (held) {
-      const still = held.filter((one) => Math.abs(one.position) > Math.abs(position));
-      if (still.length > 0) this.#held.set(stream, still);
-      else this.#held.delete(stream);
-      for (const one of held)
-        if (Math.abs(one.position) <= Math.abs(position)) this.#deliver(stream, one.position, one);
-    }
     this.#tellFollowers(stream, position);
-    if (this.#bus.isShared) this.#tellPositionSoon(stream);
+    this.#tellSoon(stream);
   }
 
   /**
-   * Others have to follow where nobody had news as well: a token that this process gives out names the position. Behind what is
-   * being announced, since the keys that changed must be known before the position is.
+   * Delivers what can be read now, in the order of the positions: whoever is told of one must know by then which keys changed up
+   * to it. A position may be readable a moment before its own news are announced, and with it those behind it of which the news
+   * have waited: therefore not before all that happens at once has happened.
    */
-  #tellPositionSoon(stream: string): void {
+  #tellSoon(stream: string): void {
     if (this.#untold.has(stream)) return;
     this.#untold.add(stream);
     queueMicrotask(() => {
       this.#untold.delete(stream);
       const position = this.position(stream);
-      if (!this.#closed && position !== this.#told.get(stream)) this.#publish(stream, position, {});
+      for (const one of this.#takeHeld(stream, position)) this.#deliver(stream, one.position, one);
+      // Others have to follow where nobody had news as well: a token that this process gives out names the position.
+      if (this.#bus.isShared && !this.#closed && position !== this.#told.get(stream))
+        this.#publish(stream, position, {});
     });
+  }
+
+  /** Takes the announcements of positions that can be read, in their order. */
+  #takeHeld(stream: string, position: number): readonly Held[] {
+    const isReadable = (one: Held): boolean => Math.abs(one.position) <= Math.abs(position);
+    const { readable = [], later } = Object.groupBy(this.#held.get(stream) ?? [], (one) =>
+      isReadable(one) ? 'readable' : 'later',
+    );
+    if (later) this.#held.set(stream, later);
+    else this.#held.delete(stream);
+    return readable.sort((a, b) => Math.abs(a.position) - Math.abs(b.position));
   }
 
   #publish(stream: string, position: number, { users, rooms, changed }: Announcement): void {

@@ -6,6 +6,7 @@ import { StreamWriters } from './stream-writers.js';
 
 const notes = defineStream({ name: 'notes', keys: { user: {}, room: {} }, takenUpTo: async () => 7 });
 const memory = defineStream({ name: 'memory' });
+const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 eachDatabase('Streams', (open) => {
   let test: TestDatabase;
@@ -108,6 +109,43 @@ eachDatabase('Streams', (open) => {
     const here = new Streams(db, new Notifier(new FakeClock(), bus)).of(memory);
     here.serve(method, async ({ n }) => n + 1);
     expect(await here.atWriter(method, { n: 1 })).toBe(2);
+  });
+
+  it('is told by others of a position only with everything that changed up to it', async () => {
+    const writer = process('writer');
+    const reader = process('reader', new StreamWriters('reader', { notes: ['writer'] }));
+    const source = writer.streams.of(notes);
+    const stream = reader.streams.of(notes);
+    await writer.streams.open();
+    await reader.streams.open();
+    await db.write((tx) => source.write(tx, {}));
+    await settled();
+    const before = stream.current();
+    const users = stream.changes('user');
+    const unknown: (readonly [number, string])[] = [];
+    const positions = new Map<string, number>();
+    bus.subscribe(() => {
+      for (const [user, position] of positions)
+        if (stream.current() >= position && !users.hasChanged(user, position - 1))
+          unknown.push([stream.current(), user]);
+    });
+
+    const [first, second] = [await source.allocate(), await source.allocate()];
+    positions.set('@a:x', first.ids[0]!).set('@b:x', second.ids[0]!);
+    second.commit({ changed: { user: ['@b:x'] } });
+    first.commit({ changed: { user: ['@a:x'] } });
+    await settled();
+    // The same where the positions are those of transactions.
+    const held = await source.allocate();
+    await db.write(async (tx) => {
+      positions.set('@c:x', await source.write(tx, { changed: { user: ['@c:x'] } }));
+    });
+    positions.set('@d:x', held.ids[0]!);
+    held.commit({ changed: { user: ['@d:x'] } });
+    await settled();
+    expect(stream.current()).toBe(before + 4);
+    expect(users.hasChanged('@stranger:x', before)).toBe(false);
+    expect(unknown).toEqual([]);
   });
 
   it('hears what others write, and forgets what it knew where a message was lost', async () => {
