@@ -1,5 +1,6 @@
 import { type CrashClient, inParallel, type WireEvent } from './client.js';
 import type { Journal, LoadRoom, Operation } from './load.js';
+import type { Watcher } from './watcher.js';
 
 interface Page {
   readonly chunk: WireEvent[];
@@ -54,6 +55,21 @@ export class Audit {
     await this.#compareRedactions();
     await inParallel(this.journal.operations.filter((each) => hasTransaction(each)).slice(-200), (each) =>
       this.#again(each),
+    );
+  }
+
+  /** Whoever has followed a room from some event on has heard all that came since, once and in order. */
+  compareHeard(watcher: Watcher, roomId: string): void {
+    const heard = watcher.heard.get(roomId) ?? [];
+    const timeline = this.timeline(roomId);
+    const since = timeline.slice(timeline.indexOf(heard[0] ?? ''));
+    if (heard.join() === since.join()) return;
+    const places = new Map(heard.map((eventId, place) => [eventId, place]));
+    const missing = since.filter((eventId) => !places.has(eventId));
+    const { userId } = watcher.client;
+    this.#report(
+      `${userId} heard ${heard.length} events of ${roomId}, ${places.size} different ones, where there are ${since.length}; ` +
+        (missing.length > 0 ? `not ${missing.join(', ')}` : 'not in their order'),
     );
   }
 
