@@ -53,4 +53,5 @@ export { ErrorReports, ReportingLogger } from './observing/error-reports.js';
 export { type Requester, serverRequester } from './requester.js';
 export type { RequestOrigin } from './request-origin.js';
 export { assemble, Port } from './wiring/port.js';
+export { canSpeak, processProtocol, spokenWith, tooFarApart, understands } from './process-protocol.js';
 export { processTls } from './process-tls.js';

@@ -8,7 +8,7 @@ export { Notifier } from './notifier.js';
 export { LocalRoles } from './roles/local-roles.js';
 export { Roles } from './roles/roles.js';
 export { RedisBus, type RedisOptions } from './redis-bus.js';
-export { canSpeak, HttpRpc, type RpcAddress, rpcProtocol } from './rpc/http-rpc.js';
+export { HttpRpc, type RpcAddress } from './rpc/http-rpc.js';
 export { defineRpc, InProcessRpc, instanceOf, Rpc, type RpcMethod } from './rpc/rpc.js';
 export { type ChangedKeys, type News, Stream } from './streams/stream.js';
 export { defineStream, type KeysOf, type StreamReader, type StreamRow } from './streams/stream-definition.js';

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { processProtocol } from '@rookery/platform';
 import {
   describeWithRedis,
   eventually,
@@ -330,10 +331,15 @@ describeWithRedis('A server of several processes', () => {
 
   it('is upgraded process by process, and keeps off what is more than one version away', async () => {
     const buildOf = (protocol: number): Promise<string> =>
-      anotherBuild('/rpc/http-rpc.js', 'rpcProtocol = 1;', `rpcProtocol = ${protocol};`);
+      anotherBuild(
+        '/platform/dist/process-protocol.js',
+        `processProtocol = ${processProtocol};`,
+        `processProtocol = ${protocol};`,
+      );
     const [one, two, three] = [await freePort(), await freePort(), await freePort()];
     const own = [await ownFile(one), await ownFile(two), await ownFile(three)];
-    const next = await buildOf(2);
+    const next = await buildOf(processProtocol + 1);
+    const farAway = processProtocol + 3;
     const before = start('--config', file, own[0]!);
     const token = await register(one, 'dora');
     startBuild(next, '--config', file, own[1]!);
@@ -355,10 +361,12 @@ describeWithRedis('A server of several processes', () => {
     await areOne(one, two);
     await areOne(two, one);
 
-    const far = startBuild(await buildOf(4), '--config', file, own[2]!);
+    const far = startBuild(await buildOf(farAway), '--config', file, own[2]!);
     await new Promise((resolve) => far.once('exit', resolve));
     expect(far.exitCode).toBe(1);
-    expect(log).toMatch(/speaks version [12] between processes, this one \(version [^)]+\) speaks version 4/);
+    expect(log).toMatch(
+      new RegExp(`speaks version \\d between processes, this one \\(version [^)]+\\) speaks version ${farAway}`),
+    );
 
     // The one of the version before ends; the new one writes, and one of the version before can come back beside it.
     await end(before);

@@ -14,8 +14,16 @@ import {
   type Tx,
 } from '@rookery/database';
 import type { ProcessAddress } from '@rookery/http';
-import { type Config, type Ids, type Logger, SystemClock, SystemIds } from '@rookery/platform';
-import { canSpeak, defineRpc, HttpRpc, instanceOf, RedisBus, type RpcAddress, rpcProtocol } from '@rookery/replication';
+import {
+  canSpeak,
+  type Config,
+  type Ids,
+  type Logger,
+  processProtocol,
+  SystemClock,
+  SystemIds,
+} from '@rookery/platform';
+import { defineRpc, HttpRpc, instanceOf, RedisBus, type RpcAddress } from '@rookery/replication';
 import { Homeserver, type HomeserverOverrides } from '../create-homeserver.js';
 import { checkShareable, databaseOptions, stateDatabaseOptions } from '../database-options.js';
 import { migrations } from '../schema.js';
@@ -43,6 +51,8 @@ export interface AmongOptions {
 
 /** What a process tells the others, in its row. */
 interface Addresses {
+  /** The version that it speaks between processes; of older programs, its `rpc` says it. */
+  readonly protocol?: number | undefined;
   /** Absent until it listens. */
   readonly rpc?: RpcAddress | undefined;
   /** The newest version of the schema that its program knows. Programs that do not say it know the first. */
@@ -51,7 +61,11 @@ interface Addresses {
   readonly fellows?: ProcessAddress | undefined;
 }
 
-const ownSchema = Math.max(...migrations.map((migration) => migration.version));
+/** What the others must know of this program before it does anything. */
+const ownVersions = {
+  schema: Math.max(...migrations.map((migration) => migration.version)),
+  protocol: processProtocol,
+};
 
 /** The lease of the process that writes, and that one's name in calls and announcements, whichever it is. */
 const writer = 'writer';
@@ -105,7 +119,7 @@ export class AmongProcesses {
         await migrate(database, migrations, { logger, clock, mayRaise: checkOthersServe });
         registry = await joinProcesses(options as PostgresOptions, {
           ...{ name: own.name, version, logger },
-          address: JSON.stringify({ schema: ownSchema } satisfies Addresses),
+          address: JSON.stringify(ownVersions satisfies Addresses),
         });
         try {
           // A newer one may have changed it before this one was registered; from now on it would ask.
@@ -200,11 +214,12 @@ export class AmongProcesses {
   #checkVersions(): void {
     for (const { number, name, address, version: theirVersion } of this.registry.view.processes) {
       if (number === this.registry.number || address === undefined) continue;
-      const { protocol = 1 } = addressesIn(address).rpc ?? {};
-      if (canSpeak(protocol, rpcProtocol)) continue;
+      const addresses = addressesIn(address);
+      const protocol = addresses.protocol ?? addresses.rpc?.protocol ?? 1;
+      if (canSpeak(protocol, processProtocol)) continue;
       throw new StartupError(
         `A process of this server (${name}, version ${theirVersion}) speaks version ${protocol} between processes, this one ` +
-          `(version ${version}) speaks version ${rpcProtocol}. Upgrade by way of a version between them, or stop the others first.`,
+          `(version ${version}) speaks version ${processProtocol}. Upgrade by way of a version between them, or stop the others first.`,
       );
     }
   }
@@ -217,7 +232,7 @@ export class AmongProcesses {
     const rpc = (this.#rpc = this.#newRpc(name));
     rpc.handle(catchUp, () => this.#catchUp());
     rpc.handle(othersLookAgain, () => registry.beat());
-    const addresses: Addresses = { rpc: await rpc.listen(host), schema: ownSchema };
+    const addresses: Addresses = { rpc: await rpc.listen(host), ...ownVersions };
     await registry.moveTo(JSON.stringify(addresses));
     if (isWriter) await registry.started();
     else await this.#writerIsThere();

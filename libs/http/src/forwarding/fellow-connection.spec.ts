@@ -1,8 +1,9 @@
+import { processProtocol } from '@rookery/platform';
 import { RecordingLogger, eventually } from '@rookery/testing';
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
-import { connect, type Socket } from 'node:net';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { PassThrough, type Readable } from 'node:stream';
-import { FellowConnections, type FellowRequest, framesVersion, type ProcessAddress } from './fellow-connection.js';
+import { FellowConnections, type FellowRequest, type ProcessAddress } from './fellow-connection.js';
 import { FellowListener } from './fellow-listener.js';
 import { frameKinds, FrameSocket, headFrame } from './frames.js';
 
@@ -71,6 +72,16 @@ describe('A connection to a fellow process', () => {
     return { socket, frames: new FrameSocket(socket, (kind) => heard.push(kind)), heard };
   };
 
+  /** What goes over the line. */
+  const bytesOf = async (say: (frames: FrameSocket) => void): Promise<Buffer> => {
+    const written: Buffer[] = [];
+    const collector = { on: () => {}, write: (bytes: Buffer) => written.push(bytes), destroyed: false };
+    say(new FrameSocket(collector as unknown as Socket, () => {}));
+    await eventually(() => written.length > 0);
+    return Buffer.concat(written);
+  };
+  const hello = `${processProtocol} ${secret}`;
+
   it('carries requests of every form, and answers of every form', async () => {
     answer = (request, response) =>
       void bodyOf(request).then((body) =>
@@ -133,13 +144,11 @@ describe('A connection to a fellow process', () => {
   it('reads frames however they are cut', async () => {
     answer = (request, response) => void bodyOf(request).then((body) => response.writeHead(200).end(body));
     const { socket, heard } = await stranger();
-    const written: Buffer[] = [];
-    const collector = { on: () => {}, write: (bytes: Buffer) => written.push(bytes), destroyed: false };
-    const frames = new FrameSocket(collector as unknown as Socket, () => {});
-    frames.send(frameKinds.hello, 0, true, Buffer.from(`${framesVersion} ${secret}`));
-    frames.send(frameKinds.head, 1, true, headFrame(put(Buffer.from('')).head, Buffer.from('body')));
-    await eventually(() => written.length > 0);
-    for (const byte of Buffer.concat(written)) {
+    const sent = await bytesOf((frames) => {
+      frames.send(frameKinds.hello, 0, true, Buffer.from(hello));
+      frames.send(frameKinds.head, 1, true, headFrame(put(Buffer.from('')).head, Buffer.from('body')));
+    });
+    for (const byte of sent) {
       socket.write(Buffer.of(byte));
       await new Promise((resolve) => setImmediate(resolve));
     }
@@ -170,6 +179,56 @@ describe('A connection to a fellow process', () => {
     // Whoever speaks HTTP begins with a frame of more than a thousand million bytes.
     socket.write('GET / HTTP/1.1\r\n\r\n');
     await eventually(() => socket.destroyed);
+  });
+
+  it('says it where a version is too far away, and understands the one before', async () => {
+    answer = (_request, response) => void response.writeHead(200).end();
+    const before = await stranger();
+    before.frames.send(frameKinds.hello, 0, true, Buffer.from(`${processProtocol - 1} ${secret}`));
+    before.frames.send(frameKinds.head, 1, true, headFrame(get.head));
+    await eventually(() => before.heard.length > 0);
+    const after = await stranger();
+    after.frames.send(frameKinds.hello, 0, true, Buffer.from(`${processProtocol + 1} ${secret}`));
+    await eventually(() => after.socket.destroyed);
+    expect(JSON.stringify(logger.lines)).toContain(
+      `speaks version ${processProtocol} between processes, the caller version ${processProtocol + 1}`,
+    );
+    // What both know is spoken with others.
+    for (const [protocol, spoken] of [
+      [processProtocol - 1, processProtocol - 1],
+      [processProtocol + 1, processProtocol],
+    ] as const) {
+      const begun = new Promise<Buffer>((resolve) => {
+        const other = createServer((socket) => socket.once('data', resolve)).listen(0, '127.0.0.1', () => {
+          const { port } = other.address() as AddressInfo;
+          ask(get, { host: '127.0.0.1', port, protocol }).catch(() => other.close());
+        });
+      });
+      expect((await begun).toString('latin1')).toContain(`${spoken} ${secret}`);
+    }
+  });
+
+  // Where this changes, processes that understand what is written here cannot be spoken with: raise processProtocol.
+  it('goes by frames of this form in version 3', async () => {
+    const said = await bytesOf((frames) => {
+      frames.send(frameKinds.hello, 0, true, Buffer.from(hello));
+      frames.send(frameKinds.head, 1, false, headFrame({ method: 'PUT', url: '/', headers: { a: 'b' } }));
+      frames.send(frameKinds.part, 1, true, Buffer.from('body'));
+      frames.send(frameKinds.head, 2, true, headFrame([200, { a: 'b' }], Buffer.from('body')));
+      frames.send(frameKinds.cancel, 3);
+      frames.send(frameKinds.farewell, 0);
+    });
+    expect([processProtocol, said.toString('latin1')]).toEqual([
+      3,
+      [
+        '\0\0\0\x0f\0\0\0\0\0\x013 known to both',
+        '\0\0\0\x32\0\0\0\x01\x01\0\0\0\0\x2e{"method":"PUT","url":"/","headers":{"a":"b"}}',
+        '\0\0\0\x04\0\0\0\x01\x02\x01body',
+        '\0\0\0\x17\0\0\0\x02\x01\x01\0\0\0\x0f[200,{"a":"b"}]body',
+        '\0\0\0\0\0\0\0\x03\x03\0',
+        '\0\0\0\0\0\0\0\0\x05\0',
+      ].join(''),
+    ]);
   });
 
   it('says what went wrong, and whether somebody can have seen the request', async () => {

@@ -1,3 +1,4 @@
+import { processProtocol, spokenWith } from '@rookery/platform';
 import { connect, type Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
@@ -7,6 +8,8 @@ import { frameKinds, FrameSocket, headFrame, Outgoing, readHead, Taken } from '.
 export interface ProcessAddress {
   readonly host: string;
   readonly port: number;
+  /** The version that it speaks between processes; that of this one unless told. */
+  readonly protocol?: number | undefined;
   /** Whether it wants them encrypted. */
   readonly tls?: boolean | undefined;
 }
@@ -53,9 +56,6 @@ export interface FellowCall {
   abort(): void;
 }
 
-/** The version of the frames. Processes that speak another one are refused. */
-export const framesVersion = 1;
-
 /** How long another process may take to accept a connection, milliseconds. */
 const connectLimitMs = 10_000;
 
@@ -82,11 +82,11 @@ class FellowConnection {
     tls: ConnectionOptions,
     onGone: (connection: FellowConnection) => void,
   ) {
-    const { host, port } = address;
+    const { host, port, protocol = processProtocol } = address;
     const where = { host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: 1_000 };
     const socket = (this.#socket = address.tls === true ? connectTls({ ...tls, ...where }) : connect(where));
     this.#frames = new FrameSocket(socket, (...frame) => this.#take(...frame));
-    this.#frames.send(frameKinds.hello, 0, true, Buffer.from(`${framesVersion} ${secret}`));
+    this.#frames.send(frameKinds.hello, 0, true, Buffer.from(`${spokenWith(protocol)} ${secret}`));
     socket.setTimeout(connectLimitMs, () => socket.destroy(new Error('The other process accepts no connection')));
     socket.once(address.tls === true ? 'secureConnect' : 'connect', () => {
       socket.setTimeout(0);
@@ -223,14 +223,15 @@ export class FellowConnections {
     this.#current = undefined;
   }
 
-  #to({ host, port, tls }: ProcessAddress): FellowConnection {
+  #to(address: ProcessAddress): FellowConnection {
+    const { host, port, tls } = address;
     const current = this.#current;
     const now = current?.address;
     if (current?.isOpen && now?.host === host && now.port === port && (now.tls === true) === (tls === true))
       return current;
     // Of a process that is not asked any more: what is under way may end.
     current?.retire();
-    this.#current = new FellowConnection({ host, port, tls }, this.secret, this.tls, (gone) => this.#open.delete(gone));
+    this.#current = new FellowConnection(address, this.secret, this.tls, (gone) => this.#open.delete(gone));
     this.#open.add(this.#current);
     return this.#current;
   }

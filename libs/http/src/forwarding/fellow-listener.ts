@@ -1,10 +1,10 @@
-import type { Logger } from '@rookery/platform';
+import { type Logger, processProtocol, tooFarApart, understands } from '@rookery/platform';
 import { timingSafeEqual } from 'node:crypto';
 import type { RequestListener } from 'node:http';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { createServer as createTlsServer, type TlsOptions } from 'node:tls';
 import { listen } from '../listeners.js';
-import { framesVersion, type PassedHead, type ProcessAddress } from './fellow-connection.js';
+import type { PassedHead, ProcessAddress } from './fellow-connection.js';
 import { frameKinds, FrameSocket, type OnFrame, readHead } from './frames.js';
 import { PassedCall } from './passed-request.js';
 
@@ -19,7 +19,7 @@ const isSame = (given: Buffer, wanted: Buffer): boolean =>
 export class FellowListener {
   readonly #open = new Map<Socket, FrameSocket>();
   readonly #server: Server;
-  readonly #hello: Buffer;
+  readonly #secret: Buffer;
   #address: ProcessAddress | undefined;
 
   private constructor(
@@ -31,7 +31,7 @@ export class FellowListener {
     const options = { noDelay: true, keepAlive: true, keepAliveInitialDelay: 1_000 };
     const take = (socket: Socket): void => this.#serve(socket);
     this.#server = tls === undefined ? createServer(options, take) : createTlsServer({ ...options, ...tls }, take);
-    this.#hello = Buffer.from(`${framesVersion} ${secret}`);
+    this.#secret = Buffer.from(secret);
   }
 
   /**
@@ -52,7 +52,8 @@ export class FellowListener {
     await listen(server, { host, port, backlog: 1024 }, `${host}:${port}`);
     server.on('error', (err) => logger.error('The listener for other processes failed', { err }));
     const bound = server.address() as AddressInfo;
-    listener.#address = { host: bound.address, port: bound.port, ...(tls !== undefined && { tls: true }) };
+    const { address, port: boundPort } = bound;
+    listener.#address = { host: address, port: boundPort, protocol: processProtocol, ...(tls && { tls: true }) };
     return listener;
   }
 
@@ -78,14 +79,13 @@ export class FellowListener {
     const calls = new Map<number, PassedCall>();
     const onFrame: OnFrame = (kind, number, isLast, payload) => {
       if (frames.isKnown) return this.#take(frames, calls, kind, number, isLast, payload);
-      if (kind === frameKinds.hello && isSame(payload, this.#hello)) {
+      const problem = this.#problemWith(kind, payload);
+      if (problem === undefined) {
         frames.isKnown = true;
         socket.setTimeout(0);
         return;
       }
-      this.logger.warn('Somebody who is no process of this server connected to where they listen', {
-        address: socket.remoteAddress,
-      });
+      this.logger.warn(problem, { address: socket.remoteAddress });
       socket.destroy();
     };
     const frames = new FrameSocket(socket, onFrame, false);
@@ -96,6 +96,16 @@ export class FellowListener {
       this.#open.delete(socket);
       for (const call of calls.values()) call.end();
     });
+  }
+
+  /** What is wrong with how somebody begins. */
+  #problemWith(kind: number, payload: Buffer): string | undefined {
+    const space = payload.indexOf(' ');
+    if (kind !== frameKinds.hello || !isSame(payload.subarray(space + 1), this.#secret))
+      return 'Somebody who is no process of this server connected to where they listen';
+    const version = Number(payload.toString('latin1', 0, space));
+    if (understands(version)) return undefined;
+    return `Another process cannot pass requests on to this one: ${tooFarApart(processProtocol, version)}`;
   }
 
   #take(

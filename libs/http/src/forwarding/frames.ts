@@ -6,7 +6,7 @@ import { Writable } from 'node:stream';
  * frame is a prefix (length of what follows it, number of the call, kind, whether it is the sender's last of the call) and its bytes.
  */
 export const frameKinds = {
-  /** The first one of whoever connects: version of the frames, a blank, the secret. */
+  /** The first one of whoever connects: version of what is said between processes, a blank, the secret. */
   hello: 0,
   /** Begins a call, or its answer: a {@link headFrame}. */
   head: 1,

@@ -1,5 +1,6 @@
 import { request } from 'node:http';
 import { MatrixError } from '@rookery/matrix-types';
+import { processProtocol } from '@rookery/platform';
 import { defineRpc } from '../index.js';
 import { HttpRpc, type RpcAddress } from './http-rpc.js';
 
@@ -94,15 +95,18 @@ describe('Calls between processes', () => {
     b.handle(double, async (given) => given);
     const address = addresses.get('b')!;
     for (const [protocol, isAnswered] of [
-      [0, true],
-      [1, true],
-      [2, true],
-      [3, false],
+      [processProtocol - 1, true],
+      [processProtocol, true],
+      [processProtocol + 1, true],
+      [processProtocol + 2, false],
     ] as const) {
       addresses.set('b', { ...address, protocol });
       const answer = a.call(double, { n: protocol }, 'b');
       if (isAnswered) expect(await answer).toEqual({ n: protocol });
-      else await expect(answer).rejects.toThrow('it speaks version 3 between processes, the caller version 1');
+      else
+        await expect(answer).rejects.toThrow(
+          `it speaks version ${protocol} between processes, the caller version ${processProtocol}`,
+        );
     }
   });
 
@@ -122,11 +126,14 @@ describe('Calls between processes', () => {
         sent.end('{}');
       });
     expect((await raw({}))[0]).toBe(403);
-    const next = await raw({ 'x-rookery-process': 'shared', 'x-rookery-protocol': '3' });
+    const next = await raw({ 'x-rookery-process': 'shared', 'x-rookery-protocol': String(processProtocol + 2) });
     expect(next[0]).toBe(426);
-    expect(next[1]).toContain('it speaks version 1 between processes, the caller version 3');
+    expect(next[1]).toContain(
+      `it speaks version ${processProtocol} between processes, the caller version ${processProtocol + 2}`,
+    );
     // The version before lives beside this one during an upgrade.
-    expect((await raw({ 'x-rookery-process': 'shared', 'x-rookery-protocol': '0' }))[0]).toBe(200);
+    const before = await raw({ 'x-rookery-process': 'shared', 'x-rookery-protocol': String(processProtocol - 1) });
+    expect(before[0]).toBe(200);
     await expect(a.call(double, { n: 1, text: 'x'.repeat(17 << 20) } as { n: number }, 'b')).rejects.toMatchObject({
       status: 503,
     });

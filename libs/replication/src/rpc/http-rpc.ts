@@ -3,7 +3,17 @@ import { Agent, createServer, type IncomingMessage, request, type Server, type S
 import { Agent as TlsAgent, createServer as createTlsServer, request as tlsRequest } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { type AnyErrcode, MatrixError } from '@rookery/matrix-types';
-import { type Logger, processTls, Semaphore, SilentLogger } from '@rookery/platform';
+import {
+  canSpeak,
+  type Logger,
+  processProtocol,
+  processTls,
+  Semaphore,
+  SilentLogger,
+  spokenWith,
+  tooFarApart,
+  understands,
+} from '@rookery/platform';
 import { Rpc, type RpcMethod } from './rpc.js';
 
 /** Where a process answers the others. */
@@ -35,14 +45,6 @@ export interface HttpRpcOptions {
 }
 
 const firstProtocol = 1;
-/**
- * What is said between processes. Raised by one with a change that the version before cannot be asked to understand: an upgrade goes
- * from process to process, so each speaks and understands the version before its own as well.
- */
-export const rpcProtocol = 1;
-
-/** Whether processes of these two versions can be parts of one server. */
-export const canSpeak = (one: number, other: number): boolean => Math.abs(one - other) <= 1;
 
 const path = '/_rookery/rpc/';
 const maxBodyBytes = 16 * 1024 * 1024;
@@ -125,7 +127,7 @@ export class HttpRpc extends Rpc {
     server.unref();
     this.#server = server;
     const { port: bound } = server.address() as AddressInfo;
-    return { host, port: bound, protocol: rpcProtocol, ...(encrypted && { tls: true }) };
+    return { host, port: bound, protocol: processProtocol, ...(encrypted && { tls: true }) };
   }
 
   async call<Request, Response>(
@@ -176,7 +178,7 @@ export class HttpRpc extends Rpc {
     const address = this.#options.addressOf(instance);
     if (!address) throw new RpcError(instance, 'it is not there');
     const { protocol: theirs = firstProtocol } = address;
-    if (!canSpeak(theirs, rpcProtocol)) throw new RpcError(instance, tooFar(theirs, rpcProtocol));
+    if (!canSpeak(theirs, processProtocol)) throw new RpcError(instance, tooFarApart(theirs, processProtocol));
     const release = await this.#calls.acquire();
     try {
       const text = Buffer.from(JSON.stringify(body === undefined ? {} : { body }));
@@ -208,8 +210,7 @@ export class HttpRpc extends Rpc {
             'content-type': 'application/json',
             'content-length': text.length,
             [headers.secret]: this.#options.secret,
-            // The one with the newer version knows both.
-            [headers.protocol]: String(Math.min(protocol, rpcProtocol)),
+            [headers.protocol]: String(spokenWith(protocol)),
           },
           signal: AbortSignal.timeout(timeoutMs),
         },
@@ -234,8 +235,7 @@ export class HttpRpc extends Rpc {
         error: 'the processes do not share a secret: set the same worker_replication_secret in all',
       });
     const version = Number(req.headers[headers.protocol]);
-    if (version !== rpcProtocol && version !== rpcProtocol - 1)
-      return reply(426, { error: tooFar(rpcProtocol, version) });
+    if (!understands(version)) return reply(426, { error: tooFarApart(processProtocol, version) });
     if (req.method !== 'POST' || req.url?.startsWith(path) !== true) return reply(404, { error: 'no such call' });
     if (this.#answering >= maxCalls) return reply(503, { error: 'too many calls' });
     this.#answering++;
@@ -252,10 +252,6 @@ export class HttpRpc extends Rpc {
     }
   }
 }
-
-/** Why two processes cannot speak with each other, said of the one that is called. */
-const tooFar = (theirs: number, ours: number): string =>
-  `it speaks version ${theirs} between processes, the caller version ${ours}: run versions of the server that follow each other`;
 
 async function readBody(message: IncomingMessage): Promise<string> {
   const chunks: Buffer[] = [];
