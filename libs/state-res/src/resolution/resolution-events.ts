@@ -4,7 +4,7 @@ import type { Conflict } from './conflict.js';
 import { type AuthLinks, type ResolveOptions, StateResolutionLimitError, type StateResProvider } from './provider.js';
 
 const defaultMaxEvents = 500_000;
-/** Ids in one question to the provider; between two of them others run. */
+/** Ids in one question to the provider, and in all that are asked before others run: a provider may answer within the same turn. */
 const batchSize = 500;
 /** Events handled between two turns of the event loop. */
 const stride = 512;
@@ -18,6 +18,8 @@ export class ResolutionEvents {
   private readonly signal: AbortSignal | undefined;
   private readonly yieldTurn: () => Promise<void>;
   private steps = 0;
+  /** Ids that were asked for since others ran. */
+  private asked = 0;
 
   constructor(
     private readonly provider: StateResProvider,
@@ -96,7 +98,11 @@ export class ResolutionEvents {
     if (into.size > this.maxEvents) throw new StateResolutionLimitError(this.maxEvents);
     for (let start = 0; start < missing.length; start += batchSize) {
       const batch = missing.slice(start, start + batchSize);
-      if (start > 0) await this.turn();
+      this.asked += batch.length;
+      if (this.asked > batchSize) {
+        this.asked = batch.length;
+        await this.turn();
+      }
       const found = await read(batch);
       this.signal?.throwIfAborted();
       for (const id of batch) into.set(id, found.get(id));

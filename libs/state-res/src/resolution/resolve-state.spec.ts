@@ -1,7 +1,7 @@
 import type { RoomEvent } from '@rookery/events';
 import { stateKeyOf, type StateMap } from '../state-map.js';
 import { alice, bob, carol, type Content, History, mallory } from './history.fixture.js';
-import { StateResolutionLimitError } from './provider.js';
+import { StateResolutionLimitError, type StateResProvider } from './provider.js';
 import { resolveState } from './resolve-state.js';
 
 const modern = ['2', '6', '9', '11', '12'];
@@ -245,6 +245,32 @@ describe('bounds', () => {
     expect(await resolveState(sets, history.indexed(), history.rules)).toEqual(resolved);
     expect(history.loaded).toBeLessThan(20);
     expect(history.calls).toBeLessThan(20);
+  });
+
+  it('lets others run between the events that it asks for, in however many questions', async () => {
+    const [history, start] = await History.open('11');
+    let last = start;
+    for (let n = 0; n < 1_600; n++)
+      last = await history.send([last], alice, 'org.example.thing', `${n}`, {}, { ignoreAuth: true });
+    // The join is in one chain only, and nothing on which both agree leads to it.
+    const joined = await history.member([last], carol, carol, 'join');
+    const left = await history.member([joined], carol, carol, 'leave');
+    const sets = [last, left].map((event) => history.stateAfter.get(event.eventId) as StateMap);
+    let [inTurn, most, all] = [0, 0, 0];
+    const provider = history.indexed();
+    const counted: StateResProvider = {
+      ...provider,
+      authLinks: (ids) => {
+        all += ids.length;
+        most = Math.max(most, (inTurn += ids.length));
+        return provider.authLinks!(ids);
+      },
+    };
+    const turn = (): Promise<void> => Promise.resolve(void (inTurn = 0));
+    const resolved = await resolveState(sets, counted, history.rules, { turn });
+    expect(resolved.get(stateKeyOf('m.room.member', carol))).toBe(left.eventId);
+    expect(all).toBeGreaterThan(1_600);
+    expect(most).toBeLessThanOrEqual(500);
   });
 
   it.each(['11', '12'])('leaves out events that nobody has in room version %s', async (version) => {
