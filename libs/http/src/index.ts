@@ -43,5 +43,5 @@ export { jsonParts, WrittenList } from './json-parts.js';
 export { HttpReply, type PageOptions } from './reply.js';
 export { leadsElsewhere, proxiedBodyBytes, type ProxiedPaths, proxiedRoutes, RequestProxy } from './request-proxy.js';
 export { type LimiterName, type RateLimit, RateLimiter, RateLimitOverrides } from './rate-limiter.js';
-export { undici } from './undici.js';
+export { loadUndici, undici } from './undici.js';
 export { WebMounts } from './web-mounts.js';

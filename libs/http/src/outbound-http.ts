@@ -5,7 +5,7 @@ import { Readable, Transform, type TransformCallback } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import type { Agent, Dispatcher, H2CClient, ProxyAgent } from 'undici';
 import { IpGuard } from './ip-guard.js';
-import { undici } from './undici.js';
+import { loadUndici, undici } from './undici.js';
 
 /** Why an outgoing request failed. */
 export type OutboundFailure =
@@ -205,6 +205,7 @@ export class OutboundHttp {
     };
     const maxRedirects = request.maxRedirects ?? (method === 'GET' || method === 'HEAD' ? 5 : 0);
     let redirects = 0;
+    await loadUndici();
     for (;;) {
       const { host } = url;
       let answer: Dispatcher.ResponseData;

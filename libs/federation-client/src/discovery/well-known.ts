@@ -1,4 +1,4 @@
-import { undici } from '@rookery/http';
+import { loadUndici, undici } from '@rookery/http';
 import { isJsonObject, isValidServerName, parseServerName } from '@rookery/matrix-types';
 import { Cache, type Clock, type Config, type Ids, SingleFlight } from '@rookery/platform';
 import type { Client, Dispatcher } from 'undici';
@@ -108,6 +108,7 @@ export class WellKnown {
     if (!URL.canParse(first)) return 'invalid';
     let url = new URL(first);
     const signal = AbortSignal.timeout(fetchTimeoutMs);
+    await loadUndici();
     for (let redirects = 0; redirects <= maxRedirects; redirects++) {
       const client = this.#clientOf(url);
       try {

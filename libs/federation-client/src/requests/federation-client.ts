@@ -1,5 +1,5 @@
 import { canonicalJson, parseJson } from '@rookery/events';
-import { type JsonRules, parseJsonInSlices, targetOnWire } from '@rookery/http';
+import { type JsonRules, loadUndici, parseJsonInSlices, targetOnWire } from '@rookery/http';
 import { isJsonObject, isValidServerName, type JsonObject } from '@rookery/matrix-types';
 import {
   type Clock,
@@ -312,6 +312,7 @@ export class FederationClient {
       request.canonicalContent ?? (request.content === undefined ? undefined : canonicalJson(request.content));
     const signed = { method, uri, origin: keys.serverName, destination, canonicalContent };
     const hostHeader = await untilAborted(connections.hostHeaderOf(destination), signal);
+    await loadUndici();
     // Who does without what a request was for that failed by the end of this server must not go on with the next one.
     if (this.#closed) throw new FederationRequestError(destination, 'aborted', 'This server stops');
     this.#requestCount.inc({ method });
