@@ -25,21 +25,26 @@ export function leadingTo(wanted: readonly string[], events: readonly RoomEvent[
 }
 
 /** Events with each behind those of its auth events that are among them. */
-export const byAuth = (events: readonly RoomEvent[]): RoomEvent[] => behind(events, restsUpon);
+export const byAuth = (events: readonly RoomEvent[]): RoomEvent[] => [...behind(events, restsUpon)];
+
+/** {@link byAuth} one by one, for whoever lets others run in between: the order is found as far as it is asked for. */
+export const inAuthOrder = (events: readonly RoomEvent[]): Generator<RoomEvent, void> => behind(events, restsUpon);
 
 /** Events with each behind those of its previous events that are among them, whatever depths they claim. */
-export const byPrev = (events: readonly RoomEvent[]): RoomEvent[] => behind(events, (event) => event.prevEventIds);
+export const byPrev = (events: readonly RoomEvent[]): RoomEvent[] => [...behind(events, (event) => event.prevEventIds)];
 
 /** Events with each behind those that it names. A cycle, which hashes forbid, ends anywhere. */
-function behind(events: readonly RoomEvent[], namedBy: (event: RoomEvent) => readonly string[]): RoomEvent[] {
+function* behind(
+  events: readonly RoomEvent[],
+  namedBy: (event: RoomEvent) => readonly string[],
+): Generator<RoomEvent, void> {
   const byId = new Map(events.map((event) => [event.eventId, event]));
   const done = new Set<string>();
-  const sorted: RoomEvent[] = [];
   for (const start of events) {
     const pending: { event: RoomEvent; expanded: boolean }[] = [{ event: start, expanded: false }];
     for (let next = pending.pop(); next; next = pending.pop()) {
       if (next.expanded) {
-        sorted.push(next.event);
+        yield next.event;
         continue;
       }
       if (done.has(next.event.eventId)) continue;
@@ -51,5 +56,4 @@ function behind(events: readonly RoomEvent[], namedBy: (event: RoomEvent) => rea
       }
     }
   }
-  return sorted;
 }

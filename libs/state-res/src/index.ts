@@ -12,7 +12,7 @@ export {
   type ScalarLevel,
 } from './auth/power-levels.js';
 export { authStateOf, type AuthState, type AuthVerdict } from './auth/verdict.js';
-export { byAuth, byPrev, leadingTo, restsUpon } from './event-order.js';
+export { byAuth, byPrev, inAuthOrder, leadingTo, restsUpon } from './event-order.js';
 export {
   type Conflict,
   conflictAmong,

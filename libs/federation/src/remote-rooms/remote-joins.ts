@@ -8,7 +8,7 @@ import { type Attempt, Candidates, WrongAnswer } from './candidates.js';
 import { HandedOver } from './handed-over.js';
 import { MembershipHandshake } from './membership-handshake.js';
 import { RemoteState } from './remote-state.js';
-import { type ProvenState, refusalOf } from './room-proof.js';
+import { refusalOf } from './room-proof.js';
 import { StoredStates } from './stored-states.js';
 import { ToldJoin } from './told-join.js';
 
@@ -108,7 +108,7 @@ export class RemoteJoins {
       throw new WrongAnswer(server, 'another create event than the one that is known');
     }
     const partial = later ? { via: server, servers: [...new Set([server, ...later.servers])] } : omitted;
-    const refused = refusalOf(event, partial ? withClaimedMembers(event, proven) : proven);
+    const refused = refusalOf(event, proven, partial !== undefined);
     if (refused !== undefined) throw new WrongAnswer(server, `the state does not allow the join: ${refused}`);
     const store = (): ReturnType<EventPersister['receiveWithState']> =>
       this.persister.receiveWithState(rules.version, event, proven, partial);
@@ -210,15 +210,6 @@ function partialJoinOf(server: string, answer: ToldJoin | JsonObject): { via: st
     throw new WrongAnswer(server, 'members left out and no servers instead');
   const servers = told.slice(0, maxServers).filter((name): name is string => typeof name === 'string');
   return { via: server, servers: [...new Set([server, ...servers.filter(isValidServerName)])] };
-}
-
-/** A state without its members, and with those that a join itself names. */
-function withClaimedMembers(event: RoomEvent, proven: ProvenState): ProvenState {
-  const present = new Set(proven.state.map(({ type, stateKey }) => `${type} ${stateKey}`));
-  const claimed = proven.authChain.filter(
-    ({ eventId, type, stateKey }) => event.authEventIds.includes(eventId) && !present.has(`${type} ${stateKey}`),
-  );
-  return { ...proven, state: [...proven.state, ...claimed] };
 }
 
 /**

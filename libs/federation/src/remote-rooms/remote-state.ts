@@ -58,7 +58,7 @@ export class RemoteState {
     rules: RoomVersionRules,
   ): Promise<ProvenState> {
     const known = new Map<string, RoomEvent>();
-    const outside = authEventsOutside([...told.authChain, ...told.state]);
+    const outside = await authEventsOutside([...told.authChain, ...told.state]);
     for (const [id, stored] of await this.events.many(outside)) {
       if (stored.rejectedReason === undefined) known.set(id, stored.event);
     }

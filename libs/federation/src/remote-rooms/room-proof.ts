@@ -1,19 +1,23 @@
 import type { EventPersister } from '@rookery/rooms';
 import type { RoomEvent } from '@rookery/events';
-import { authStateOf, byAuth, checkAuth, checkAuthEvents, restsUpon, stateKeyOf } from '@rookery/state-res';
+import { authStateOf, checkAuth, checkAuthEvents, inAuthOrder, restsUpon, stateKeyOf } from '@rookery/state-res';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
 /** The state before an event and what allows it, as another server told them. */
 export type StateAtEvent = Parameters<EventPersister['receiveWithState']>[2];
 
-/** Events that are looked at before others get a turn. */
-const eventsPerTurn = 500;
+/** Events that are judged, and that are only looked at, before others get a turn. */
+const [judgedPerTurn, eventsPerTurn] = [500, 5_000];
 
 /** The state of a room as another server tells it, as far as it proves itself. */
 export interface ProvenState {
   /** One event for each key. */
   readonly state: readonly RoomEvent[];
   readonly authChain: readonly RoomEvent[];
+  /** The state by key. */
+  readonly entries: ReadonlyMap<string, RoomEvent>;
+  /** State and auth chain by id. */
+  readonly events: ReadonlyMap<string, RoomEvent>;
 }
 
 /** What is wrong with a state as a whole. */
@@ -28,8 +32,9 @@ async function allowedByThemselves(
   known: ReadonlyMap<string, RoomEvent>,
 ): Promise<Map<string, RoomEvent>> {
   const allowed = new Map<string, RoomEvent>();
-  for (const [index, event] of byAuth(events).entries()) {
-    if (index % eventsPerTurn === eventsPerTurn - 1) await nextTurn();
+  let judged = 0;
+  for (const event of inAuthOrder(events)) {
+    if (++judged % judgedPerTurn === 0) await nextTurn();
     const needed = restsUpon(event);
     const found = needed.flatMap((id) => allowed.get(id) ?? known.get(id) ?? []);
     // An event stands and falls with each of its auth events.
@@ -42,10 +47,13 @@ async function allowedByThemselves(
 }
 
 /** Ids of auth events that lie outside of a list. */
-export function authEventsOutside(events: readonly RoomEvent[]): Set<string> {
-  const inside = new Set(events.map((event) => event.eventId));
+export async function authEventsOutside(events: readonly RoomEvent[]): Promise<Set<string>> {
   const outside = new Set<string>();
-  for (const event of events) for (const id of restsUpon(event)) if (!inside.has(id)) outside.add(id);
+  for (const [index, event] of events.entries()) {
+    if (index % eventsPerTurn === eventsPerTurn - 1) await nextTurn();
+    for (const id of restsUpon(event)) outside.add(id);
+  }
+  for (const { eventId } of events) outside.delete(eventId);
   return outside;
 }
 
@@ -60,33 +68,47 @@ export async function proveState(
   version: string,
   known: ReadonlyMap<string, RoomEvent>,
 ): Promise<ProvenState | Disproof> {
-  const allowed = await allowedByThemselves([...told.authChain, ...told.state], known);
-  const state = new Map<string, RoomEvent>();
-  for (const event of told.state) {
+  const events = await allowedByThemselves([...told.authChain, ...told.state], known);
+  const entries = new Map<string, RoomEvent>();
+  for (const [index, event] of told.state.entries()) {
+    if (index % eventsPerTurn === eventsPerTurn - 1) await nextTurn();
     if (event.stateKey === undefined) return { wrong: 'a message event in the state' };
     const key = stateKeyOf(event.type, event.stateKey);
-    if ((state.get(key) ?? event) !== event) return { wrong: 'two events for one piece of state' };
-    if (allowed.has(event.eventId)) state.set(key, event);
+    if ((entries.get(key) ?? event) !== event) return { wrong: 'two events for one piece of state' };
+    if (events.has(event.eventId)) entries.set(key, event);
   }
-  const create = state.get(stateKeyOf('m.room.create', ''));
+  const create = entries.get(stateKeyOf('m.room.create', ''));
   if (!create) return { wrong: 'no create event that stands' };
   if ((create.content['room_version'] ?? '1') !== version) return { wrong: 'a create event of another room version' };
-  const isAnother = ({ type, eventId }: RoomEvent): boolean => type === 'm.room.create' && eventId !== create.eventId;
-  if ([...allowed.values()].some(isAnother)) return { wrong: 'two create events' };
-  const inState = new Set([...state.values()].map((event) => event.eventId));
+  for (const { type, eventId } of events.values())
+    if (type === 'm.room.create' && eventId !== create.eventId) return { wrong: 'two create events' };
+  const isInState = ({ type, stateKey, eventId }: RoomEvent): boolean =>
+    stateKey !== undefined && entries.get(stateKeyOf(type, stateKey))?.eventId === eventId;
   return {
-    state: [...state.values()],
-    authChain: told.authChain.filter(({ eventId }) => allowed.has(eventId) && !inState.has(eventId)),
+    state: [...entries.values()],
+    authChain: told.authChain.filter((event) => events.has(event.eventId) && !isInState(event)),
+    entries,
+    events,
   };
 }
 
-/** Why an event may not follow upon a proven state; `undefined` when it may. */
-export function refusalOf(event: RoomEvent, { state, authChain }: ProvenState): string | undefined {
-  const known = new Map([...authChain, ...state].map((each) => [each.eventId, each]));
-  const named = event.authEventIds.flatMap((id) => known.get(id) ?? []);
+/**
+ * Why an event may not follow upon a proven state; `undefined` when it may.
+ * @param isPartial the state lacks members: whom it does not have is believed to be what the event's own auth events say
+ */
+export function refusalOf(
+  event: RoomEvent,
+  { entries, events }: Pick<ProvenState, 'entries' | 'events'>,
+  isPartial = false,
+): string | undefined {
+  const named = event.authEventIds.flatMap((id) => events.get(id) ?? []);
   if (named.length < event.authEventIds.length) return 'an auth event is missing';
   const byNamed = checkAuthEvents(event, named);
   if (!byNamed.allowed) return byNamed.reason;
-  const byState = checkAuth(event, authStateOf(state));
+  const claimed = authStateOf(isPartial ? named : []);
+  const byState = checkAuth(
+    event,
+    (type, stateKey) => entries.get(stateKeyOf(type, stateKey)) ?? claimed(type, stateKey),
+  );
   return byState.allowed ? undefined : byState.reason;
 }

@@ -11,7 +11,7 @@ import { ListSplitter } from './list-splitter.js';
 import { maxBytes, MissingEvents, patienceMs } from './missing-events.js';
 import { PduChecker } from './pdu-checker.js';
 import { maxStateEvents } from './remote-state.js';
-import { faultOf, lookForBeginning, maxEventBytes, ToldEvents } from './told-events.js';
+import { arriving, faultOf, lookForBeginning, maxEventBytes, ToldEvents } from './told-events.js';
 import type { ToldJoin } from './told-join.js';
 
 /** All of the state before an event, whose events are stored. */
@@ -138,7 +138,7 @@ export class StoredStates {
     const { server, event } = at;
     const [state, chain] = await this.#idsBefore(at, eventId);
     await nextTurn();
-    const all = [...new Set([...state, ...chain])];
+    const all = [...state, ...chain];
     const stored = await this.stored.stored(all);
     const missing = new Set(all.filter((id) => !stored.has(id)));
     if (missing.size > fewEvents) {
@@ -159,7 +159,7 @@ export class StoredStates {
     return { destination: server, method: 'GET', path, query: { event_id: eventId } };
   }
 
-  /** Ids of the state before an event and of its auth chain, each once, read while they arrive. @throws FederationRequestError */
+  /** Ids of the state before an event, and of what else is in its auth chain, each once, read while they arrive. @throws FederationRequestError */
   async #idsBefore(at: At, eventId: string): Promise<[state: string[], chain: string[]]> {
     const { body } = await this.client.stream({
       ...this.#request(at, 'state_ids', eventId),
@@ -168,8 +168,8 @@ export class StoredStates {
     const [state, chain] = [new Set<string>(), new Set<string>()];
     try {
       const splitter = new ListSplitter(idLists, { maxBytes: maxIdBytes, maxElements: 2 * maxStateEvents });
-      for await (const piece of body) {
-        for (const { list, bytes } of splitter.push(piece as Buffer)) {
+      for await (const { piece } of arriving(body)) {
+        for (const { list, bytes } of splitter.push(piece)) {
           const id: unknown = JSON.parse(bytes.toString('utf8'));
           if (typeof id === 'string' && isValidEventId(id)) (list === 'pdu_ids' ? state : chain).add(id);
         }
@@ -179,7 +179,7 @@ export class StoredStates {
       body.destroy();
       throw faultOf(at.server, error);
     }
-    return [[...state], [...chain]];
+    return [[...state], [...chain].filter((id) => !state.has(id))];
   }
 
   async #storeMany(at: At, eventId: string, missing: ReadonlySet<string>): Promise<void> {

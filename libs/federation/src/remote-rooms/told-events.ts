@@ -3,6 +3,7 @@ import { restsUpon } from '@rookery/state-res';
 import { type FileHandle, mkdtemp, open, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { WrongAnswer } from './candidates.js';
 import { type ListElement, ListSplitter, type SplitLimits } from './list-splitter.js';
 
@@ -11,8 +12,9 @@ export const maxEventBytes = 524_288;
 /** What lies so near together is read at once, bytes. */
 const maxReadBytes = 4_194_304;
 
-/** Events that are read before others get a turn. */
+/** Events that are read before others get a turn, and what arrives, bytes. */
 const readAtOnce = 100;
+const arrivingAtOnce = 131_072;
 
 /** Where an event lies, and which of those that are told it rests upon. */
 interface Place {
@@ -67,7 +69,7 @@ export class ToldEvents {
     const told = new ToldEvents(file);
     try {
       const splitter = new ListSplitter(wanted.lists, wanted.limits, wanted.keys);
-      for await (const piece of body) {
+      for await (const { piece } of arriving(body)) {
         // All of it: a plain write may take less.
         await file.appendFile(piece);
         for (const element of splitter.push(piece)) told.#note(element, wanted);
@@ -180,6 +182,20 @@ export class ToldEvents {
   /** Gives the file back. */
   close(): Promise<void> {
     return this.file.close();
+  }
+}
+
+/** Pieces as they arrive, and how much that is with each: of many that are there already, few are taken in a turn of the event loop. */
+export async function* arriving(
+  body: AsyncIterable<Buffer>,
+): AsyncGenerator<{ readonly piece: Buffer; readonly sizeBytes: number }, void> {
+  let [sizeBytes, inTurn] = [0, 0];
+  for await (const piece of body) {
+    sizeBytes += piece.length;
+    yield { piece, sizeBytes };
+    if ((inTurn += piece.length) < arrivingAtOnce) continue;
+    inTurn = 0;
+    await nextTurn();
   }
 }
 

@@ -24,6 +24,9 @@ export interface StateBefore {
   readonly layers?: LayeredState;
 }
 
+/** What an entry of current state becomes; `undefined`: it goes. */
+type Change = readonly [key: string, eventId: string | undefined];
+
 /** Events that are read, and entries of a state that are looked at, before others get a turn. */
 const eventsPerTurn = 500;
 const entriesPerTurn = 5_000;
@@ -211,19 +214,22 @@ export class EventContexts {
     if (room.chain !== undefined && this.#isMadeOf(room.chain, groups)) return;
     const now = await this.#merged(room, [...groups]);
     const changes = await this.#changesTo(room, now);
-    const wanted = [...changes.values()].filter((id) => id !== undefined);
-    const events = new Map<string, RoomEvent>();
-    for (let start = 0; start < wanted.length; start += eventsPerTurn) {
+    const entries = [...changes];
+    for (let start = 0; start < entries.length; start += eventsPerTurn) {
       if (start > 0) await nextTurn();
-      const some = await this.events.events(wanted.slice(start, start + eventsPerTurn), room.stagedById);
-      for (const [id, event] of some) events.set(id, event);
-    }
-    for (const [changed, eventId] of changes) {
-      // Of whom a part of the state says nothing is not gone: they may have become known since.
-      if (eventId === undefined && room.isPartial && isMemberKey(changed)) continue;
-      room.change(changed, eventId === undefined ? undefined : events.get(eventId));
+      await this.#change(room, entries.slice(start, start + eventsPerTurn));
     }
     room.chain = this.#noted(room, groups, now.chain);
+  }
+
+  async #change(room: WorkingRoom, entries: readonly Change[]): Promise<void> {
+    const wanted = entries.flatMap(([, eventId]) => eventId ?? []);
+    const events = await this.events.events(wanted, room.stagedById);
+    for (const [key, eventId] of entries) {
+      // Of whom a part of the state says nothing is not gone: they may have become known since.
+      if (eventId === undefined && room.isPartial && isMemberKey(key)) continue;
+      room.change(key, eventId === undefined ? undefined : events.get(eventId));
+    }
   }
 
   /** Entries in which a state differs from the room's current one; `undefined` for those that it does not have. */

@@ -3,7 +3,7 @@ import { DataStores, type Tx } from '@rookery/database';
 import { type RoomEvent, roomVersionRules } from '@rookery/events';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { atEase, Clock, Config, Logger } from '@rookery/platform';
-import { byAuth, stateKeyOf, type StateMap } from '@rookery/state-res';
+import { inAuthOrder, stateKeyOf, type StateMap } from '@rookery/state-res';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { findSentEvent } from '../store/transactions.query.js';
 import { BatchCommitter, type CommitOptions } from './batch-committer.js';
@@ -316,14 +316,14 @@ export class LocalEventPersister extends EventPersister {
   ): Promise<void> {
     if (!('authChain' in given) || !isLarge(given)) return;
     const { state, authChain } = surroundings(roomId, given, events);
-    const inOrder = byAuth([...authChain, ...state]);
-    for (let start = 0; start < inOrder.length; start += eventsAtOnce) {
-      await this.#storeOutliers(roomId, inOrder.slice(start, start + eventsAtOnce), {
-        roomVersion,
-        isVersionProven: true,
-      });
+    let some: RoomEvent[] = [];
+    const store = async (): Promise<void> => {
+      await this.#storeOutliers(roomId, some, { roomVersion, isVersionProven: true });
+      some = [];
       await nextTurn();
-    }
+    };
+    for (const event of inAuthOrder([...authChain, ...state])) if (some.push(event) >= eventsAtOnce) await store();
+    if (some.length > 0) await store();
   }
 
   /** @returns `undefined` where an event is named after which no state is known */

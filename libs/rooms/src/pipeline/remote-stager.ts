@@ -35,8 +35,8 @@ export type RemoteOutcome =
   | { readonly kind: 'known' }
   | { readonly kind: 'missing'; readonly eventIds: readonly string[] };
 
-/** Outliers that are looked at before others get a turn. */
-const eventsPerTurn = 500;
+/** Outliers that are looked at, and entries of a state, before others get a turn. */
+const [eventsPerTurn, entriesPerTurn] = [500, 5_000];
 
 /** What modules and the room's policy server say about an event. */
 export interface RemoteJudgement {
@@ -301,18 +301,20 @@ export class RemoteStager {
   }
 
   /** The accepted part of a state that another server told, by key. Its events must be staged or stored. */
-  async acceptedState(room: Pick<WorkingRoom, 'stagedById'>, state: readonly RoomEvent[]): Promise<StateMap> {
-    const stored = new Map<string, StoredEvent>();
+  async acceptedState(
+    room: Pick<WorkingRoom, 'roomId' | 'stagedById'>,
+    state: readonly RoomEvent[],
+  ): Promise<StateMap> {
+    const stored = new Set<string>();
+    const elsewhere = state.flatMap(({ eventId }) => (room.stagedById.has(eventId) ? [] : eventId));
+    for await (const entries of this.events.stateEntries(room.roomId, elsewhere))
+      for (const { eventId } of entries) stored.add(eventId);
     const accepted = new Map<string, string>();
-    for (const [index, event] of state.entries()) {
-      if (index % eventsPerTurn === 0) {
-        if (index > 0) await nextTurn();
-        const some = state.slice(index, index + eventsPerTurn).map(({ eventId }) => eventId);
-        for (const [id, found] of await this.events.many(some)) stored.set(id, found);
-      }
-      const entry = room.stagedById.get(event.eventId) ?? stored.get(event.eventId);
-      if (event.stateKey === undefined || !entry || entry.rejectedReason !== undefined) continue;
-      accepted.set(stateKeyOf(event.type, event.stateKey), event.eventId);
+    for (const [index, { eventId, type, stateKey }] of state.entries()) {
+      if (index % entriesPerTurn === entriesPerTurn - 1) await nextTurn();
+      const staged = room.stagedById.get(eventId);
+      const isAccepted = staged ? staged.rejectedReason === undefined : stored.has(eventId);
+      if (isAccepted && stateKey !== undefined) accepted.set(stateKeyOf(type, stateKey), eventId);
     }
     return accepted;
   }

@@ -175,7 +175,9 @@ export class WorkingRoom implements SnapshotReader {
   }
 
   /** The last change of each entry. */
-  finalChanges(): CurrentChange[] {
+  finalChanges(): readonly CurrentChange[] {
+    // Of a large state that came in nothing has changed twice.
+    if (this.changes.length === this.#delta.size) return this.changes;
     const last = new Map<string, CurrentChange>();
     for (const change of this.changes) last.set(stateKeyOf(change.type, change.stateKey), change);
     return [...last.values()];
@@ -208,9 +210,8 @@ export class WorkingRoom implements SnapshotReader {
   applyToBase(): void {
     const { base } = this;
     for (const [key, eventId] of this.#delta) base.set(key, eventId);
-    for (const change of this.finalChanges()) {
-      if (change.type === 'm.room.member') base.setMembership(change.stateKey, change.membership);
-    }
+    for (const { type, stateKey, membership } of this.changes)
+      if (type === 'm.room.member') base.setMembership(stateKey, membership);
     base.extremities = this.extremities;
     base.chain = this.chain;
     base.unwritten = this;
