@@ -126,18 +126,29 @@ export class MembershipHandshake {
    * Hands over an event with which somebody joins; the same one may be handed over again. What a server tells as it has to lies in
    * a file, which is to be closed; what one tells that knows the first version of the endpoint alone is in memory.
    * @param huge whether the largest answer is taken, instead of one of the usual size
+   * @param mayGrow asked once an answer turns out to be larger than usual
    * @throws FederationRequestError `too_large` when the answer is larger
    */
-  async join(server: string, event: RoomEvent, huge: boolean): Promise<ToldJoin | JsonObject> {
-    const request = { ...this.#sending('join', server, event, 'v2'), maxBytes: huge ? maxJoinBytes : usualJoinBytes };
+  async join(
+    server: string,
+    event: RoomEvent,
+    huge: boolean,
+    mayGrow: () => boolean = () => false,
+  ): Promise<ToldJoin | JsonObject> {
     try {
-      const { body } = await this.client.stream({ ...request, query: { omit_members: this.mayOmit } });
-      return await ToldJoin.read(server, body, event);
+      const { body } = await this.client.stream({
+        ...this.#sending('join', server, event, 'v2'),
+        ...{ maxBytes: maxJoinBytes, query: { omit_members: this.mayOmit } },
+      });
+      return await ToldJoin.read(server, body, event, (sizeBytes) => {
+        if (sizeBytes > usualJoinBytes && !huge && !mayGrow())
+          throw new FederationRequestError(server, 'too_large', `${server} tells more of the room than is usual`);
+      });
     } catch (error) {
       if (!isUnrecognized(error)) throw error;
       const { body } = await this.client.request({
         ...this.#sending('join', server, event, 'v1'),
-        maxBytes: request.maxBytes,
+        maxBytes: huge ? maxJoinBytes : usualJoinBytes,
       });
       return secondOf(server, body);
     }

@@ -165,8 +165,10 @@ export class RemoteJoins {
   ): Promise<void> {
     const room = { roomId, knownVersion: create?.rules.version };
     const own = await this.handshake.prepare('join', server, room, userId, content, attempt);
+    let release: (() => void) | undefined;
+    const mayGrow = (): boolean => (release ??= this.#hugeTurns.tryAcquire(server)) !== undefined;
     const finish = async (huge: boolean): Promise<void> => {
-      const answer = await this.handshake.join(server, own, huge);
+      const answer = await this.handshake.join(server, own, huge, mayGrow);
       let isKept = false;
       try {
         isKept = await use(await this.#withSignatures(server, own, fieldOf(answer, 'event')), answer);
@@ -177,9 +179,12 @@ export class RemoteJoins {
     try {
       await finish(false);
     } catch (error) {
-      if (!(error instanceof FederationRequestError) || error.reason !== 'too_large') throw error;
+      const isTooLarge = error instanceof FederationRequestError && error.reason === 'too_large';
+      if (!isTooLarge || release) throw error;
       // The same event once more: how large an answer is shows only while it comes.
       await this.#hugeTurns.run(() => finish(true), { holder: server });
+    } finally {
+      release?.();
     }
   }
 

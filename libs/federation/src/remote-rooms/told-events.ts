@@ -35,6 +35,8 @@ export interface WantedEvents {
   readonly look: (event: RoomEvent, list: string) => void;
   /** Keys beside the lists whose values are wanted. */
   readonly keys?: ReadonlySet<string>;
+  /** Told how many bytes have arrived; throws what ends the reading. */
+  readonly arrived?: (sizeBytes: number) => void;
 }
 
 /**
@@ -69,7 +71,8 @@ export class ToldEvents {
     const told = new ToldEvents(file);
     try {
       const splitter = new ListSplitter(wanted.lists, wanted.limits, wanted.keys);
-      for await (const { piece } of arriving(body)) {
+      for await (const { piece, sizeBytes } of arriving(body)) {
+        wanted.arrived?.(sizeBytes);
         // All of it: a plain write may take less.
         await file.appendFile(piece);
         for (const element of splitter.push(piece)) told.#note(element, wanted);

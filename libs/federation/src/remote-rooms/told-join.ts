@@ -33,9 +33,15 @@ export class ToldJoin {
   /**
    * Takes an answer as it arrives; only the format of its events is checked.
    * @param join the event that was handed over
-   * @throws WrongAnswer when the answer is not what it has to be; what the stream or the file system throws
+   * @param arrived told how many bytes have arrived; throws what ends the reading
+   * @throws WrongAnswer when the answer is not what it has to be; what the stream, the file system or `arrived` throws
    */
-  static async read(server: string, body: Readable, join: RoomEvent): Promise<ToldJoin> {
+  static async read(
+    server: string,
+    body: Readable,
+    join: RoomEvent,
+    arrived: (sizeBytes: number) => void = () => undefined,
+  ): Promise<ToldJoin> {
     const told = new ToldJoin(server, join);
     const judging = new Set(authTypesFor(join, join.rules).map(([type, key]) => stateKeyOf(type, key)));
     try {
@@ -44,6 +50,7 @@ export class ToldJoin {
         limits: { maxBytes: maxEventBytes, maxKeptBytes: maxFieldBytes, maxElements: 2 * maxStateEvents },
         look: (event, list) => told.#look(event, list, judging),
         keys: new Set(['event', 'members_omitted', 'servers_in_room']),
+        arrived,
       });
       return told;
     } catch (error) {

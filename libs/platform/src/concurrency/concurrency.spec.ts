@@ -60,6 +60,21 @@ describe('Semaphore', () => {
     expect(await semaphore.run(async () => 'a4', { holder: 'a' })).toBe('a4');
   });
 
+  it('gives at once what is free, and nothing where somebody would have to wait', async () => {
+    const semaphore = new Semaphore(2, { maxPerHolder: 1 });
+    const first = semaphore.tryAcquire('a');
+    expect(first).toBeDefined();
+    expect([semaphore.tryAcquire('a'), semaphore.load]).toEqual([undefined, 1]);
+    const second = semaphore.tryAcquire();
+    expect([semaphore.tryAcquire('b'), semaphore.load]).toEqual([undefined, 2]);
+    const waiting = semaphore.acquire({ holder: 'b' });
+    second?.();
+    second?.();
+    (await waiting)();
+    first?.();
+    expect(semaphore.load).toBe(0);
+  });
+
   it('lets somebody give up the wait', async () => {
     const semaphore = new Semaphore(1);
     const release = await semaphore.acquire();

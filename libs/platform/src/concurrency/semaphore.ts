@@ -79,6 +79,19 @@ export class Semaphore {
         throw error;
       }
     }
+    return this.#given(holder);
+  }
+
+  /** A permit where one is free at once, as {@link acquire} gives it; `undefined` where none is. */
+  tryAcquire(holder?: string): (() => void) | undefined {
+    const isUsedUp = holder !== undefined && this.#holders.of(holder) >= this.#maxPerHolder;
+    if (isUsedUp || this.#free === 0) return undefined;
+    if (holder !== undefined) this.#holders.add(holder);
+    this.#free--;
+    return this.#given(holder);
+  }
+
+  #given(holder: string | undefined): () => void {
     let isGivenBack = false;
     return () => {
       if (isGivenBack) return;
