@@ -11,6 +11,7 @@ export { InboundEvents } from './pipeline/inbound-events.service.js';
 export { withdrawPushNotes } from './store/event-notes.query.js';
 export { EventStore } from './store/event-store.js';
 export { BackwardGaps } from './store/backward-gaps.js';
+export { mayComeLater } from './model/later-state.js';
 export { isServable, type StoredEvent } from './model/stored-event.js';
 export { eventFilterSql } from './reading/event-filter.query.js';
 export { MembershipReader } from './reading/membership-reader.js';

@@ -1,5 +1,6 @@
 import type { JsonObject } from '@rookery/matrix-types';
 import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { stateKeyOf } from '@rookery/state-res';
 import { databases, ok, say } from '../rooms/rooms-client.js';
 import { ElsewhereRoom, Refusal } from './elsewhere-room.js';
 import { FederationWorld, type PlayedServer } from './federation-world.js';
@@ -318,6 +319,51 @@ describe.each(places)(name, (database, processes, stateApart) => {
     [...room.state.values()]
       .filter(({ type, stateKey = '' }) => /create|power_levels/.test(type) || users.includes(stateKey))
       .map(({ eventId }) => eventId);
+
+  it('have a moment later what else there is much of and decides about nothing', async () => {
+    const { room, release, asked } = crowded();
+    const thing = 'org.example.thing';
+    for (let n = 0; n < 720; n++) room.add({ type: thing, stateKey: `${n}`, content: { n } });
+    type Thing = { readonly type: string; readonly state_key: string; readonly content: JsonObject };
+    const thingsIn = (synced: Rooms): Thing[] => {
+      const events = (synced.rooms?.join?.[room.roomId]?.state.events ?? []) as unknown as Thing[];
+      return events.filter(({ type }) => type === thing);
+    };
+    const { next_batch: since } = await ok<{ next_batch: string }>(alice, 'GET', '/sync?timeout=0');
+    await join(room);
+    await eventually(() => asked() > 0);
+    await say(alice, room.roomId, 'at once');
+    const before = await ok<Rooms & { next_batch: string }>(alice, 'GET', `/sync?timeout=0&filter=${lazy}`);
+    expect(thingsIn(before)).toHaveLength(500);
+    // One of those that are not here is changed meanwhile.
+    const changed = room.add({ type: thing, stateKey: '710', content: { n: 'changed' } });
+    await transact([changed.pdu]);
+    await eventually(async () => (await statusOf(room, changed.eventId)) === 200);
+    let isRead = false;
+    const reading = ok<JsonObject>(alice, 'GET', `/rooms/${room.roomId}/state/${thing}/715`).finally(
+      () => (isRead = true),
+    );
+    await say(alice, room.roomId, 'still');
+    expect(isRead).toBe(false);
+    release();
+    expect(await reading).toEqual({ n: 715 });
+    const state = (await ok<Thing[]>(alice, 'GET', `/rooms/${room.roomId}/state`)).filter(({ type }) => type === thing);
+    expect(state).toHaveLength(720);
+    expect(state.filter(({ state_key: key, content }) => content['n'] !== Number(key))).toEqual([
+      expect.objectContaining({ state_key: '710', content: { n: 'changed' } }),
+    ]);
+    // Clients hear of them: those that have the room already, and those that waited for all of it.
+    const after = await ok<Rooms>(alice, 'GET', `/sync?timeout=0&since=${before.next_batch}&filter=${lazy}`);
+    const heard = new Set([...thingsIn(before), ...thingsIn(after)].map(({ state_key: key }) => key));
+    expect(heard.size).toBeGreaterThanOrEqual(719);
+    const whole = await ok<Rooms>(alice, 'GET', `/sync?timeout=0&since=${since}`);
+    expect(new Set(thingsIn(whole).map(({ state_key: key }) => key)).size).toBeGreaterThanOrEqual(719);
+    // It replaces one that was not here when it came.
+    const path = `/rooms/${room.roomId}/event/${encodeURIComponent(changed.eventId)}`;
+    const { unsigned } = await ok<{ unsigned?: JsonObject }>(alice, 'GET', path);
+    const former = room.before.get(changed.eventId)!.get(stateKeyOf(thing, '710'))!;
+    expect(unsigned?.['replaces_state']).toBe(former.eventId);
+  });
 
   it('are judged once more also when they were left and joined again meanwhile', async () => {
     const { room, members, release, asked } = crowded();

@@ -101,8 +101,10 @@ export class RemoteJoins {
     const { roomId, rules } = event;
     const omitted = partialJoinOf(server, told);
     if (omitted && !this.handshake.mayOmit) throw new WrongAnswer(server, 'a state without its members');
-    const later = told instanceof ToldJoin && told.isLarge && !omitted && this.handshake.mayOmit ? told : undefined;
-    const { state, auth_chain: authChain } = await (later ? later.withoutMembers() : wholeOf(told));
+    const large = told instanceof ToldJoin && told.isLarge && this.handshake.mayOmit ? told : undefined;
+    // What lacks members is asked for once more in any case.
+    const later = omitted ? undefined : large;
+    const { state, auth_chain: authChain } = await (large ? large.core() : wholeOf(told));
     const proven = await this.remoteState.read(server, { state, authChain }, rules, roomId);
     if (create && proven.state.every(({ eventId }) => eventId !== create.eventId)) {
       throw new WrongAnswer(server, 'another create event than the one that is known');

@@ -1,5 +1,6 @@
 import { parseJson, type RoomEvent } from '@rookery/events';
 import { domainOf, type JsonObject } from '@rookery/matrix-types';
+import { mayComeLater } from '@rookery/rooms';
 import { authTypesFor, stateKeyOf } from '@rookery/state-res';
 import type { Readable } from 'node:stream';
 import { maxStateEvents } from './remote-state.js';
@@ -7,8 +8,10 @@ import { faultOf, lookForBeginning, maxEventBytes, ToldEvents } from './told-eve
 
 /** Longest value beside the events, bytes: the names of all servers of a large room. */
 const maxFieldBytes = 2 * 1_048_576;
-/** So many members are taken with the join; with more of them it does not wait for them. */
+/** So many members are taken with the join; with more of them, or of other state that may come later, it does not wait for them. */
 const fewMembers = 200;
+/** So much other state that may come later is taken with the join. */
+const maxOthers = 500;
 /** Other servers of the room that are remembered. */
 const maxServers = 20_000;
 const lists: ReadonlySet<string> = new Set(['state', 'auth_chain']);
@@ -19,8 +22,9 @@ export class ToldJoin {
   readonly state = new Set<string>();
   /** Servers with a user who is joined in that state. */
   readonly servers = new Set<string>();
-  /** Of the state: all but members, and the members by whom the join is judged. */
+  /** Of the state: what may not come later, the members by whom the join is judged, and some of the rest. */
   readonly #core = new Set<string>();
+  #others = 0;
   readonly #creates: RoomEvent[] = [];
   #events: ToldEvents | undefined;
 
@@ -64,9 +68,14 @@ export class ToldJoin {
     if (list !== 'state') return;
     const { eventId, type, stateKey, content } = event;
     this.state.add(eventId);
-    const isMember = type === 'm.room.member' && stateKey !== undefined;
-    if (!isMember || judging.has(stateKeyOf(type, stateKey))) this.#core.add(eventId);
-    if (isMember && content['membership'] === 'join' && this.servers.size < maxServers)
+    const isMember = type === 'm.room.member';
+    const isLater =
+      stateKey !== undefined &&
+      mayComeLater(type) &&
+      !judging.has(stateKeyOf(type, stateKey)) &&
+      (isMember || ++this.#others > maxOthers);
+    if (!isLater) this.#core.add(eventId);
+    if (isMember && stateKey !== undefined && content['membership'] === 'join' && this.servers.size < maxServers)
       this.servers.add(domainOf(stateKey));
   }
 
@@ -80,7 +89,7 @@ export class ToldJoin {
     return text === undefined ? undefined : parseJson(text);
   }
 
-  /** Whether there are so many members that a join need not wait for them. */
+  /** Whether so much of the state may come later that a join need not wait for it. */
   get isLarge(): boolean {
     return this.state.size - this.#core.size > fewMembers;
   }
@@ -91,8 +100,8 @@ export class ToldJoin {
     return { state: await this.events.read(this.state), auth_chain: await this.events.read(around) } as JsonObject;
   }
 
-  /** The same without the members by whom nothing else, nor the join, is judged. @throws WrongAnswer */
-  async withoutMembers(): Promise<JsonObject> {
+  /** The same without what may come later, as far as neither the rest nor the join is judged by it. @throws WrongAnswer */
+  async core(): Promise<JsonObject> {
     for (const create of this.#creates) lookForBeginning(this.server, this.join, create);
     const needed = [...this.events.withChains([...this.join.authEventIds, ...this.#core])];
     return {

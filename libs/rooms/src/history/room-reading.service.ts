@@ -12,6 +12,7 @@ import type { Requester } from '@rookery/platform';
 import type { WrittenList } from '@rookery/http';
 import { RemoteRooms } from '../remote-rooms.js';
 import { EventStore } from '../store/event-store.js';
+import { mayComeLater } from '../model/later-state.js';
 import { isInTimeline, isServable, type StoredEvent } from '../model/stored-event.js';
 import { EventSerializer } from '../reading/event-serializer.js';
 import { formatRoomToken, parseRoomToken, type RoomPosition } from '../reading/room-token.js';
@@ -237,7 +238,7 @@ export class RoomReadingService {
   async stateEvent(requester: Requester, roomId: string, type: string, stateKey: string): Promise<StoredEvent> {
     const find = (): Promise<string[]> => this.#stateIds(requester, roomId, { types: [[type, stateKey]] });
     let [id] = await find();
-    if (id === undefined && type === 'm.room.member') {
+    if (id === undefined && mayComeLater(type)) {
       await this.access.whole(roomId);
       [id] = await find();
     }

@@ -4,6 +4,7 @@ import type { RoomEvent } from '@rookery/events';
 import { Cache, Config } from '@rookery/platform';
 import { conflictAmong, isCitable, splitStateKey, stateKeyOf, type StateMap } from '@rookery/state-res';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { mayComeLater } from '../model/later-state.js';
 import { laidOver, LayeredState } from '../state/layered-state.js';
 import { StateGroups } from '../state/state-groups-cache.js';
 import { fullGroup, planGroup, type GroupPlan } from '../state/state-groups.js';
@@ -140,9 +141,9 @@ export class EventContexts {
     return fixed(plan.chain, state);
   }
 
-  /** Adds members of whom nothing was known to current state. */
+  /** Adds members, and what else had not come, to current state where nothing was known of it. */
   async find(room: WorkingRoom, state: StateMap): Promise<void> {
-    const unknown = [...state].filter(([key]) => isMemberKey(key) && room.idAt(key) === undefined);
+    const unknown = [...state].filter(([key]) => room.idAt(key) === undefined && mayComeLater(splitStateKey(key)[0]));
     const events = await this.events.events(unknown.map(([, eventId]) => eventId));
     for (const [key, eventId] of unknown) {
       const event = events.get(eventId);
@@ -226,8 +227,8 @@ export class EventContexts {
     const wanted = entries.flatMap(([, eventId]) => eventId ?? []);
     const events = await this.events.events(wanted, room.stagedById);
     for (const [key, eventId] of entries) {
-      // Of whom a part of the state says nothing is not gone: they may have become known since.
-      if (eventId === undefined && room.isPartial && isMemberKey(key)) continue;
+      // Of what a part of the state says nothing is not gone: it may have become known since.
+      if (eventId === undefined && room.isPartial && mayComeLater(splitStateKey(key)[0])) continue;
       room.change(key, eventId === undefined ? undefined : events.get(eventId));
     }
   }
@@ -235,7 +236,7 @@ export class EventContexts {
   /** Entries in which a state differs from the room's current one; `undefined` for those that it does not have. */
   async #changesTo(room: WorkingRoom, state: StateBefore): Promise<Map<string, string | undefined>> {
     const group = room.chain && groupOf(room.chain);
-    // Of a room that is known in part more members are known than its groups say.
+    // Of a room that is known in part more is known than its groups say.
     if (room.isPartial || group === undefined || !state.layers) return changesTo(room, await state.whole());
     const changes = new Map<string, string | undefined>();
     for (const key of await this.groups.apart([...(await this.#layersOf(room, [group])), state.layers])) {
@@ -477,8 +478,6 @@ async function changesTo(room: WorkingRoom, state: StateMap): Promise<Map<string
   }
   return changes;
 }
-
-const isMemberKey = (key: string): boolean => splitStateKey(key)[0] === 'm.room.member';
 
 /** The group at the top of a chain; a chain that holds no state has none. */
 export const groupOf = (chain: readonly ChainLink[]): number | undefined => chain[0]?.group;
