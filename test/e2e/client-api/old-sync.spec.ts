@@ -208,4 +208,39 @@ describe.each(['sqlite', 'postgres'] as const)('what clients used before /sync (
     }
     expect(pages).toEqual([said.slice(0, 100), said.slice(100), []]);
   });
+
+  it('tells all that came into any room, a page at a time and in order, and who invites', async () => {
+    const [busy, quiet] = [await createRoom(alice, { preset: 'public_chat' }), await createRoom(alice, {})];
+    const gone = await createRoom(alice, { preset: 'public_chat' });
+    await alice.request('POST', `/rooms/${quiet}/invite`, { user_id: bob.userId });
+    for (const roomId of [busy, quiet, gone]) await bob.request('POST', `/rooms/${roomId}/join`, {});
+    const { end } = (await bob.request<Initial>('GET', '/initialSync?limit=0')).body;
+    const said: string[] = [];
+    for (let n = 0; n < 230; n++) {
+      if (n === 10) said.push(await send(alice, gone, 'until you leave'));
+      said.push(await send(alice, n % 50 === 0 ? quiet : busy, `line ${n}`));
+    }
+    await bob.request('POST', `/rooms/${gone}/leave`, {});
+    await send(alice, gone, 'without you');
+    const invited = await createRoom(alice, { invite: [bob.userId] });
+    said.push(await send(alice, busy, 'the last'));
+    const told: WireEvent[] = [];
+    const sizes: number[] = [];
+    for (let from = end; sizes.at(-1) !== 0;) {
+      const { body } = await bob.request<News>('GET', `/events?from=${from}`);
+      const some = eventsOnly(body.chunk);
+      told.push(...some);
+      sizes.push(some.length);
+      from = body.end;
+    }
+    const messages = told.filter((event) => event.type === 'm.room.message');
+    expect(messages.map((event) => event.event_id)).toEqual(said);
+    const own = told.filter((event) => event.type === 'm.room.member');
+    expect(own.map((event) => [event.room_id, event.content['membership']])).toEqual([
+      [gone, 'leave'],
+      [invited, 'invite'],
+    ]);
+    expect(sizes.length).toBeGreaterThan(2);
+    expect(Math.max(...sizes)).toBeLessThan(120);
+  });
 });

@@ -87,7 +87,7 @@ export class LegacySyncController {
       throw MatrixError.missingParam("Guests must name a room with 'room_id'");
     return this.sessions.during(request, requester.userId, (signal) =>
       roomId === undefined
-        ? this.service.news(requester, from, timeoutMs, signal)
+        ? this.service.since(requester, from, timeoutMs, signal)
         : this.news.since(requester, roomId, from, timeoutMs, signal),
     );
   }

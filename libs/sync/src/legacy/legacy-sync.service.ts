@@ -5,9 +5,8 @@ import { ownTurn, type Requester } from '@rookery/platform';
 import { EventSerializer, EventStore, MembershipReader } from '@rookery/rooms';
 import { formatSyncToken, parseSyncToken } from '../request/sync-token.js';
 import { type SyncRequest, SyncService } from '../sync.service.js';
+import { RoomNews } from './room-news.js';
 
-/** Events of an answer of `/events`, of each room. */
-const eventsPerRoom = 100;
 /** State events that are written before others get a turn. */
 const eventsPerTurn = 500;
 
@@ -16,6 +15,7 @@ const eventsPerTurn = 500;
 export class LegacySyncService {
   constructor(
     private readonly sync: SyncService,
+    private readonly news: RoomNews,
     private readonly serializer: EventSerializer,
     private readonly memberships: MembershipReader,
     private readonly events: EventStore,
@@ -65,38 +65,57 @@ export class LegacySyncService {
   }
 
   /**
-   * Events of a user's rooms since a token, and beside them who is there, types and has read what, and account data; waits until there are some, or the time is over.
+   * Events of a user's rooms since a token, the oldest first and a page at a time, and beside them who is there, types and has read what, and
+   * account data; waits until there are some, or the time is over.
    * @throws MatrixError 400 `M_INVALID_PARAM` for a token that is not ours
    * @spec client-server-api#get_matrixclientv3events
    */
-  async news(
+  async since(
     requester: Requester,
     from: string | undefined,
     timeoutMs: number,
     signal: AbortSignal,
   ): Promise<JsonObject> {
     const since = from === undefined ? this.sync.currentToken() : parseSyncToken(from);
-    const filter = { room: { timeline: { limit: eventsPerRoom } } };
-    const answer = await this.sync.sync({ ...syncRequest(requester, filter), since, timeoutMs }, signal);
-    const ofRooms = Object.values(sectionsOf(answer)).flatMap((rooms) =>
-      Object.entries(rooms).flatMap(([roomId, room]) =>
-        [room['timeline'], room['ephemeral'], room['account_data']].flatMap((part) => inRoom(roomId, part)),
+    const { token } = await this.sync.placed(since, signal);
+    // It says in which rooms something came. Not what: of a room of which it leaves something out, nobody could be told here.
+    const answer = await this.sync.sync({ ...syncRequest(requester, {}), since, timeoutMs }, signal);
+    const next = parseSyncToken(String(answer['next_batch']));
+    const rooms = sectionsOf(answer);
+    const page = await this.news.page(
+      requester,
+      [...Object.keys(rooms['join'] ?? {}), ...Object.keys(rooms['leave'] ?? {})],
+      token.events,
+      next.events,
+    );
+    const invites = await this.#invites(requester, Object.keys(rooms['invite'] ?? {}), page.upTo);
+    const beside = Object.values(rooms).flatMap((some) =>
+      Object.entries(some).flatMap(([roomId, room]) =>
+        [room['ephemeral'], room['account_data']].flatMap((part) => inRoom(roomId, part)),
       ),
     );
-    const chunk = [...ofRooms, ...eventsIn(answer['presence']), ...eventsIn(answer['account_data'])];
     return {
       start: formatSyncToken(since),
-      end: answer['next_batch'] ?? '',
-      chunk,
+      end: formatSyncToken({ ...next, events: page.upTo }),
+      chunk: [
+        ...page.chunk,
+        ...invites.map(({ invite }) => invite as JsonObject),
+        ...beside,
+        ...eventsIn(answer['presence']),
+        ...eventsIn(answer['account_data']),
+      ],
     };
   }
 
-  async #invites(requester: Requester, roomIds: readonly string[]): Promise<JsonObject[]> {
+  /** @param upTo those of later are told later */
+  async #invites(requester: Requester, roomIds: readonly string[], upTo = Infinity): Promise<JsonObject[]> {
     if (roomIds.length === 0) return [];
     const wanted = new Set(roomIds);
     const invited = await this.memberships.roomsOf(requester.userId, ['invite']);
     const events = await this.events.inOrder(
-      invited.filter((each) => wanted.has(each.roomId)).map((each) => each.eventId),
+      invited
+        .filter(({ roomId, streamOrdering }) => wanted.has(roomId) && streamOrdering <= upTo)
+        .map(({ eventId }) => eventId),
     );
     const written = await this.serializer.serializeState(requester, events);
     return written.map((event) => ({

@@ -1,16 +1,26 @@
 import { Injectable } from '@nestjs/common';
 import type { JsonObject } from '@rookery/matrix-types';
-import { Clock, type Requester } from '@rookery/platform';
+import { Clock, eachLimit, type Requester } from '@rookery/platform';
 import { Notifier } from '@rookery/replication';
-import { EventSerializer, RoomAccess, TimelineReader, VisibilityFilter } from '@rookery/rooms';
+import { EventSerializer, RoomAccess, type StoredEvent, TimelineReader, VisibilityFilter } from '@rookery/rooms';
 import { RoomActivity } from '../caches/room-activity.js';
 import { formatSyncToken, parseSyncToken } from '../request/sync-token.js';
 import { SyncService } from '../sync.service.js';
 
-/** Events of an answer. */
+/** Events of an answer, of each room. */
 const maxEvents = 100;
+const parallelReads = 8;
 
-/** Watches one room that the user may read, joined or not. */
+/** What came into rooms, the oldest first. */
+export interface NewsPage {
+  readonly chunk: readonly JsonObject[];
+  /** Up to here it is all that there is to see; what came later follows upon it. */
+  readonly upTo: number;
+  /** More may have come. */
+  readonly isFull: boolean;
+}
+
+/** What comes into rooms, a page at a time; and watches one room that the user may read, joined or not. */
 @Injectable()
 export class RoomNews {
   // Eight parameters: whether the room may be read, until when to wait, and what of it is shown.
@@ -57,7 +67,7 @@ export class RoomNews {
         inRoom: (changed) => changed === roomId,
       });
       try {
-        const page = await this.#page(requester, roomId, after, this.sync.currentToken().events);
+        const page = await this.#pageOf(requester, roomId, after, this.sync.currentToken().events);
         after = page.upTo;
         if (page.chunk.length > 0) return told(page.chunk);
         // Of a full page that shows nothing the next one follows.
@@ -68,21 +78,47 @@ export class RoomNews {
     }
   }
 
-  async #page(
-    requester: Requester,
-    roomId: string,
-    after: number,
-    now: number,
-  ): Promise<{ readonly chunk: readonly JsonObject[]; readonly upTo: number; readonly isFull: boolean }> {
+  /**
+   * Events of rooms after a position, up to another or as many as go into an answer: nobody is told of what would be left out.
+   * @param roomIds rooms that the user is in, or was in: of these it is what came until then
+   */
+  async page(requester: Requester, roomIds: readonly string[], after: number, now: number): Promise<NewsPage> {
+    const { byId } = await this.activity.roomsOf(requester.userId);
+    const endOf = (roomId: string): number => {
+      const own = byId.get(roomId);
+      return own === undefined || own.membership === 'join' ? now : Math.min(now, own.streamOrdering);
+    };
+    return this.#page(requester, new Map(roomIds.map((roomId) => [roomId, endOf(roomId)])), after, now);
+  }
+
+  async #pageOf(requester: Requester, roomId: string, after: number, now: number): Promise<NewsPage> {
     if (this.activity.changedRooms(new Set([roomId]), after).length === 0)
       return { chunk: [], upTo: now, isFull: false };
-    const events = await this.timelines.arrivals(roomId, after, now, maxEvents);
-    const isFull = events.length === maxEvents;
-    const upTo = isFull ? (events.at(-1)?.streamOrdering ?? now) : now;
-    const visible = await this.visibility.visible(requester.userId, events);
+    const page = await this.#page(requester, new Map([[roomId, now]]), after, now);
     // Whoever may not read on is told so, rather than left waiting.
-    if (visible.length === 0) await this.access.read(requester, roomId);
+    if (page.chunk.length === 0) await this.access.read(requester, roomId);
+    return page;
+  }
+
+  /** @param rooms up to where each is read */
+  async #page(
+    requester: Requester,
+    rooms: ReadonlyMap<string, number>,
+    after: number,
+    now: number,
+  ): Promise<NewsPage> {
+    const found: StoredEvent[] = [];
+    let upTo = now;
+    await eachLimit(rooms, parallelReads, async ([roomId, end]) => {
+      const events = await this.timelines.arrivals(roomId, after, end, maxEvents);
+      found.push(...events);
+      if (events.length === maxEvents) upTo = Math.min(upTo, events.at(-1)!.streamOrdering);
+    });
+    const told = found
+      .filter(({ streamOrdering }) => streamOrdering <= upTo)
+      .sort((a, b) => a.streamOrdering - b.streamOrdering);
+    const visible = await this.visibility.visible(requester.userId, told);
     const chunk = (await this.serializer.serialize(requester, visible)) as unknown as JsonObject[];
-    return { chunk, upTo, isFull };
+    return { chunk, upTo, isFull: upTo < now };
   }
 }
