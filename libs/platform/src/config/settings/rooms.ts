@@ -62,7 +62,14 @@ export const roomSettings = {
   ),
   default_power_level_content_override: optional(k.mapOf(k.mapOf(k.anything)), 'Power levels of new rooms, by preset.'),
   forget_rooms_on_leave: setting(k.flag, false, 'Leaving a room forgets it.'),
-  exclude_rooms_from_sync: setting(k.list(roomId), [], 'Rooms that never show in a sync.'),
+  // A client lets go of a room when it is told that its user has left. Nobody has, and clients go by the event that would say so.
+  exclude_rooms_from_sync: setting(
+    k.list(roomId),
+    [],
+    'Rooms that never show in a sync. Put one here before people join it: a client that has it keeps it as it was, and one that logged in ' +
+      'meanwhile gets of a room that is taken off the list what changes from then on. Both have all of it, and encrypt for those who are in it, ' +
+      'once they log in anew.',
+  ),
   exclude_rooms_from_presence: setting(k.list(roomId), [], 'Rooms whose members do not see presence because of them.', {
     since: '1.157',
   }),
