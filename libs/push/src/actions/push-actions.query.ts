@@ -234,11 +234,19 @@ export async function countInvites(db: Db, userId: string): Promise<number> {
 /** Of so many events, the newest ones of a room, those are counted that a user has not read. */
 const maxCounted = 100_000;
 
-/** Unread notifications by room and thread, in one query. */
-export async function selectCounts(db: Db, userId: string, roomIds: readonly string[]): Promise<CountRow[]> {
+/**
+ * Unread notifications by room and thread, in one query.
+ * @param upTo events behind this position do not count
+ */
+export async function selectCounts(
+  db: Db,
+  userId: string,
+  roomIds: readonly string[],
+  upTo = Number.MAX_SAFE_INTEGER - 1,
+): Promise<CountRow[]> {
   const unread = {
     after: 'm.read_up_to',
-    before: Number.MAX_SAFE_INTEGER,
+    before: upTo + 1,
     first: 'newest',
     limit: maxCounted,
   } as const;
@@ -258,6 +266,36 @@ export async function selectCounts(db: Db, userId: string, roomIds: readonly str
        GROUP BY e.room_id, e.thread_id) AS counted
      GROUP BY room_id, thread_id`,
     [...shared.params, userId, roomIds, ...sharedParams(userId), ...own.params, userId, roomIds],
+  );
+}
+
+/** What an event means to members of its room, as far as it counts; a row for each who is notified in a way of their own. */
+export interface StoredPushRow {
+  readonly room_id: string;
+  readonly stream_ordering: number;
+  readonly sender: string;
+  /** Absent where nobody is notified by default. */
+  readonly push_thread: string | null;
+  readonly push_highlight: number | null;
+  readonly push_except: string | null;
+  readonly user_id: string | null;
+  readonly thread_id: string | null;
+  readonly highlight: number | null;
+}
+
+/** The first events of rooms with `after < position <= upTo`, in order, with what they mean. */
+export async function selectStoredPushes(
+  db: Db,
+  roomIds: readonly string[],
+  { after, upTo, limit }: { readonly after: number; readonly upTo: number; readonly limit: number },
+): Promise<StoredPushRow[]> {
+  return db.query<StoredPushRow>(
+    `SELECT e.room_id, e.stream_ordering, e.sender, e.push_thread, e.push_highlight, e.push_except,
+       a.user_id, a.thread_id, a.highlight
+     FROM events e LEFT JOIN event_push_actions a ON a.stream_ordering = e.stream_ordering
+     WHERE ${db.dialect.anyOf('e.room_id')} AND e.stream_ordering > ? AND e.stream_ordering <= ?
+     ORDER BY e.stream_ordering LIMIT ?`,
+    [roomIds, after, upTo, limit],
   );
 }
 

@@ -2,13 +2,21 @@ import { Injectable } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
 import { domainOf } from '@rookery/matrix-types';
 import { Cache, Config, ReadGuard } from '@rookery/platform';
-import { Invalidations } from '@rookery/replication';
-import { RoomHooks } from '@rookery/rooms';
+import { Invalidations, type KeysOf, type Stream, Streams } from '@rookery/replication';
+import { eventsStream, RoomHooks } from '@rookery/rooms';
 import { AccountDataService } from '@rookery/users';
 import { selectGroupsOf } from '../rules/rule-groups.query.js';
 import type { EventPush } from './event-push.js';
 import { OwnReads } from './own-reads.js';
-import { countInvites, raiseMark, selectCountedRooms, selectCounts, type ThreadMark } from './push-actions.query.js';
+import {
+  countInvites,
+  raiseMark,
+  selectCountedRooms,
+  selectCounts,
+  selectStoredPushes,
+  type ThreadMark,
+} from './push-actions.query.js';
+import { type CountedPush, storedPushes } from './stored-pushes.js';
 import { selectUnreadMessages } from './unread-messages.query.js';
 
 /** Unread notifications. */
@@ -40,6 +48,10 @@ interface KnownRoom {
   /** What groups were spared of it, as far as somebody is in them. */
   readonly spared: Map<string, Entry>;
   readonly users: Map<string, KnownUser>;
+  /** Up to where what another process stored is counted; of no meaning in the process that stores events. */
+  upTo: number;
+  /** That is being read now, up to a position. */
+  following?: { readonly upTo: number; readonly done: Promise<void> } | undefined;
 }
 
 interface KnownUser {
@@ -52,11 +64,14 @@ interface KnownUser {
 const maxEntries = 200_000;
 /** A room with more threads, or groups, than this in memory is read anew. */
 const maxShared = 256;
+/** Of so many events that another process stored, what they mean is read; beyond that, counts are read anew. */
+const maxFollowed = 500;
 const keyOf = (roomId: string, userId: string): string => `${roomId}\n${userId}`;
 
 /**
  * How much users have not read. What was asked for once stays in memory and is kept up to date as events are stored, so that
- * the cost of asking again does not grow with what is unread.
+ * the cost of asking again does not grow with what is unread. A process that stores no events reads what they mean when somebody asks: once
+ * for all members of their room.
  * @spec client-server-api#receiving-notifications
  */
 @Injectable()
@@ -65,6 +80,7 @@ export class PushCounts {
   readonly #entries: Cache<string, { readonly roomId: string; readonly userId: string }>;
   /** By room. */
   readonly #guard = new ReadGuard<string>();
+  readonly #events: Stream<KeysOf<typeof eventsStream>>;
 
   constructor(
     private readonly database: Database,
@@ -72,8 +88,10 @@ export class PushCounts {
     private readonly ownReads: OwnReads,
     private readonly invalidations: Invalidations,
     private readonly accountData: AccountDataService,
+    streams: Streams,
     hooks: RoomHooks,
   ) {
+    this.#events = streams.of(eventsStream);
     this.#entries = new Cache(config, 'push_counts', {
       ...{ invalidation: 'on write', elsewhere: 'told', max: 2 * maxEntries },
       onGone: ({ roomId, userId }) => this.#unlink(roomId, userId),
@@ -83,15 +101,16 @@ export class PushCounts {
       forgetAll: () => this.#forgetAll(),
     });
     hooks.subscribe({
+      // What was stored is read when somebody asks.
       onElsewhere: (news) => {
         if (news === undefined) this.#forgetAll();
-        for (const roomId of news?.rooms ?? []) this.#forgetElsewhere(roomId);
       },
     });
   }
 
   /** Unread counts of a user in rooms; one query for those that are not in memory. Rooms without any have an empty map. */
   async read(userId: string, roomIds: readonly string[]): Promise<Map<string, RoomCounts>> {
+    if (!this.#events.isWrittenHere) await this.#follow(roomIds);
     const result = new Map<string, RoomCounts>();
     const missing: string[] = [];
     for (const roomId of roomIds) {
@@ -105,8 +124,10 @@ export class PushCounts {
     try {
       const isSettled = await this.ownReads.settle(userId);
       const found = new Map<string, Entry>(missing.map((roomId) => [roomId, new Map()]));
+      // Here all that is read before the end of the reading is counted; elsewhere it is known how far.
+      const upTo = this.#events.isWrittenHere ? undefined : this.#events.current();
       const [rows, groups] = await Promise.all([
-        selectCounts(this.database, userId, missing),
+        selectCounts(this.database, userId, missing, upTo),
         selectGroupsOf(this.database, userId, missing),
       ]);
       for (const row of rows)
@@ -115,7 +136,7 @@ export class PushCounts {
         const entry: Entry = found.get(roomId) ?? new Map();
         result.set(roomId, entry);
         // Somebody changed the counts meanwhile: what was read may be from before or after.
-        if (isSettled && reading.isCurrent(roomId)) this.#keep(roomId, userId, groups.get(roomId), entry);
+        if (isSettled && reading.isCurrent(roomId)) this.#keep(roomId, userId, groups.get(roomId), entry, upTo);
       }
     } finally {
       reading.end();
@@ -212,7 +233,66 @@ export class PushCounts {
     if (isUnread && this.ownReads.note(mark)) change(known.own, mark.threadId, unread, -1);
   }
 
-  #count(room: KnownRoom, pushes: readonly EventPush[]): void {
+  /** Counts what another process has stored in rooms, as far as it may be read now; one query for all of them. */
+  async #follow(roomIds: readonly string[]): Promise<void> {
+    const upTo = this.#events.current();
+    const behind = new Map<string, KnownRoom>();
+    const underWay: Promise<void>[] = [];
+    for (const roomId of roomIds) {
+      const room = this.#rooms.get(roomId);
+      if (room === undefined || !this.#isBehind(roomId, room, upTo)) continue;
+      if (room.following === undefined) behind.set(roomId, room);
+      else
+        underWay.push(
+          room.following.upTo >= upTo ? room.following.done : this.#followAgain(roomId, room.following.done),
+        );
+    }
+    if (behind.size > 0) {
+      const done = this.#readStored(behind, upTo).finally(() => {
+        for (const room of behind.values()) room.following = undefined;
+      });
+      for (const room of behind.values()) room.following = { upTo, done };
+      underWay.push(done);
+    }
+    await Promise.all(underWay);
+  }
+
+  /** What is being read ends too early. */
+  async #followAgain(roomId: string, done: Promise<void>): Promise<void> {
+    await done;
+    await this.#follow([roomId]);
+  }
+
+  /** Whether there may be something to count. Where nothing happened, that is known from now on. */
+  #isBehind(roomId: string, room: KnownRoom, upTo: number): boolean {
+    if (room.upTo >= upTo) return false;
+    if (this.#events.changes('room').hasChanged(roomId, room.upTo)) return true;
+    room.upTo = upTo;
+    return false;
+  }
+
+  async #readStored(rooms: ReadonlyMap<string, KnownRoom>, upTo: number): Promise<void> {
+    const after = Math.min(...[...rooms.values()].map((room) => room.upTo));
+    const limit = maxFollowed + 1;
+    const rows = await selectStoredPushes(this.database, [...rooms.keys()], { after, upTo, limit });
+    const byRoom = Map.groupBy(rows, (row) => row.room_id);
+    for (const [roomId, room] of rooms) {
+      // Forgotten meanwhile, and perhaps read anew.
+      if (this.#rooms.get(roomId) !== room) continue;
+      if (rows.length === limit) {
+        this.#drop(roomId);
+        continue;
+      }
+      const stored = (byRoom.get(roomId) ?? []).filter((row) => row.stream_ordering > room.upTo);
+      room.upTo = upTo;
+      this.#count(room, storedPushes(stored));
+      // They have read what lies before it: how much that was, the tables say.
+      for (const sender of new Set(stored.map((row) => row.sender))) this.#drop(roomId, sender);
+      if (room.shared.size > maxShared || room.spared.size > maxShared) this.#drop(roomId);
+    }
+  }
+
+  #count(room: KnownRoom, pushes: readonly CountedPush[]): void {
     for (const { everyone, own, except, exceptGroups, sender, threadId } of pushes) {
       const shared = everyone && { notify: 1, highlight: everyone.highlight ? 1 : 0 };
       if (shared) {
@@ -257,9 +337,13 @@ export class PushCounts {
       for (const each of [...(this.#rooms.get(roomId)?.users.keys() ?? [])]) this.#entries.delete(keyOf(roomId, each));
   }
 
-  #keep(roomId: string, userId: string, groupId: string | undefined, counts: Entry): void {
+  /** @param upTo how far was counted; absent for everything */
+  #keep(roomId: string, userId: string, groupId: string | undefined, counts: Entry, upTo = 0): void {
+    const known = this.#rooms.get(roomId);
+    // What all have in common was counted up to somewhere else.
+    if (known !== undefined && (this.#isBehind(roomId, known, upTo) || known.upTo > upTo)) return;
     this.#entries.set(keyOf(roomId, userId), { roomId, userId });
-    const room = this.#rooms.get(roomId) ?? { shared: new Map(), spared: new Map(), users: new Map() };
+    const room: KnownRoom = this.#rooms.get(roomId) ?? { shared: new Map(), spared: new Map(), users: new Map(), upTo };
     this.#rooms.set(roomId, room);
     const own: Entry = new Map(counts);
     for (const [threadId, count] of room.shared) change(own, threadId, count, -1);

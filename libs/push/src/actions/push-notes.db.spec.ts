@@ -133,6 +133,7 @@ eachDatabase('what an event means to everybody', (open) => {
       ...([database, config, reads] as const),
       new Invalidations(new Notifier(new FakeClock(), new InProcessBus())),
       {} as AccountDataService,
+      new Streams(database, new Notifier(new FakeClock(), new InProcessBus())),
       new RoomHooks(),
     );
   const sorted = (counts: RoomCounts | undefined): unknown[] =>
