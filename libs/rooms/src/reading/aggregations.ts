@@ -2,6 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { historyVisibilityIn } from '@rookery/events';
 import { Database } from '@rookery/database';
 import { isJsonObject } from '@rookery/matrix-types';
+import { SingleFlight } from '@rookery/platform';
 import { EventStore } from '../store/event-store.js';
 import type { StoredEvent } from '../model/stored-event.js';
 import { HiddenSenders } from './hidden-senders.js';
@@ -37,6 +38,8 @@ const maxAlike = 500;
 /** Finds what other events add to events: edits, references, threads. */
 @Injectable()
 export class Aggregations {
+  readonly #related = new SingleFlight<readonly string[]>();
+
   constructor(
     private readonly database: Database,
     private readonly events: EventStore,
@@ -59,7 +62,7 @@ export class Aggregations {
       .filter((eventId) => !this.recent.isUnrelated(eventId));
     const found = new Map<string, Aggregation>();
     if (targets.length === 0) return found;
-    const ids = await selectRelated(this.database, targets);
+    const ids = await this.#relatedAmong(targets);
     if (ids.length === 0) return found;
     const ignored = [...(await this.hidden.ignoredBy(userId))];
     const [threads, references] = await Promise.all([
@@ -99,6 +102,13 @@ export class Aggregations {
       add(row.target, { thread: { latest, count, participated: !!row.participated } });
     }
     return found;
+  }
+
+  /** Where another process stores events, members of a room who are woken together ask for the same; who has heard more since asks anew. */
+  #relatedAmong(targets: readonly string[]): Promise<readonly string[]> {
+    const read = (): Promise<readonly string[]> => selectRelated(this.database, targets);
+    const upTo = this.recent.heardUpTo;
+    return upTo === undefined ? read() : this.#related.run(`${upTo} ${targets.join(' ')}`, read);
   }
 
   /**

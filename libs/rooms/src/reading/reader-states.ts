@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { DataStores } from '@rookery/database';
-import { Cache, Config } from '@rookery/platform';
+import { Cache, Config, SingleFlight } from '@rookery/platform';
 import { stateKeyOf } from '@rookery/state-res';
 import { selectGroupsOf, selectStates } from '../state/state-groups.query.js';
 import { RecentEvents } from '../store/recent-events.js';
@@ -22,6 +22,7 @@ const visibilityKey = stateKeyOf('m.room.history_visibility', '');
 @Injectable()
 export class ReaderStates {
   readonly #groups: Cache<string, number>;
+  readonly #reading = new SingleFlight<ReadonlyMap<string, number>>();
   readonly #states: Cache<string, ReaderState>;
 
   constructor(
@@ -69,7 +70,8 @@ export class ReaderStates {
     const known = eventIds.map((eventId) => this.recent.groupOf(eventId) ?? this.#groups.get(eventId));
     const missing = eventIds.filter((_, index) => known[index] === undefined);
     if (missing.length === 0) return known;
-    const loaded = await selectGroupsOf(this.stores.main, missing);
+    // Members of a room who are woken together ask for the same.
+    const loaded = await this.#reading.run(missing.join(' '), () => selectGroupsOf(this.stores.main, missing));
     for (const [eventId, group] of loaded) this.#groups.set(eventId, group);
     return eventIds.map((eventId, index) => known[index] ?? loaded.get(eventId));
   }

@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
+import { SingleFlight } from '@rookery/platform';
 import type { StoredEvent } from '../model/stored-event.js';
 import { EventStore } from '../store/event-store.js';
 import { type EventPlace, RecentEvents } from '../store/recent-events.js';
@@ -47,6 +48,8 @@ export interface TimelinePage {
  */
 @Injectable()
 export class TimelineReader {
+  readonly #ends = new SingleFlight<ReadonlyMap<string, readonly EventPlace[]>>();
+
   constructor(
     private readonly database: Database,
     private readonly events: EventStore,
@@ -65,6 +68,7 @@ export class TimelineReader {
     const slices = new Map<string, TimelineSlice>();
     const limit = Math.trunc(range.limit);
     const after = range.after ?? 0;
+    const lastOf = (list: readonly EventPlace[]): readonly EventPlace[] => (limit > 0 ? list.slice(-limit) : []);
     const places = new Map<string, readonly EventPlace[]>();
     const unknown: string[] = [];
     for (const roomId of roomIds) {
@@ -73,7 +77,16 @@ export class TimelineReader {
       else if (recent.length > 0) places.set(roomId, recent);
     }
     if (unknown.length > 0) {
-      const found = await selectLastPlaces(this.database, unknown, { ...range, after }, limit);
+      const read = (): Promise<ReadonlyMap<string, readonly EventPlace[]>> =>
+        selectLastPlaces(this.database, unknown, { ...range, after }, limit);
+      // Members of a room who are woken together ask for the same, and then all of them for these events.
+      const key = JSON.stringify([after, range.upTo, limit, unknown]);
+      const readWithEvents = async (): ReturnType<typeof read> => {
+        const ends = await read();
+        await this.events.many([...ends.values()].flatMap(lastOf).map((place) => place.eventId));
+        return ends;
+      };
+      const found = await (range.filter ? read() : this.#ends.run(key, readWithEvents));
       for (const [roomId, list] of found) places.set(roomId, list);
     }
     await this.gaps.ready();
@@ -86,7 +99,6 @@ export class TimelineReader {
       places.set(roomId, behind);
       cut.add(roomId);
     }
-    const lastOf = (list: readonly EventPlace[]): readonly EventPlace[] => (limit > 0 ? list.slice(-limit) : []);
     const loaded = await this.events.many([...places.values()].flatMap(lastOf).map((place) => place.eventId));
     for (const [roomId, list] of places) {
       const slice = lastOf(list);

@@ -40,13 +40,14 @@ export async function selectLastPlaces(
   const params: SqlValue[] = [];
   const conditions = (alias: string): string =>
     [servableSql(`${alias}.`), ...eventFilterSql(range.filter, params, db.dialect, alias)].join(' AND ');
-  params.push(range.upTo, range.after, range.upTo);
+  params.push(range.after, range.upTo, range.after, range.upTo);
   const inner = conditions('b');
   params.push(range.after, roomIds);
   const outer = conditions('e');
+  // The lower bound is said twice: a database that has yet to work out the second would look at the whole room.
   const rows = await db.query<EventPlaceRow>(
     `SELECT e.event_id, e.room_id, e.topological_ordering, e.stream_ordering FROM rooms r
-     JOIN events e ON e.room_id = r.room_id AND e.stream_ordering <= ? AND e.stream_ordering > COALESCE((
+     JOIN events e ON e.room_id = r.room_id AND e.stream_ordering > ? AND e.stream_ordering <= ? AND e.stream_ordering > COALESCE((
        SELECT b.stream_ordering FROM events b WHERE b.room_id = r.room_id AND b.stream_ordering > ?
          AND b.stream_ordering <= ? AND ${inner} ORDER BY b.stream_ordering DESC LIMIT 1 OFFSET ${Math.trunc(limit) + 1}), ?)
      WHERE ${db.dialect.anyOf('r.room_id')} AND ${outer} ORDER BY e.stream_ordering`,

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { relationOf } from '@rookery/events';
 import { Cache, Config } from '@rookery/platform';
-import { type ChangedKeys, Streams } from '@rookery/replication';
+import { type ChangedKeys, type Stream, Streams } from '@rookery/replication';
 import { RoomHooks } from '../hooks.js';
 import { isServable, type StoredEvent } from '../model/stored-event.js';
 import { eventsStream } from './room-ids.js';
@@ -52,6 +52,7 @@ export class RecentEvents {
   readonly #tails = new Map<string, Tail>();
   readonly #events: Cache<string, Stored>;
   readonly #states: ChangedKeys;
+  readonly #stream: Pick<Stream, 'current' | 'isWrittenHere'>;
   #hasBegun = false;
   /** Rooms without a tail have had no event after this position. */
   #since = Number.POSITIVE_INFINITY;
@@ -61,11 +62,17 @@ export class RecentEvents {
     this.#events = new Cache(config, 'recent_events', {
       ...{ invalidation: 'on write', elsewhere: 'not kept', max: 2 * maxEvents },
     });
-    this.#states = streams.of(eventsStream).changes('state');
+    const events = (this.#stream = streams.of(eventsStream));
+    this.#states = events.changes('state');
     hooks.subscribe({
       onEventsPurged: async (_tx, roomId) => this.#forget(roomId),
       onRoomPurged: async (_tx, roomId) => this.#forget(roomId),
     });
+  }
+
+  /** How far events may be read that another process stores; nothing in the process that stores them. */
+  get heardUpTo(): number | undefined {
+    return this.#stream.isWrittenHere ? undefined : this.#stream.current();
   }
 
   /** Told by the persister about live events that just became durable, in stream order. */
