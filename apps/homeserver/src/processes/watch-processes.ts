@@ -1,4 +1,5 @@
 import { type ChildProcess, fork } from 'node:child_process';
+import { availableParallelism } from 'node:os';
 import type { Logger } from '@rookery/platform';
 
 /** How the processes are begun. */
@@ -21,6 +22,8 @@ const longestPauseMs = 30_000;
 /** One that lived so long was no failed start. */
 const livedMs = 30_000;
 const stopLimitMs = 8_000;
+/** One that starts for longer waits for something, and not for a processor. */
+const startLimitMs = 20_000;
 
 /** Starts the processes of a server on one machine, starts those anew that end or hang, and stops them together. */
 export class WatchedProcesses {
@@ -30,13 +33,17 @@ export class WatchedProcesses {
   readonly #children = new Map<number, ChildProcess>();
   readonly #timers = new Set<NodeJS.Timeout>();
   readonly #startedOnce = new Set<number>();
+  /** Those that are to be started, with how often they failed, and those that are at it. */
+  readonly #toStart: { readonly index: number; readonly failures: number }[] = [];
+  readonly #starting = new Set<number>();
   #isStopping = false;
   #tellFailed: () => void = () => {};
 
   constructor(options: WatchOptions) {
     this.#options = options;
     this.failed = new Promise((resolve) => (this.#tellFailed = resolve));
-    for (let index = 0; index < options.count; index++) this.#start(index, 0);
+    for (let index = 0; index < options.count; index++) this.#toStart.push({ index, failures: 0 });
+    this.#startSome();
   }
 
   /** Their process ids. */
@@ -60,6 +67,33 @@ export class WatchedProcesses {
     clearTimeout(late);
   }
 
+  /**
+   * The first by itself, then as many at a time as there are processors: the sooner does one answer, and with all of them at once on few
+   * processors none would get to its heartbeat in time.
+   */
+  #startSome(): void {
+    const atOnce = this.#startedOnce.size === 0 ? 1 : availableParallelism();
+    while (!this.#isStopping && this.#starting.size < atOnce) {
+      const next = this.#toStart.shift();
+      if (next === undefined) return;
+      this.#starting.add(next.index);
+      this.#start(next.index, next.failures);
+    }
+  }
+
+  #noLongerStarts(index: number): void {
+    if (this.#starting.delete(index)) this.#startSome();
+  }
+
+  #after(ms: number, then: () => void): NodeJS.Timeout {
+    const timer = setTimeout(() => {
+      this.#timers.delete(timer);
+      then();
+    }, ms);
+    this.#timers.add(timer);
+    return timer;
+  }
+
   #start(index: number, failures: number): void {
     const { program, args, logger } = this.#options;
     const child = fork(program, [...args], {
@@ -70,11 +104,18 @@ export class WatchedProcesses {
     const startedAtMs = performance.now();
     let heardAtMs = startedAtMs;
     let isReady = false;
+    const late = this.#after(startLimitMs, () => this.#noLongerStarts(index));
+    const started = (): void => {
+      clearTimeout(late);
+      this.#timers.delete(late);
+      this.#noLongerStarts(index);
+    };
     child.on('message', (message: WatchMessage) => {
       heardAtMs = performance.now();
       if (message !== 'ready') return;
       isReady = true;
       this.#startedOnce.add(index);
+      started();
     });
     const pinging = setInterval(() => {
       // While it starts it may wait for the database, or change it.
@@ -87,15 +128,15 @@ export class WatchedProcesses {
       clearInterval(pinging);
       this.#children.delete(index);
       if (this.#isStopping) return;
-      if (!isReady && !this.#startedOnce.has(index) && this.#startedOnce.size === 0) return this.#tellFailed();
+      if (this.#startedOnce.size === 0) return this.#tellFailed();
+      started();
       const failuresNow = performance.now() - startedAtMs > livedMs ? 0 : failures + 1;
       const pauseMs = Math.min(firstPauseMs * 2 ** failuresNow, longestPauseMs);
       logger.warn('A process of the server ended and begins anew', { pid: child.pid, code, signal, in_ms: pauseMs });
-      const timer = setTimeout(() => {
-        this.#timers.delete(timer);
-        this.#start(index, failuresNow);
-      }, pauseMs);
-      this.#timers.add(timer);
+      this.#after(pauseMs, () => {
+        this.#toStart.push({ index, failures: failuresNow });
+        this.#startSome();
+      });
     });
   }
 }

@@ -1,0 +1,50 @@
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { availableParallelism, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { SilentLogger } from '@rookery/platform';
+import { eventually } from '@rookery/testing';
+import { WatchedProcesses } from './watch-processes.js';
+
+/** Notes when it began and when it was ready, which takes a while. */
+const program = `
+const { writeFileSync } = require('node:fs');
+const beganAtMs = Date.now();
+setTimeout(() => {
+  writeFileSync(process.argv[2] + '/' + process.pid, JSON.stringify({ beganAtMs, readyAtMs: Date.now() }));
+  process.send('ready');
+}, 300);
+process.on('message', () => {});
+process.on('disconnect', () => process.exit());
+process.on('SIGTERM', () => process.exit());
+`;
+
+interface Times {
+  readonly beganAtMs: number;
+  readonly readyAtMs: number;
+}
+
+describe('Processes of one machine', () => {
+  it('start one first, then no more at a time than there are processors', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'rookery-watch-'));
+    const notes = mkdtempSync(join(folder, 'notes-'));
+    const file = join(folder, 'program.cjs');
+    writeFileSync(file, program);
+    const count = availableParallelism() + 3;
+    const watched = new WatchedProcesses({ count, program: file, args: [notes], logger: new SilentLogger() });
+    try {
+      await eventually(() => readdirSync(notes).length === count);
+      const times = readdirSync(notes)
+        .map((name) => JSON.parse(readFileSync(join(notes, name), 'utf8')) as Times)
+        .sort((one, other) => one.beganAtMs - other.beganAtMs);
+      const [first, ...others] = times as [Times, ...Times[]];
+      for (const other of others) expect(other.beganAtMs).toBeGreaterThanOrEqual(first.readyAtMs);
+      for (const { beganAtMs } of times) {
+        const starting = times.filter((one) => one.beganAtMs <= beganAtMs && one.readyAtMs > beganAtMs);
+        expect(starting.length).toBeLessThanOrEqual(availableParallelism());
+      }
+    } finally {
+      await watched.stop();
+      rmSync(folder, { recursive: true, force: true });
+    }
+  });
+});
