@@ -14,7 +14,7 @@ const maxReadBytes = 4_194_304;
 
 /** Events that are read before others get a turn, and what arrives, bytes. */
 const readAtOnce = 100;
-const arrivingAtOnce = 131_072;
+const arrivingAtOnce = 65_536;
 
 /** Where an event lies, and which of those that are told it rests upon. */
 interface Place {
