@@ -12,17 +12,20 @@ import {
   LogContext,
 } from '@rookery/platform';
 import type { Readable } from 'node:stream';
+import { buffer } from 'node:stream/consumers';
+import type { Dispatcher, Pool } from 'undici';
 import type { Destinations } from '../destinations/destinations.js';
 import type { OwnKeys } from '../signing/own-keys.js';
 import { untilAborted } from '../network/until-aborted.js';
 import { authorizationHeader } from '../signing/authorization.js';
 import type { ServerConnections } from './connections.js';
 import { failureOf } from './failure-of.js';
-import { FederationRequestError } from './federation-request-error.js';
+import { type FederationFailure, FederationRequestError } from './federation-request-error.js';
 import { type RequestQuery, requestUri } from './request-path.js';
-import { boundedBody, isNestedTooDeeply, readAll } from './response-body.js';
+import { Patience } from './patience.js';
+import { boundedBody, isNestedTooDeeply } from './response-body.js';
 import { pauseBefore, type RetryPlan, retryPlan } from './retries.js';
-import { Silence } from './silence.js';
+import { isGood, wholeAnswer } from './whole-answer.js';
 
 /** One request to another server. */
 export interface FederationRequest {
@@ -159,12 +162,17 @@ export class FederationClient {
 
   /** Sends a request and reads the whole answer of status 2xx. @throws FederationRequestError */
   request(request: FederationRequest): Promise<FederationResponse> {
-    return this.#persist(request, this.#requests, async (answer, release) => {
-      try {
-        return { ...answer, body: await readAll(answer.body) };
-      } finally {
-        release();
-      }
+    return this.#persist(request, this.#requests, async ({ counted, patience, done }) => {
+      const { destination } = request;
+      const { pool, options } = await this.#prepare(request, patience.signal);
+      const maxBytes = request.maxBytes ?? defaultMaxBytes;
+      const { signal, heard } = patience;
+      const maxBytesOf = (status: number): number => (isGood(status) ? maxBytes : maxErrorBytes);
+      const answer = await wholeAnswer(pool, options, { destination, maxBytesOf, signal, heard });
+      counted(answer.status);
+      if (!isGood(answer.status)) throw refusalOf(destination, answer);
+      done();
+      return answer;
     });
   }
 
@@ -173,9 +181,22 @@ export class FederationClient {
    * @throws FederationRequestError
    */
   stream(request: FederationRequest): Promise<FederationStream> {
-    return this.#persist(request, this.#streams, (answer, release) => {
-      answer.body.once('close', release);
-      return Promise.resolve(answer);
+    return this.#persist(request, this.#streams, async ({ counted, patience, done, explain }) => {
+      const { destination } = request;
+      const { signal } = patience;
+      const { pool, options } = await this.#prepare(request, signal);
+      // While there is no connection yet, the sending does not end by itself.
+      const answer = await untilAborted(pool.request({ ...options, signal }), signal, ({ body }) =>
+        body.on('error', () => undefined).destroy(),
+      );
+      const { statusCode: status, headers } = answer;
+      counted(status);
+      const limit = isGood(status) ? (request.maxBytes ?? defaultMaxBytes) : maxErrorBytes;
+      const body = boundedBody(destination, answer, limit, explain);
+      patience.follow(answer.body);
+      if (!isGood(status)) throw refusalOf(destination, { status, headers, body: await readError(body) });
+      body.once('close', done);
+      return { status, headers, body };
     });
   }
 
@@ -194,7 +215,7 @@ export class FederationClient {
   async #persist<T>(
     request: FederationRequest,
     places: KeyedSemaphore,
-    take: (answer: FederationStream, release: () => void) => Promise<T>,
+    answerOf: (attempt: Attempt) => Promise<T>,
   ): Promise<T> {
     const { destination, signal } = request;
     const { destinations, clock, ids, config, logger } = this.parts;
@@ -206,7 +227,7 @@ export class FederationClient {
     for (let attempt = 1; ; attempt++) {
       const startedAtMs = clock.monotonicMs();
       try {
-        const taken = await this.#attempt(request, places, take).finally(() =>
+        const taken = await this.#attempt(request, places, answerOf).finally(() =>
           LogContext.spent('serversMs', clock.monotonicMs() - startedAtMs, () => `${request.method} ${destination}`),
         );
         await destinations.alive(destination);
@@ -255,56 +276,46 @@ export class FederationClient {
   async #attempt<T>(
     request: FederationRequest,
     places: KeyedSemaphore,
-    take: (answer: FederationStream, release: () => void) => Promise<T>,
+    answerOf: (attempt: Attempt) => Promise<T>,
   ): Promise<T> {
     const { destination } = request;
     const timeoutMs = this.#timeoutOf(request);
-    const timeout = AbortSignal.timeout(timeoutMs);
-    const silence = new Silence(Math.min(request.silenceMs ?? timeoutMs, timeoutMs));
-    const signal = AbortSignal.any([
-      timeout,
-      silence.signal,
-      ...(request.signal === undefined ? [] : [request.signal]),
-    ]);
+    const silenceMs = request.silenceMs ?? timeoutMs;
+    const patience = new Patience({ timeoutMs, silenceMs, wanted: request.signal });
     let release: (() => void) | undefined;
     const explain = (error: unknown): FederationRequestError => {
+      const failed = (reason: FederationFailure, message: string): FederationRequestError =>
+        new FederationRequestError(destination, reason, message);
       if (error instanceof FederationRequestError) return error;
-      if (request.signal?.aborted)
-        return new FederationRequestError(destination, 'aborted', `The request to ${destination} was given up`);
+      const { givenUp } = patience;
+      if (givenUp === 'unwanted') return failed('aborted', `The request to ${destination} was given up`);
       // Whose turn did not come knows nothing of the other server.
-      if (error instanceof QueueFullError || (timeout.aborted && release === undefined))
-        return new FederationRequestError(destination, 'busy', `Too many requests to ${destination} wait`);
-      if (timeout.aborted)
-        return new FederationRequestError(
-          destination,
-          'timeout',
-          `${destination} did not answer within ${timeoutMs} ms`,
-        );
-      if (silence.signal.aborted)
-        return new FederationRequestError(
-          destination,
-          'timeout',
-          `${destination} said nothing for ${silence.longestMs} ms`,
-        );
+      if (error instanceof QueueFullError || (givenUp === 'timeout' && release === undefined))
+        return failed('busy', `Too many requests to ${destination} wait`);
+      if (givenUp === 'timeout') return failed('timeout', `${destination} did not answer within ${timeoutMs} ms`);
+      if (givenUp === 'silence') return failed('timeout', `${destination} said nothing for ${silenceMs} ms`);
       return failureOf(destination, error);
     };
-    try {
-      release = await places.acquire(destination, { signal });
-      silence.begin();
-      return await take(await this.#send(request, signal, silence, explain), release);
-    } catch (error) {
-      silence.end();
+    const done = (): void => {
+      patience.end();
       release?.();
+    };
+    const counted = (status: number): void => this.#responseCount.inc({ method: request.method, code: String(status) });
+    try {
+      release = await places.acquire(destination, { signal: patience.signal });
+      patience.begin();
+      return await answerOf({ patience, done, explain, counted });
+    } catch (error) {
+      done();
       throw explain(error);
     }
   }
 
-  async #send(
+  /** What is to be sent, and by which connections. */
+  async #prepare(
     request: FederationRequest,
     signal: AbortSignal,
-    silence: Silence,
-    explain: (error: unknown) => FederationRequestError,
-  ): Promise<FederationStream> {
+  ): Promise<{ readonly pool: Pool; readonly options: Dispatcher.RequestOptions }> {
     const { destination, method } = request;
     const { keys, connections, userAgent } = this.parts;
     const uri = targetOnWire(this.parts.config, requestUri(request.path, request.query));
@@ -316,30 +327,31 @@ export class FederationClient {
     // Who does without what a request was for that failed by the end of this server must not go on with the next one.
     if (this.#closed) throw new FederationRequestError(destination, 'aborted', 'This server stops');
     this.#requestCount.inc({ method });
-    const sending = connections.to(destination).request({
-      ...{ method, path: uri, signal },
-      headers: {
-        host: hostHeader,
-        authorization: authorizationHeader(signed, keys.current),
-        accept: 'application/json',
-        'accept-encoding': 'gzip',
-        'user-agent': userAgent,
-        ...LogContext.spans()?.headersFor(destination),
-        ...(canonicalContent === undefined ? {} : { 'content-type': 'application/json' }),
-      },
-      body: canonicalContent ?? null,
-    });
-    // While there is no connection yet, the sending does not end by itself.
-    const answer = await untilAborted(sending, signal, ({ body }) => body.on('error', () => undefined).destroy());
-    const { statusCode: status, headers } = answer;
-    this.#responseCount.inc({ method, code: String(status) });
-    const good = status >= 200 && status < 300;
-    const limit = good ? (request.maxBytes ?? defaultMaxBytes) : maxErrorBytes;
-    const body = boundedBody(destination, answer, limit, explain);
-    silence.follow(answer.body);
-    if (good) return { status, headers, body };
-    throw await refusalOf(destination, status, headers, body);
+    const headers = {
+      host: hostHeader,
+      authorization: authorizationHeader(signed, keys.current),
+      accept: 'application/json',
+      'accept-encoding': 'gzip',
+      'user-agent': userAgent,
+      ...LogContext.spans()?.headersFor(destination),
+      ...(canonicalContent === undefined ? {} : { 'content-type': 'application/json' }),
+    };
+    return {
+      pool: connections.to(destination),
+      options: { method, path: uri, headers, body: canonicalContent ?? null },
+    };
   }
+}
+
+/** One try of a request. */
+interface Attempt {
+  readonly patience: Patience;
+  /** The other server may be asked the next thing. */
+  readonly done: () => void;
+  /** Turns what went wrong into what is told. */
+  readonly explain: (error: unknown) => FederationRequestError;
+  /** Counts an answer. */
+  readonly counted: (status: number) => void;
 }
 
 /** The parts of a request that the short forms take. */
@@ -348,15 +360,10 @@ export type RequestOptions = Pick<
   'timeoutMs' | 'silenceMs' | 'maxBytes' | 'retries' | 'ignoreBackoff' | 'awaited' | 'signal'
 >;
 
-async function refusalOf(
-  destination: string,
-  status: number,
-  headers: FederationStream['headers'],
-  stream: Readable,
-): Promise<FederationRequestError> {
+function refusalOf(destination: string, { status, headers, body: bytes }: FederationResponse): FederationRequestError {
   let body: JsonObject | undefined;
   try {
-    const parsed = parsePlain((await readAll(stream)).toString('utf8'));
+    const parsed = parsePlain(bytes.toString('utf8'));
     if (isJsonObject(parsed)) body = parsed;
   } catch {
     // The status says enough.
@@ -367,6 +374,11 @@ async function refusalOf(
   const retryAfterMs = Number.isFinite(seconds) ? seconds * 1000 : typeof told === 'number' ? told : undefined;
   const message = `${destination} answered with status ${status}${errcode === undefined ? '' : ` ${errcode}`}`;
   return new FederationRequestError(destination, 'status', message, { status, errcode, retryAfterMs, body });
+}
+
+/** The body of an error as far as it came: the status says enough. */
+async function readError(stream: Readable): Promise<Buffer> {
+  return buffer(stream).catch(() => Buffer.alloc(0));
 }
 
 /** Whoever takes it on may recurse. @throws SyntaxError also for what is nested too deeply */

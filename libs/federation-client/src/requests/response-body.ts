@@ -2,6 +2,7 @@ import { Readable, Transform, type TransformCallback } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import type { Dispatcher } from 'undici';
 import { FederationRequestError } from './federation-request-error.js';
+import { tooLarge } from './whole-answer.js';
 
 const decoders: Readonly<Record<string, () => Transform>> = {
   gzip: createGunzip,
@@ -36,9 +37,8 @@ export function boundedBody(
   maxBytes: number,
   explain: (error: unknown) => FederationRequestError,
 ): Readable {
-  const tooLarge = (): FederationRequestError =>
-    new FederationRequestError(destination, 'too_large', `${destination} answered with more than ${maxBytes} bytes`);
-  const limit = new BodySizeLimit(maxBytes, tooLarge);
+  const tooMuch = (): FederationRequestError => tooLarge(destination, maxBytes);
+  const limit = new BodySizeLimit(maxBytes, tooMuch);
   const fail = (error: unknown): void => void limit.destroy(explain(error));
   // Readers see the failure all the same; nobody may be reading yet.
   limit.on('error', () => undefined);
@@ -56,7 +56,7 @@ export function boundedBody(
     body.pipe(decoder).pipe(limit);
   } else {
     body.pipe(limit);
-    if (Number(headers['content-length'] ?? 0) > maxBytes) limit.destroy(tooLarge());
+    if (Number(headers['content-length'] ?? 0) > maxBytes) limit.destroy(tooMuch());
   }
   return limit;
 }
@@ -77,11 +77,4 @@ export function isNestedTooDeeply(text: string, limit: number): boolean {
     } else if (unit === 0x7d || unit === 0x5d) depth--;
   }
   return false;
-}
-
-/** Everything a stream brings. */
-export async function readAll(stream: Readable): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of stream) chunks.push(chunk as Buffer);
-  return chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks);
 }
