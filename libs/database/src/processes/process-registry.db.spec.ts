@@ -210,6 +210,27 @@ describe('The processes of a server', () => {
     }
   });
 
+  it('give their own sign of life while the connections of a lost one do not end', async () => {
+    const [one, lost] = [await join('one'), await join('lost')];
+    expect(await lost.acquire(['typing'])).toEqual(['typing']);
+    const database = await openDatabase(options(), new SystemClock(), undefined, undefined, undefined, lost.number);
+    const { pid } = (await database.get<{ pid: number }>('SELECT pg_backend_pid() AS pid'))!;
+    // Like one whose disk does not answer: it hears of nothing.
+    process.kill(pid, 'SIGSTOP');
+    try {
+      await test.database.write((tx) => tx.run('UPDATE processes SET fenced = TRUE WHERE number = ?', [lost.number]));
+      for (const untilMs = performance.now() + 2 * ttlMs; performance.now() < untilMs;) {
+        expect(one.isTrusted).toBe(true);
+        expect(await one.acquire(['typing'])).toEqual([]);
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+    } finally {
+      process.kill(pid, 'SIGCONT');
+    }
+    await eventually(async () => (await one.acquire(['typing'])).length === 1);
+    await database.close();
+  });
+
   it('keep off a server that would be alone, and are kept off by one', async () => {
     const one = await claimDatabase(options(), { isShared: true });
     const two = await claimDatabase(options(), { isShared: true, waitMs: 0 });

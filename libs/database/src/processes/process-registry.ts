@@ -42,6 +42,7 @@ export interface ProcessOptions {
 const defaultTtlMs = 6_000;
 const defaultStartTtlMs = 30_000;
 const reconnectMs = 250;
+/** How long it may take the database to end the connections of a lost process before an operator is told. */
 const endingLimitMs = 5_000;
 const forgetEvery = 400;
 
@@ -87,6 +88,8 @@ export class ProcessRegistry {
   readonly #listeners = new Set<(view: ProcessView) => void>();
   // Those who have no connections any more, once they were fenced.
   readonly #gone = new Set<number>();
+  // Since when those are being ended who were fenced, by number; `Infinity` once an operator was told.
+  readonly #endingSinceMs = new Map<number, number>();
   // Until when those are not judged who may have been as unable to reach the database as this process was, by number.
   readonly #sparedUntilMs = new Map<number, number>();
   #client: pg.Client | undefined;
@@ -266,9 +269,11 @@ export class ProcessRegistry {
     const all = JSON.parse(row.processes ?? '[]') as Row[];
     this.#spare(all, wasAway);
     const living = all.filter(({ number, expired, fenced }) => number === this.number || !(expired || fenced));
+    // What does not end soon is looked at again with the next heartbeat, which must not wait for it.
+    const untilMs = performance.now() + this.#ttlMs / 8;
     for (const one of all) {
       if (one.number === this.number || this.#gone.has(one.number) || !(one.expired || one.fenced)) continue;
-      if (await this.#fence(one)) this.#gone.add(one.number);
+      if (await this.#fence(one, untilMs)) this.#gone.add(one.number);
     }
     if (++this.#beats % forgetEvery === 0) await this.#query(sql.forgetFenced, []);
     const known = new Set(all.map(({ number }) => number));
@@ -309,28 +314,31 @@ export class ProcessRegistry {
   }
 
   /** @returns whether nothing of that process can be written any more */
-  async #fence({ number, name, fenced }: Row): Promise<boolean> {
+  async #fence({ number, name, fenced }: Row, untilMs: number): Promise<boolean> {
     if (!fenced) {
       if (performance.now() < (this.#sparedUntilMs.get(number) ?? 0)) return false;
       const { rowCount } = await this.#query(sql.fence, [number, this.#ttlMs]);
       if (rowCount === 0) return false;
       this.#logger.warn('A process gives no sign of life: its work is taken over', { process: name, number });
     }
-    const untilMs = performance.now() + endingLimitMs;
     for (;;) {
       const { rowCount } = await this.#query(sql.endConnections, [number]);
       if (rowCount === 0) {
         this.#sparedUntilMs.delete(number);
+        this.#endingSinceMs.delete(number);
         return true;
       }
-      if (performance.now() > untilMs) {
-        this.#logger.error('The connections of a lost process do not end: its work cannot be taken over', {
-          process: name,
-        });
-        return false;
-      }
+      if (performance.now() > untilMs) break;
       await pause(20);
     }
+    const sinceMs = this.#endingSinceMs.get(number) ?? performance.now();
+    const isLate = performance.now() - sinceMs > endingLimitMs;
+    this.#endingSinceMs.set(number, isLate ? Infinity : sinceMs);
+    if (isLate)
+      this.#logger.error('The connections of a lost process do not end: its work cannot be taken over', {
+        process: name,
+      });
+    return false;
   }
 
   #lose(): void {
