@@ -333,6 +333,9 @@ describe('HTTP front', () => {
   it('fails cleanly when an answer cannot be sent, and lets nobody write headers', async () => {
     expect(await errorOf(await get('/_matrix/client/v3/unsendable/cycle'))).toEqual([500, 'M_UNKNOWN']);
     expect(await errorOf(await get('/_matrix/client/v3/unsendable/header'))).toEqual([500, 'M_UNKNOWN']);
+    // What it would have been made of is let go of: a file, or a connection.
+    expect(await errorOf(await get('/_matrix/client/v3/unsendable/stream'))).toEqual([500, 'M_UNKNOWN']);
+    expect(probes.streamed?.body.destroyed).toBe(true);
     const redirect = await get('/_matrix/client/v3/unsendable/redirect', { redirect: 'manual' });
     expect([redirect.headers.get('location'), redirect.headers.get('set-cookie')]).toEqual([
       'https://example.org/%C3%A9%0D%0Aset-cookie:%20a=b%20%EF%BF%BD',

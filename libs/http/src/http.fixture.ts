@@ -190,10 +190,15 @@ class ProbeController {
 
   @Get(client(['v3'], '/unsendable/:how'))
   @Access({ auth: 'none' })
-  unsendable(@Param('how') how: string): unknown {
+  unsendable(@Param('how') how: string, @Inbound() { signal }: InboundRequest): unknown {
     if (how === 'cycle') {
       const cycle: Record<string, unknown> = {};
       return Object.assign(cycle, { cycle });
+    }
+    if (how === 'stream') {
+      const body = Readable.from([Buffer.from('one')]);
+      probes.streamed = { body, signal };
+      return new HttpReply(200, { 'x-a': '\u6f22' }, body);
     }
     if (how === 'redirect') return HttpReply.redirect('https://example.org/é\r\nset-cookie: a=b \ud800');
     return new HttpReply(200, { 'x-a': 'b\r\nset-cookie: a=b' }, 'x'.repeat(5000));

@@ -141,6 +141,7 @@ function answer(context: RequestContext, result: unknown): void {
     if (result instanceof HttpReply) sendReply(context, result);
     else send(context, 200, { ...jsonHeaders }, JSON.stringify(result ?? {}));
   } catch (error) {
+    drop(result);
     context.answered = context.response.headersSent;
     throw error;
   }
