@@ -1,14 +1,16 @@
 import { Body, Controller, Get, Module } from '@nestjs/common';
 import { Config, Metrics, SilentLogger, SystemClock, SystemIds } from '@rookery/platform';
+import { eventually } from '@rookery/testing';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { type AddressInfo, createServer } from 'node:net';
+import { type AddressInfo, connect, createServer } from 'node:net';
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
-import { request as httpRequest } from 'node:http';
+import { type IncomingMessage, request as httpRequest } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { HttpApp, httpSettingsOf } from './index.js';
 import { type HttpAppOptions } from './http-app.js';
+import { Listeners } from './listeners.js';
 import { lines, listener, start, errorOf, ProbeModule, probes } from './http.fixture.js';
 
 describe('listeners', () => {
@@ -72,6 +74,22 @@ describe('listeners', () => {
     expect([head.headers.get('content-length'), head.headers.get('transfer-encoding'), await head.text()]).toEqual([
       ...['20013', null, ''],
     ]);
+  });
+
+  it('read little of a body that nobody has asked for', async () => {
+    const asked: IncomingMessage[] = [];
+    const listeners = new Listeners(undefined, new SilentLogger());
+    await listeners.open(listener, (request) => void asked.push(request));
+    const client = connect(listeners.addresses[0]!.port!, '127.0.0.1');
+    client.write(`PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n${'x'.repeat(20_000)}`);
+    await eventually(() => asked[0] && asked[0].readableLength >= 16_384);
+    const { socket } = asked[0]!;
+    const before = socket.bytesRead;
+    client.write('x'.repeat(1_000_000));
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    expect(socket.bytesRead).toBe(before);
+    client.destroy();
+    listeners.destroy();
   });
 
   it('believe a proxy only when told to', async () => {

@@ -55,7 +55,11 @@ const times = {
   keepAliveTimeout: 75_000,
   connectionsCheckingInterval: 5_000,
 } as const;
-const limits = { maxHeaderSize: 32_768 } as const;
+/**
+ * Of a body of which nothing has been asked for no more is read than came with the head: what a thousand connections send at once is read in
+ * one turn of the event loop.
+ */
+const limits = { maxHeaderSize: 32_768, highWaterMark: 16_384 } as const;
 const maxHeadersCount = 200;
 
 const rawError = (status: string, errcode: string, message: string): string => {

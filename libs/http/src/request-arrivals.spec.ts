@@ -4,7 +4,7 @@ const nextTurn = (): Promise<unknown> => new Promise((resolve) => setImmediate(r
 
 describe('requests that come at once', () => {
   it('are begun in order, so many in a turn of the event loop, those that come meanwhile behind them', async () => {
-    const arrivals = new RequestArrivals();
+    const arrivals = new RequestArrivals(() => 0);
     const begun: number[] = [];
     const counts: number[] = [];
     const count = arrivalsPerTurn * 3 + 1;
@@ -21,8 +21,23 @@ describe('requests that come at once', () => {
     expect(arrivals.size).toBe(0);
   });
 
+  it('are begun in the next turn where those before them took long', async () => {
+    let nowMs = 0;
+    const arrivals = new RequestArrivals(() => nowMs);
+    let begun = 0;
+    for (let i = 0; i < 6; i++)
+      arrivals.add(() => {
+        begun++;
+        nowMs += 3;
+      });
+    for (const count of [2, 4, 6]) {
+      expect(begun).toBe(count);
+      await nextTurn();
+    }
+  });
+
   it('are begun at once where others have had their turn', async () => {
-    const arrivals = new RequestArrivals();
+    const arrivals = new RequestArrivals(() => 0);
     for (let turn = 0; turn < 3; turn++) {
       let begun = 0;
       for (let i = 0; i < arrivalsPerTurn; i++) arrivals.add(() => begun++);

@@ -1,5 +1,6 @@
-/** Requests that are begun in one turn of the event loop. */
+/** Requests that are begun in one turn of the event loop: so many at most, and none after so many milliseconds. */
 export const arrivalsPerTurn = 32;
+const msPerTurn = 4;
 
 /**
  * Begins requests in the order in which they came, no more than some in a turn of the event loop. What a thousand connections
@@ -8,6 +9,10 @@ export const arrivalsPerTurn = 32;
 export class RequestArrivals {
   readonly #waiting: (() => void)[] = [];
   #begun = 0;
+  #sinceMs = 0;
+
+  /** @param nowMs the monotonic clock, milliseconds */
+  constructor(private readonly nowMs: () => number) {}
 
   /** Requests that have come and were not begun. */
   get size(): number {
@@ -16,17 +21,29 @@ export class RequestArrivals {
 
   /** Begins a request: at once, unless this turn has had its share. */
   add(begin: () => void): void {
-    if (this.#begun >= arrivalsPerTurn || this.#waiting.length > 0) this.#waiting.push(begin);
+    if (this.#waiting.length > 0 || !this.#hasRoom) this.#waiting.push(begin);
     else this.#begin(begin);
   }
 
+  get #hasRoom(): boolean {
+    if (this.#begun === 0) return true;
+    return this.#begun < arrivalsPerTurn && this.nowMs() - this.#sinceMs < msPerTurn;
+  }
+
   #begin(begin: () => void): void {
-    if (this.#begun++ === 0) setImmediate(() => this.#nextTurn());
+    if (this.#begun++ === 0) {
+      this.#sinceMs = this.nowMs();
+      setImmediate(() => this.#nextTurn());
+    }
     begin();
   }
 
   #nextTurn(): void {
     this.#begun = 0;
-    for (const begin of this.#waiting.splice(0, arrivalsPerTurn)) this.#begin(begin);
+    while (this.#hasRoom) {
+      const begin = this.#waiting.shift();
+      if (begin === undefined) return;
+      this.#begin(begin);
+    }
   }
 }

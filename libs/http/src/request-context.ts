@@ -40,7 +40,7 @@ export class RequestContexts {
   readonly waiting = new Set<RequestContext>();
   /** Requests under way. */
   readonly open = new Set<RequestContext>();
-  readonly arrivals = new RequestArrivals();
+  readonly arrivals = new RequestArrivals(() => this.nowMs());
   readonly strangerBodies = new HeldBytes(strangerBodies);
   readonly knownBodies = new HeldBytes(knownBodies);
   readonly unread = new UnreadAnswers();
