@@ -5,7 +5,7 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { PassThrough, type Readable } from 'node:stream';
 import { FellowConnections, type FellowRequest, type ProcessAddress } from './fellow-connection.js';
 import { FellowListener } from './fellow-listener.js';
-import { frameKinds, FrameSocket, headFrame } from './frames.js';
+import { frameKinds, FrameSocket, headFrame, headText } from './frames.js';
 
 interface Heard {
   readonly status: number;
@@ -141,12 +141,28 @@ describe('A connection to a fellow process', () => {
     expect((await other).body).toBe('other');
   });
 
+  it('refuses headers that no frame holds, and sends a body of any size, and fails for none but that request', async () => {
+    answer = (request, response) => {
+      if (request.url === '/other') return void setTimeout(() => response.writeHead(200).end('other'), 100);
+      if (request.method === 'PUT')
+        return void bodyOf(request).then((body) => response.writeHead(200).end(String(body.length)));
+      const headers = Object.fromEntries(Array.from({ length: 2_000 }, (_, n) => [`x-h${n}`, 'x'.repeat(1_000)]));
+      response.writeHead(200, headers).end('never');
+    };
+    const other = ask({ head: { method: 'GET', url: '/other', headers: {} } });
+    await expect(ask()).rejects.toMatchObject({ wasReached: true });
+    expect(JSON.stringify(logger.lines)).toContain('could not be begun');
+    for (const size of [65_536, 65_537, 1_048_576, 13_107_200])
+      expect((await ask(put(Buffer.alloc(size)))).body).toBe(String(size));
+    expect((await other).body).toBe('other');
+  });
+
   it('reads frames however they are cut', async () => {
     answer = (request, response) => void bodyOf(request).then((body) => response.writeHead(200).end(body));
     const { socket, heard } = await stranger();
     const sent = await bytesOf((frames) => {
       frames.send(frameKinds.hello, 0, true, Buffer.from(hello));
-      frames.send(frameKinds.head, 1, true, headFrame(put(Buffer.from('')).head, Buffer.from('body')));
+      frames.send(frameKinds.head, 1, true, headFrame(headText(put(Buffer.from('')).head), Buffer.from('body')));
     });
     for (const byte of sent) {
       socket.write(Buffer.of(byte));
@@ -168,7 +184,7 @@ describe('A connection to a fellow process', () => {
     wrong.close();
     expect(JSON.stringify(logger.lines)).toContain('Somebody who is no process of this server');
     for (const [kind, payload] of [
-      [frameKinds.head, headFrame(get.head)],
+      [frameKinds.head, headFrame(headText(get.head))],
       [frameKinds.hello, Buffer.from('GET / HTTP/1.1')],
     ] as const) {
       const { socket, frames } = await stranger();
@@ -185,7 +201,7 @@ describe('A connection to a fellow process', () => {
     answer = (_request, response) => void response.writeHead(200).end();
     const before = await stranger();
     before.frames.send(frameKinds.hello, 0, true, Buffer.from(`${processProtocol - 1} ${secret}`));
-    before.frames.send(frameKinds.head, 1, true, headFrame(get.head));
+    before.frames.send(frameKinds.head, 1, true, headFrame(headText(get.head)));
     await eventually(() => before.heard.length > 0);
     const after = await stranger();
     after.frames.send(frameKinds.hello, 0, true, Buffer.from(`${processProtocol + 1} ${secret}`));
@@ -212,9 +228,9 @@ describe('A connection to a fellow process', () => {
   it('goes by frames of this form in version 3', async () => {
     const said = await bytesOf((frames) => {
       frames.send(frameKinds.hello, 0, true, Buffer.from(hello));
-      frames.send(frameKinds.head, 1, false, headFrame({ method: 'PUT', url: '/', headers: { a: 'b' } }));
+      frames.send(frameKinds.head, 1, false, headFrame(headText({ method: 'PUT', url: '/', headers: { a: 'b' } })));
       frames.send(frameKinds.part, 1, true, Buffer.from('body'));
-      frames.send(frameKinds.head, 2, true, headFrame([200, { a: 'b' }], Buffer.from('body')));
+      frames.send(frameKinds.head, 2, true, headFrame(headText([200, { a: 'b' }]), Buffer.from('body')));
       frames.send(frameKinds.cancel, 3);
       frames.send(frameKinds.farewell, 0);
     });
@@ -359,6 +375,58 @@ describe('A connection to a fellow process', () => {
     upload!.on('data', (bytes: Buffer) => (got += bytes.length));
     expect((await asked).status).toBe(200);
     expect(got).toBe(size);
+  });
+
+  it('has no more of a long piece under way than the other side has room for, and sends short ones together', async () => {
+    const size = 20_000_000;
+    let length = (): number => 0;
+    const open = async (): Promise<{
+      read: () => number;
+      parts: () => number;
+      goOn: () => void;
+      ended: () => boolean;
+    }> => {
+      let [read, parts, isEnded, holds] = [0, 0, false, true];
+      const call = connections.ask(listener.address, get, {
+        head: () => undefined,
+        part: (bytes, isLast) => {
+          read += bytes.length;
+          parts++;
+          isEnded = isLast;
+          return !holds;
+        },
+        fail: () => undefined,
+      });
+      await eventually(() => read > 0);
+      await sleep(50);
+      const goOn = (): void => {
+        holds = false;
+        call.resume();
+      };
+      return { read: () => read, parts: () => parts, goOn, ended: () => isEnded };
+    };
+    answer = (_request, response) => {
+      response.writeHead(200).write(Buffer.alloc(size));
+      response.end();
+      length = () => response.writableLength;
+    };
+    const long = await open();
+    expect(long.read()).toBeLessThan(500_000);
+    expect(length()).toBe(size);
+    long.goOn();
+    await eventually(() => long.ended());
+    expect(long.read()).toBe(size);
+
+    answer = (_request, response) => {
+      response.writeHead(200).cork();
+      for (let n = 0; n < 50_000; n++) response.write('x');
+      response.end();
+    };
+    const short = await open();
+    short.goOn();
+    await eventually(() => short.ended());
+    expect(short.read()).toBe(50_000);
+    expect(short.parts()).toBeLessThan(10);
   });
 
   it('gives up an upload that falls silent', async () => {

@@ -1,8 +1,8 @@
 import { processProtocol, spokenWith } from '@rookery/platform';
 import { connect, type Socket } from 'node:net';
-import type { Readable } from 'node:stream';
+import { Readable } from 'node:stream';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
-import { frameKinds, FrameSocket, headFrame, Outgoing, readHead, Taken } from './frames.js';
+import { frameKinds, FrameSocket, headFrame, headText, Outgoing, pieceBytes, readHead, Taken } from './frames.js';
 
 /** Where another process of the server listens for requests of its fellows. */
 export interface ProcessAddress {
@@ -67,6 +67,12 @@ interface Call {
   sent: Outgoing | undefined;
 }
 
+/** What of a body goes with its head, and what comes after that. */
+function partsOf(body: FellowRequest['body']): [whole: Buffer | undefined, upload: Readable | undefined] {
+  if (!Buffer.isBuffer(body)) return [undefined, body];
+  return body.length > pieceBytes ? [undefined, Readable.from([body])] : [body, undefined];
+}
+
 /** A connection to another process, by which all requests go. */
 class FellowConnection {
   readonly #socket: Socket;
@@ -110,11 +116,11 @@ class FellowConnection {
 
   ask({ head, body }: FellowRequest, receiver: AnswerReceiver): FellowCall {
     const number = (this.#lastCall = (this.#lastCall % 0xffffffff) + 1);
-    const upload = body === undefined || Buffer.isBuffer(body) ? undefined : body;
+    const [whole, upload] = partsOf(body);
+    const frame = headFrame(headText(head), whole);
     const call: Call = { receiver, taken: new Taken(this.#frames, number), upload, sent: undefined };
     this.#calls.set(number, call);
-    const bytes = Buffer.isBuffer(body) ? body : undefined;
-    this.#frames.send(frameKinds.head, number, upload === undefined, headFrame(head, bytes));
+    this.#frames.send(frameKinds.head, number, upload === undefined, frame);
     if (this.#isConnected) this.#upload(number, call);
     return {
       resume: () => call.taken.resume(),

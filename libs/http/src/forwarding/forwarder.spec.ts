@@ -3,7 +3,7 @@ import { connect } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { SilentLogger } from '@rookery/platform';
 import { eventually } from '@rookery/testing';
-import { auth, errorOf, probes, raw, start } from '../http.fixture.js';
+import { auth, errorOf, FakeClock, probes, raw, start } from '../http.fixture.js';
 import type { HttpApp } from '../index.js';
 import { AccessGuard } from '../access-guard.js';
 import { FellowConnections } from './fellow-connection.js';
@@ -180,6 +180,65 @@ it('has read a short body that came with its head before it passes that on, and 
     asked.mockRestore();
     judged.mockRestore();
     await app.close();
+    writer.destroy();
+  }
+});
+
+it('cuts off who does not read what the other process has given away, and waits for each reader once', async () => {
+  let [written, isGiven] = [0, false];
+  const writer = await FellowListener.open(
+    { host: '127.0.0.1', port: 0 },
+    'known to both',
+    undefined,
+    (_request, response) => {
+      const { socket } = response as unknown as { readonly socket: { readonly bytesWritten: number } };
+      const write = (size: number): void => {
+        written += size;
+        response.write(Buffer.alloc(size));
+      };
+      let [singles, waited] = [50, 0];
+      const goOn = (): void => {
+        if (singles === 50 && written - socket.bytesWritten < 150_000) {
+          waited = 0;
+          write(16_384);
+        } else if (waited < 200) waited++;
+        // The system holds no more for the client, and the other process has room left.
+        else if (singles-- > 0) write(1);
+        else {
+          isGiven = true;
+          return void response.end();
+        }
+        setTimeout(goOn, 1);
+      };
+      response.writeHead(200);
+      goOn();
+    },
+    new SilentLogger(),
+  );
+  const clock = new FakeClock();
+  const address = async () => writer.address;
+  const { app, port: own } = await start({ clock, forwarding: { secret: 'known to both', writer: address } });
+  const warnings: Error[] = [];
+  const warned = (warning: Error): void => void warnings.push(warning);
+  process.on('warning', warned);
+  const client = connect(own, '127.0.0.1');
+  try {
+    client.on('error', () => undefined).pause();
+    client.write('GET /_matrix/client/v3/query HTTP/1.1\r\nHost: x\r\n\r\n');
+    await eventually(() => isGiven);
+    for (let n = 0; n < 14; n++) await clock.advance(5_000);
+    let [read, isCut] = [0, false];
+    client
+      .on('data', (bytes: Buffer) => (read += bytes.length))
+      .on('close', () => (isCut = true))
+      .resume();
+    await eventually(() => isCut);
+    expect(read).toBeLessThan(written);
+    expect(warnings).toEqual([]);
+  } finally {
+    process.off('warning', warned);
+    client.destroy();
+    await app.close(0);
     writer.destroy();
   }
 });

@@ -112,7 +112,11 @@ export class Forwarder {
     return new Promise((resolve) => {
       let isAnswered = false;
       const giveUp = (): void => call.abort();
-      const goOn = (): void => call.resume();
+      let isFull = false;
+      const goOn = (): void => {
+        isFull = false;
+        call.resume();
+      };
       response.once('close', giveUp);
       const call = this.#connections.ask(address, request, {
         head: (status, headers) => {
@@ -127,12 +131,14 @@ export class Forwarder {
             // Head and body go out in one piece.
             if (bytes.length <= smallBytes) response.end(bytes.toString('latin1'), 'latin1');
             else response.end(bytes);
+            // The other process has given all of it away: who does not read it is this one's to cut off.
+            context.noteUnread(response.writableLength);
             discardLeftover(context);
-          } else if (bytes.length > 0 && !response.write(bytes)) {
+          } else if (bytes.length > 0 && !response.write(bytes) && !isFull) {
+            isFull = true;
             response.once('drain', goOn);
-            return false;
           }
-          return true;
+          return !isFull;
         },
         fail: (error, wasReached) => {
           response.off('close', giveUp);

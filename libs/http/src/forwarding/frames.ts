@@ -25,6 +25,8 @@ const prefixBytes = 10;
 export const pieceBytes = 65_536;
 /** Largest frame: a piece and the headers of a request, however they are written; and of whoever has not said who it is. */
 const [maxFrameBytes, maxHelloBytes] = [1_048_576, 4_096];
+/** Longest head, characters, each of which may take four bytes. */
+const maxHeadChars = (maxFrameBytes - 2 * pieceBytes) / 4;
 /** Bytes of a body that may be under way, or wait for whoever reads it. */
 const windowBytes = 262_144;
 /** No bytes. */
@@ -33,9 +35,18 @@ export const none = Buffer.alloc(0);
 /** Takes what comes in. Throws where that makes no sense. */
 export type OnFrame = (kind: number, call: number, isLast: boolean, payload: Buffer) => void;
 
-/** The bytes of a head and of what of the body goes with it. */
-export function headFrame(head: unknown, body: Uint8Array = none): Buffer {
+/**
+ * A head as text, for {@link headFrame}.
+ * @throws Error for one that is too long for a frame: the other side would end the connection, with all that goes by it
+ */
+export function headText(head: unknown): string {
   const text = JSON.stringify(head);
+  if (text.length > maxHeadChars) throw new Error('The headers are too long to be passed on');
+  return text;
+}
+
+/** The bytes of a head and of what of the body goes with it: {@link pieceBytes} at most. */
+export function headFrame(text: string, body: Uint8Array = none): Buffer {
   const textBytes = Buffer.byteLength(text);
   const payload = Buffer.allocUnsafe(4 + textBytes + body.length);
   payload.writeUInt32BE(textBytes, 0);
@@ -110,7 +121,8 @@ export class FrameSocket {
 /** The bytes that one side of a call sends: no more than the other side has room for. */
 export class Outgoing extends Writable {
   #underWayBytes = 0;
-  #goOn: (() => void) | undefined;
+  #left: Buffer = none;
+  #done: (() => void) | undefined;
 
   constructor(
     protected readonly frames: FrameSocket,
@@ -120,10 +132,14 @@ export class Outgoing extends Writable {
   }
 
   override _write(bytes: Buffer, _encoding: BufferEncoding, done: () => void): void {
-    for (let at = 0; at < bytes.length; at += pieceBytes) this.sendPiece(bytes.subarray(at, at + pieceBytes), false);
-    this.#underWayBytes += bytes.length;
-    if (this.#underWayBytes < windowBytes) done();
-    else this.#goOn = done;
+    this.#left = bytes;
+    this.#done = done;
+    this.#goOn();
+  }
+
+  /** What was written in small pieces goes out in large ones. */
+  override _writev(pieces: readonly { readonly chunk: Buffer }[], done: () => void): void {
+    this._write(Buffer.concat(pieces.map(({ chunk }) => chunk)), 'binary', done);
   }
 
   override _final(done: () => void): void {
@@ -138,10 +154,22 @@ export class Outgoing extends Writable {
   /** The other side has read some of it. @param payload of its frame */
   taken(payload: Buffer): void {
     this.#underWayBytes -= payload.readUInt32BE(0);
-    if (this.#underWayBytes >= windowBytes) return;
-    const goOn = this.#goOn;
-    this.#goOn = undefined;
-    goOn?.();
+    this.#goOn();
+  }
+
+  #goOn(): void {
+    const done = this.#done;
+    if (done === undefined) return;
+    while (this.#underWayBytes < windowBytes) {
+      const piece = this.#left.subarray(0, pieceBytes);
+      if (piece.length === 0) {
+        this.#done = undefined;
+        return done();
+      }
+      this.#left = this.#left.subarray(piece.length);
+      this.#underWayBytes += piece.length;
+      this.sendPiece(piece, false);
+    }
   }
 }
 

@@ -1,7 +1,7 @@
 import { type IncomingMessage, type RequestListener, type ServerResponse, validateHeaderValue } from 'node:http';
 import { Readable } from 'node:stream';
 import type { AnswerHead, PassedHead } from './fellow-connection.js';
-import { frameKinds, type FrameSocket, headFrame, none, Outgoing, pieceBytes, Taken } from './frames.js';
+import { frameKinds, type FrameSocket, headFrame, headText, none, Outgoing, pieceBytes, Taken } from './frames.js';
 
 /** What the HTTP layer asks of the socket of a request, for one call of many by a connection. */
 class CallSocket {
@@ -88,7 +88,8 @@ class PassedResponse extends Outgoing {
   statusCode = 200;
   shouldKeepAlive = true;
   headersSent = false;
-  #head: AnswerHead[1] | undefined = {};
+  /** As text, until it is sent. */
+  #head: string | undefined = '[200,{}]';
   #isDone = false;
 
   constructor(
@@ -100,12 +101,13 @@ class PassedResponse extends Outgoing {
     super(frames, call);
   }
 
-  /** @throws Error where a header cannot be sent, as the runtime's own does */
+  /** @throws Error where a header cannot be sent, as the runtime's own does; and where they are too long for a frame */
   writeHead(status: number, headers: AnswerHead[1] = {}): this {
     for (const name in headers) for (const value of [headers[name]!].flat()) validateHeaderValue(name, value as string);
+    const head: AnswerHead = [status, headers];
+    this.#head = headText(head);
     this.statusCode = status;
     this.headersSent = true;
-    this.#head = headers;
     return this;
   }
 
@@ -117,7 +119,7 @@ class PassedResponse extends Outgoing {
   protected override sendPiece(piece: Uint8Array, isLast: boolean): void {
     this.#isDone ||= isLast;
     if (this.#head === undefined) return super.sendPiece(piece, isLast);
-    const head: AnswerHead = [this.statusCode, this.#head];
+    const head = this.#head;
     this.#head = undefined;
     this.headersSent = true;
     this.frames.send(frameKinds.head, this.call, isLast, headFrame(head, piece));
