@@ -82,7 +82,7 @@ describe('listeners', () => {
     await listeners.open(listener, (request) => void asked.push(request));
     const client = connect(listeners.addresses[0]!.port!, '127.0.0.1');
     client.write(`PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n${'x'.repeat(20_000)}`);
-    await eventually(() => asked[0] && asked[0].readableLength >= 16_384);
+    await eventually(() => (asked[0]?.readableLength ?? 0) >= 16_384);
     const { socket } = asked[0]!;
     const before = socket.bytesRead;
     client.write('x'.repeat(1_000_000));
