@@ -19,9 +19,8 @@ export const undici = (): typeof import('undici') => require('undici') as typeof
  */
 export async function loadUndici(): Promise<void> {
   if (require.cache[require.resolve('undici')]) return;
-  for (const part of parts) {
-    require(part);
+  for (const part of [...parts, 'undici']) {
     await ownTurn();
+    require(part);
   }
-  undici();
 }
