@@ -12,12 +12,11 @@ import {
   selectCurrentId,
   selectCurrentState,
   selectRoomVersions,
-  selectStateDeltas,
   type StateDelta,
 } from './room-state.query.js';
 import type { StateFilter } from './state-filter.js';
 import { selectGroupsOf } from './state-groups.query.js';
-import { readCurrentState, readStates } from './state-pages.js';
+import { readCurrentState, readStateDeltas, readStates } from './state-pages.js';
 
 /** State of rooms, now and at events. Every method takes a bounded number of queries, whatever is asked; of large rooms one for each page. */
 @Injectable()
@@ -95,7 +94,7 @@ export class RoomStateReader {
   /** Changes of current state with `after < stream id <= upTo`, oldest first. */
   async deltas(roomIds: readonly string[], after: number, upTo: number): Promise<StateDelta[]> {
     const changed = this.recent.stateChanged(roomIds, after);
-    return changed.length === 0 ? [] : selectStateDeltas(this.stores.main, changed, after, upTo);
+    return changed.length === 0 ? [] : readStateDeltas(this.stores.main, changed, after, upTo);
   }
 
   /** The same over all rooms, for followers; at most `limit` rows, whole stream ids only. */

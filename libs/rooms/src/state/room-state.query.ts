@@ -103,17 +103,19 @@ export async function selectCurrentId(
   return row?.event_id;
 }
 
-/** Changes of current state of some rooms with `after < stream id <= upTo`, oldest first. */
+/** Changes of current state of some rooms with `after < stream id <= upTo`, oldest first; no more than `limit` where one is given. */
 export async function selectStateDeltas(
   db: Db,
   roomIds: readonly string[],
   after: number,
   upTo: number,
+  limit?: number,
 ): Promise<StateDelta[]> {
   const rows = await db.query<DeltaRow>(
     `SELECT stream_id, room_id, type, state_key, event_id, prev_event_id FROM current_state_delta_stream
-     WHERE ${db.dialect.anyOf('room_id')} AND stream_id > ? AND stream_id <= ? ORDER BY stream_id`,
-    [roomIds, after, upTo],
+     WHERE ${db.dialect.anyOf('room_id')} AND stream_id > ? AND stream_id <= ? ORDER BY stream_id
+     ${limit === undefined ? '' : 'LIMIT ?'}`,
+    [roomIds, after, upTo, ...(limit === undefined ? [] : [limit])],
   );
   return rows.map(delta);
 }

@@ -2,10 +2,10 @@ import { type Database, databaseMigrations, type Db, type SqlValue, type Tx } fr
 import { eachDatabase, type TestDatabase } from '@rookery/testing';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { roomsMigrations } from '../migrations/index.js';
-import { selectCurrentState, type StateRow } from './room-state.query.js';
+import { selectCurrentState, selectStateDeltas, type StateRow } from './room-state.query.js';
 import type { StateFilter } from './state-filter.js';
 import { selectStates } from './state-groups.query.js';
-import { currentPages, readCurrentState, readStates } from './state-pages.js';
+import { currentPages, readCurrentState, readStateDeltas, readStates } from './state-pages.js';
 
 const room = '!large:a';
 const count = 9_000;
@@ -50,6 +50,8 @@ class WatchedDb implements Db {
     clearImmediate(this.#timer);
   }
 }
+
+const textsOf = (rows: readonly object[]): string[] => rows.map((row) => JSON.stringify(row)).sort();
 
 const filters: readonly (readonly [string, StateFilter | undefined])[] = [
   ['all of it', undefined],
@@ -106,6 +108,37 @@ eachDatabase('states that are read in pages', (open) => {
   });
   afterAll(() => test.close());
   afterEach(() => watched.stop());
+
+  it('have their changes in pages, too, of which those of one moment stay together', async () => {
+    const other = '!changing:a';
+    await database.write((tx) =>
+      tx.insertMany(
+        'current_state_delta_stream',
+        ['stream_id', 'room_id', 'type', 'state_key', 'event_id', 'prev_event_id'],
+        // Many of a moment, one of a moment, and a moment with more than a page.
+        Array.from({ length: 9_000 }, (_, n) => {
+          const streamId = n < 5_000 ? Math.floor(n / 50) : n < 5_500 ? n : 5_500;
+          return [streamId + 1, other, 'a.type', keyOf(n), n % 7 === 0 ? null : `$e${n}`, null];
+        }),
+      ),
+    );
+    watched = new WatchedDb(database);
+    for (const [after, upTo] of [
+      [0, 10_000],
+      [20, 4_000],
+      [5_400, 10_000],
+      [9_000, 10_000],
+    ] as const) {
+      const whole = await selectStateDeltas(database, [other, room], after, upTo);
+      const read = await readStateDeltas(watched, [other, room], after, upTo);
+      expect(read.map(({ streamId }) => streamId)).toEqual(whole.map(({ streamId }) => streamId));
+      // Those of one moment have no order.
+      expect(textsOf(read)).toEqual(textsOf(whole));
+    }
+    const many = watched.rowsPerTurn.filter((rows) => rows > 2_000);
+    // One moment is one change of the state.
+    expect(new Set(many)).toEqual(new Set([3_500]));
+  });
 
   it.each(filters)('are the same as in one piece: %s', async (_what, filter) => {
     watched = new WatchedDb(database);

@@ -1,7 +1,13 @@
 import type { Db } from '@rookery/database';
 import { ownTurn } from '@rookery/platform';
 import { stateKeyOf, type StateMap } from '@rookery/state-res';
-import { selectCurrentPage, selectCurrentState, selectStateDeltas, type StateRow } from './room-state.query.js';
+import {
+  selectCurrentPage,
+  selectCurrentState,
+  selectStateDeltas,
+  type StateDelta,
+  type StateRow,
+} from './room-state.query.js';
 import { filterState, type StateFilter } from './state-filter.js';
 import { spansOf, type StateSpan, type StateSpans } from './state-filter.query.js';
 import { type ChainLink, selectChain, selectGroupPage, selectStates } from './state-groups.query.js';
@@ -81,6 +87,27 @@ async function readLarge(
     else state.set(key, eventId);
   }
   return state;
+}
+
+/** {@link selectStateDeltas}; many are read in several turns of the event loop, as when the state of a large room has come. */
+export async function readStateDeltas(
+  db: Db,
+  roomIds: readonly string[],
+  after: number,
+  upTo: number,
+): Promise<StateDelta[]> {
+  const deltas: StateDelta[] = [];
+  for (let from = after; ;) {
+    const some = await selectStateDeltas(db, roomIds, from, upTo, entriesPerPage);
+    const last = some.at(-1)?.streamId;
+    if (last === undefined || some.length < entriesPerPage) return deltas.concat(some);
+    // Of the last there may be more than the page holds.
+    for (const delta of some) if (delta.streamId < last) deltas.push(delta);
+    await ownTurn();
+    for (const delta of await selectStateDeltas(db, roomIds, last - 1, last)) deltas.push(delta);
+    from = last;
+    await ownTurn();
+  }
 }
 
 /**
