@@ -43,7 +43,7 @@ export class DestinationQueues {
       ...{ database, clock, ids, config, logger, client, texts, destinations: known },
       metrics: this.#metrics,
       successes: this.#successes,
-      turns: new SendingTurns(),
+      turns: new SendingTurns(clock),
       stores: this.stores,
       stopping: this.#stopping.signal,
       nextTransactionId: () => `${run}${++this.#transactions}`,

@@ -3,7 +3,7 @@ import { SilentLogger } from '@rookery/platform';
 import { FakeClock, SeededIds } from '@rookery/testing';
 import { Destination, type DestinationParts } from './destination.js';
 import type { EduStore } from './outgoing-edu.js';
-import { SendingTurns } from './turns.js';
+import { SendingTurns, type TurnTaker } from './turns.js';
 
 interface Tried {
   readonly id: string;
@@ -15,9 +15,13 @@ function make(...answers: (FederationRequestError | undefined)[]): {
   readonly destination: Destination;
   readonly clock: FakeClock;
   readonly tried: Tried[];
+  /** For each turn that it asked for, whether that was one of the slow. */
+  readonly slow: boolean[];
 } {
   const clock = new FakeClock();
   const tried: Tried[] = [];
+  const slow: boolean[] = [];
+  const turns = new SendingTurns(clock);
   const client = {
     request: ({ path, canonicalContent }: { path: string; canonicalContent: string }) => {
       tried.push({ id: path.split('/').at(-1)!, text: canonicalContent });
@@ -36,14 +40,14 @@ function make(...answers: (FederationRequestError | undefined)[]): {
     metrics: { sent: () => undefined },
     destinations: { state: async () => ({ retryAtTs: 0 }) },
     texts: { of: async (ids: string[]) => new Map(ids.map((id) => [id, `{"id":"${id}"}`])) },
-    turns: new SendingTurns(),
+    turns: { ask: (taker: TurnTaker) => (slow.push(taker.isSlow), turns.ask(taker)) },
     successes: { note: () => undefined, unwritten: () => 0 },
     stores: [],
     stopping: new AbortController().signal,
     nextTransactionId: () => `t${++transactions}`,
     onIdle: () => undefined,
   } as unknown as DestinationParts;
-  return { destination: new Destination('far.test', parts), clock, tried };
+  return { destination: new Destination('far.test', parts), clock, tried, slow };
 }
 
 const failed = (details: { status: number; retryAfterMs?: number }): FederationRequestError =>
@@ -100,6 +104,21 @@ describe('Destination', () => {
     expect(tried.map(({ id }) => id)).toEqual(['t1', 't1', 't1', 't1']);
     expect(destination.isIdle).toBe(true);
     destination.showedLife();
+    expect(destination.isIdle).toBe(true);
+  });
+
+  it('has a server wait with those that do not answer until it is heard of', async () => {
+    const { destination, clock, slow } = make(lost(), lost(), lost(), lost());
+    destination.addEvents([event(1)]);
+    await clock.advance(1_300);
+    expect(slow).toEqual([false, true]);
+    destination.recovered();
+    await clock.advance(1_300);
+    expect(slow).toEqual([false, true, false, true]);
+    await clock.advance(1_300);
+    destination.showedLife();
+    await clock.advance(0);
+    expect(slow.slice(4)).toEqual([false]);
     expect(destination.isIdle).toBe(true);
   });
 

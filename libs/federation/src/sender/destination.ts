@@ -52,7 +52,7 @@ const maxChars = 1_048_576;
 const maxWaiting = 1_000;
 const maxAnswerBytes = 1_048_576;
 /** A transaction that took longer makes its server a slow one. */
-const slowMs = 5_000;
+const slowMs = 1_000;
 const firstPauseMs = 1_000;
 /** While a server refuses transactions, though it is there. */
 const refusedPauseMs = 60_000;
@@ -130,6 +130,8 @@ export class Destination implements TurnTaker {
   #state: State = { kind: 'idle' };
   #trouble = noTrouble;
   #wasSlow = false;
+  /** It was heard of since it could not be reached: then it need not wait with those that most likely do not answer. */
+  #showsLife = false;
   /** What a refused transaction held is sent bit by bit, to find what is refused. */
   #alone = false;
   /** Kept until it is answered or given up: a server may have taken it, though its answer was lost. */
@@ -142,6 +144,7 @@ export class Destination implements TurnTaker {
 
   get isSlow(): boolean {
     const { failures, refusals } = this.#trouble;
+    if (this.#showsLife) return false;
     return this.#wasSlow || this.#source.kind === 'database' || failures > 0 || refusals > 0;
   }
 
@@ -209,6 +212,7 @@ export class Destination implements TurnTaker {
   /** The server shows life again. */
   recovered(): void {
     this.#trouble = { ...this.#trouble, failures: 0, isGivenUp: false };
+    this.#showsLife = true;
     this.#endPause();
     this.#kick();
   }
@@ -224,6 +228,7 @@ export class Destination implements TurnTaker {
     if (!isShort && refusals === 0) return;
     const shortestMs = isShort ? firstPauseMs : Math.min(firstPauseMs * 2 ** refusals, refusedPauseMs);
     if (this.parts.clock.monotonicMs() - atMs < shortestMs) return;
+    this.#showsLife = true;
     this.#endPause();
     this.#kick();
   }
@@ -231,6 +236,7 @@ export class Destination implements TurnTaker {
   async run(): Promise<void> {
     const { logger, stopping } = this.parts;
     this.#state = { kind: 'running' };
+    this.#showsLife = false;
     let pauseMs: number | undefined;
     try {
       if (!stopping.aborted) pauseMs = await this.#send();

@@ -1,3 +1,4 @@
+import { FakeClock } from '@rookery/testing';
 import { SendingTurns, type TurnTaker } from './turns.js';
 
 /** Somebody who wants turns and keeps them until told. */
@@ -25,20 +26,20 @@ class Taker implements TurnTaker {
 
 describe('turns to send', () => {
   it('are given to a bounded number at once, in the order in which they were asked for', async () => {
-    const turns = new SendingTurns();
+    const turns = new SendingTurns(new FakeClock());
     const log: string[] = [];
-    const takers = Array.from({ length: 103 }, (_, i) => new Taker(false, log, `${i}`));
+    const takers = Array.from({ length: 503 }, (_, i) => new Taker(false, log, `${i}`));
     for (const taker of takers) turns.ask(taker);
-    expect(log).toHaveLength(100);
+    expect(log).toHaveLength(500);
     await takers[50]?.end();
     await takers[3]?.end();
-    expect(log.slice(100)).toEqual(['100', '101']);
+    expect(log.slice(500)).toEqual(['500', '501']);
   });
 
   it('come round: who asks again waits behind the others', async () => {
-    const turns = new SendingTurns();
+    const turns = new SendingTurns(new FakeClock());
     const log: string[] = [];
-    const busy = Array.from({ length: 99 }, () => new Taker(false));
+    const busy = Array.from({ length: 499 }, () => new Taker(false));
     for (const taker of busy) turns.ask(taker);
     const [greedy, modest] = [new Taker(false, log, 'greedy'), new Taker(false, log, 'modest')];
     for (const taker of [greedy, greedy, modest]) turns.ask(taker);
@@ -48,7 +49,7 @@ describe('turns to send', () => {
   });
 
   it('of quick servers do not wait for slow ones', () => {
-    const turns = new SendingTurns();
+    const turns = new SendingTurns(new FakeClock());
     const slow = Array.from({ length: 500 }, () => new Taker(true));
     for (const taker of slow) turns.ask(taker);
     const quick = new Taker(false);
@@ -57,8 +58,39 @@ describe('turns to send', () => {
     expect(slow.filter(({ started }) => started > 0)).toHaveLength(100);
   });
 
+  it('do not wait for a server that has only now fallen silent', async () => {
+    const clock = new FakeClock();
+    const turns = new SendingTurns(clock);
+    const silent = Array.from({ length: 1_250 }, () => new Taker(false));
+    const living = new Taker(false);
+    for (const taker of [...silent, living]) turns.ask(taker);
+    await clock.advance(499);
+    expect(silent.filter(({ started }) => started > 0)).toHaveLength(500);
+    await clock.advance(1);
+    expect(silent.filter(({ started }) => started > 0)).toHaveLength(1_000);
+    expect(living.started).toBe(0);
+    await clock.advance(500);
+    expect(living.started).toBe(1);
+    // Those that are late have no place any more that would become free.
+    const more = Array.from({ length: 500 }, () => new Taker(false));
+    for (const taker of more) turns.ask(taker);
+    for (const taker of silent.slice(0, 10)) await taker.end();
+    expect(more.filter(({ started }) => started > 0)).toHaveLength(249);
+  });
+
+  it('are taken by a bounded number of silent servers', async () => {
+    const clock = new FakeClock();
+    const turns = new SendingTurns(clock);
+    const silent = Array.from({ length: 2_000 }, () => new Taker(false));
+    for (const taker of silent) turns.ask(taker);
+    await clock.advance(60_000);
+    expect(silent.filter(({ started }) => started > 0)).toHaveLength(1_500);
+    await silent[0]!.end();
+    expect(silent.filter(({ started }) => started > 0)).toHaveLength(1_501);
+  });
+
   it('are waited for at the end', async () => {
-    const turns = new SendingTurns();
+    const turns = new SendingTurns(new FakeClock());
     const taker = new Taker(false);
     turns.ask(taker);
     let settled = false;
