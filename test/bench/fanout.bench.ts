@@ -1,10 +1,14 @@
 /**
  * How long a message takes to a thousand servers of which three hundred are dead or slow. A built server runs in a process of its own; the
- * others are played here, over real TLS, each at an address of its own. Of the slow, a third takes no connection, a third never answers,
- * a third answers after three seconds. Measured are the times until the living have a message, the CPU time
- * of the server process, its memory, and how soon it answers after a restart with ten thousand servers that are left alone.
+ * others are played here, over real TLS, each at an address of its own. Of the three hundred, a third takes no connection, a third never
+ * answers, a third answers after three seconds. Measured are the times until the living have a message, the CPU time of the server
+ * process, its memory, and what its tables of other servers take on disk; then how long it takes until one of the dead has what it missed
+ * once it sends something itself, and until all of them have; then how soon the server answers after a restart, and after one with ten
+ * thousand servers that are left alone, and when one of these has what it missed.
  *
  * `npm run bench -- fanout [servers] [dead or slow] [messages]`
+ *
+ * `BENCH_PROFILE=FOLDER` keeps profiles of the main thread.
  */
 import {
   buildEvent,
@@ -24,7 +28,9 @@ import { createServer as createSecureServer } from 'node:https';
 import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { profiled } from './profile.js';
 import { call, percentiles, register, startServer, table } from './support.js';
+import { deliver, transactionOf } from './transactions.js';
 
 const [all = 1_000, badly = 300, messages = 30] = process.argv.slice(2).map(Number);
 const resting = 10_000;
@@ -32,6 +38,7 @@ const spacingMs = 500;
 const slowMs = 3_000;
 const version = '11';
 const rules = roomVersionRules(version)!;
+const homeName = 'bench.test';
 const key = SigningKey.fromSeed('bench', new Uint8Array(32).fill(7));
 const port = await freePort();
 const { cert, key: tlsKey } = makeTestAuthority().issue(['localhost']);
@@ -50,6 +57,9 @@ let isTrouble = false;
 /** When each message was sent, and how long it took to each of the living. */
 const sentMs: number[] = [];
 const took: number[][] = [];
+/** How often each server was sent each message, by its number; and when a server was last sent something that it had not got. */
+const gotten = new Map<string, Map<number, number>>(names.map((name) => [name, new Map()]));
+const newestMs = new Map<string, number>();
 
 function statement(name: string): object {
   const own = { server_name: name, valid_until_ts: Date.now() + 86_400_000, old_verify_keys: {} };
@@ -118,7 +128,14 @@ function answer(name: string, url: string, body: string): object {
   }
   if (kind === 'send') {
     const nowMs = performance.now();
-    for (const [, n] of body.matchAll(/"body":"message (\d+)"/g)) took[Number(n)]!.push(nowMs - sentMs[Number(n)]!);
+    for (const [, digits] of body.matchAll(/"body":"message (\d+)"/g)) {
+      const n = Number(digits);
+      const before = gotten.get(name)!.get(n) ?? 0;
+      gotten.get(name)!.set(n, before + 1);
+      if (before > 0) continue;
+      newestMs.set(name, nowMs);
+      if (kinds.get(name) === 'living') took[n]!.push(nowMs - sentMs[n]!);
+    }
   }
   return { pdus: {} };
 }
@@ -132,15 +149,19 @@ const http = createSecureServer({ cert, key: tlsKey }, (request: IncomingMessage
     const reply = (): void =>
       void response.end(JSON.stringify(answer(name, request.url!, Buffer.concat(chunks).toString())));
     if (kind === 'living') reply();
-    else if (kind === 'slow') setTimeout(() => response.end('{"pdus":{}}'), slowMs);
+    else if (kind === 'slow') setTimeout(reply, slowMs);
+    // It came by a connection that was made while the others were cut.
+    else if (kind === 'dead') request.socket.destroy();
   });
 });
+http.keepAliveTimeout = 75_000;
 const listeners = new Map<string, Server>();
-for (const [n, name] of names.entries()) {
+async function listen(name: string): Promise<void> {
   const listener = createServer((socket) => void http.emit('connection', socket));
-  await new Promise<void>((resolve) => listener.listen(port, addressOf(n), resolve));
+  await new Promise<void>((resolve) => listener.listen(port, name.split(':')[0], resolve));
   listeners.set(name, listener);
 }
+for (const name of names) await listen(name);
 
 const folder = await mkdtemp(join(tmpdir(), 'rookery-bench-fanout-'));
 const file = join(folder, 'homeserver.db');
@@ -148,8 +169,11 @@ const settings = {
   ...{ database: { name: 'sqlite3', args: { database: file } }, signing_key_path: join(folder, 'signing.key') },
   ...{ ip_range_whitelist: ['127.0.0.0/8'], federation_verify_certificates: false, presence: { enabled: false } },
   trusted_key_servers: [{ server_name: resident, accept_keys_insecurely: true }],
+  // Who cannot be reached twice is left alone, so that the outage need not take hours.
+  federation: { max_long_retries: 1 },
 };
-const server = await startServer(settings);
+const inspector = await freePort();
+const server = await startServer(settings, [`--inspect=127.0.0.1:${inspector}`]);
 const user = await register(server.baseUrl, 'bench');
 const joining = performance.now();
 await call(
@@ -163,67 +187,150 @@ console.log(`joined after ${((performance.now() - joining) / 1_000).toFixed(1)} 
 
 let sent = 0;
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
-async function send(count: number): Promise<readonly (string | number)[]> {
-  const from = sent;
-  const cpu = server.cpuSeconds();
+async function until(isSo: () => boolean, longestMs: number): Promise<void> {
+  for (const endMs = performance.now() + longestMs; !isSo() && performance.now() < endMs;) await pause(20);
+}
+
+async function say(baseUrl: string): Promise<number> {
+  const n = sent++;
+  took[n] = [];
+  sentMs[n] = performance.now();
+  const path = `/_matrix/client/v3/rooms/${encodeURIComponent(large.roomId)}/send/m.room.message/t${n}`;
+  await call(baseUrl, 'PUT', path, user.token, { msgtype: 'm.text', body: `message ${n}` });
+  return n;
+}
+
+/** Sends messages, and waits until the living have them. */
+async function send(name: string, count: number): Promise<readonly (string | number)[]> {
+  const [from, cpu] = [sent, server.cpuSeconds()];
   for (let n = 0; n < count; n++) {
-    const at = sent++;
-    took[at] = [];
-    sentMs[at] = performance.now();
-    const path = `/_matrix/client/v3/rooms/${encodeURIComponent(large.roomId)}/send/m.room.message/t${at}`;
-    await call(server.baseUrl, 'PUT', path, user.token, { msgtype: 'm.text', body: `message ${at}` });
+    const at = await say(server.baseUrl);
     await pause(Math.max(0, spacingMs - (performance.now() - sentMs[at]!)));
   }
   const wanted = (): number => took.slice(from).filter((each) => each.length < living).length;
-  for (let waitedMs = 0; wanted() > 0 && waitedMs < 120_000; waitedMs += 50) await pause(50);
+  await until(() => wanted() === 0, 120_000);
   const { p50, p99 } = percentiles(took.slice(from).flat());
   const cpuMs = ((server.cpuSeconds() - cpu) / count) * 1_000;
-  return [count, Math.round(p50), Math.round(p99), wanted(), Math.round(cpuMs), Math.round(server.residentMib())];
+  return [
+    ...[name, count, Math.round(p50), Math.round(p99), wanted(), Math.round(cpuMs), Math.round(server.residentMib())],
+    ...[tablesKib()],
+  ];
 }
 
+/** What the tables of other servers take on disk, indexes included, KiB. */
+function tablesKib(): number {
+  const database = new Sqlite(file, { readonly: true });
+  const { bytes } = database
+    .prepare(
+      `SELECT SUM(pgsize) AS bytes FROM dbstat WHERE aggregate = TRUE AND name IN
+         (SELECT name FROM sqlite_schema WHERE tbl_name IN ('destinations', 'destination_rooms'))`,
+    )
+    .get() as { bytes: number };
+  database.close();
+  return Math.round(bytes / 1_024);
+}
+
+/** A server sends something itself: a transaction without events. */
+async function speaks(name: string, baseUrl: string): Promise<void> {
+  const status = await deliver({ baseUrl }, transactionOf({ name, key }, [], homeName));
+  if (status !== 200) throw new Error(`${name} was answered with ${status}`);
+}
+const missedBy = (name: string, upTo = sent): number =>
+  Array.from({ length: upTo }, (_, n) => n).filter((n) => !gotten.get(name)!.has(n)).length;
+
 const rows: (readonly (string | number)[])[] = [];
-rows.push(['all living: the first, with its connections', ...(await send(1))]);
-rows.push(['all living', ...(await send(messages))]);
+rows.push(await send('all living: the first, with its connections', 1));
+rows.push(await profiled('living', inspector, () => send('all living', messages)));
 isTrouble = true;
 for (const [name, kind] of kinds) if (kind === 'dead') listeners.get(name)!.close();
 http.closeAllConnections();
-rows.push([`${all - living} dead or slow: the first, with its connections`, ...(await send(1))]);
-rows.push([`${all - living} dead or slow`, ...(await send(messages))]);
+await pause(1_000);
+rows.push(await send(`${all - living} dead or slow: the first, with its connections`, 1));
+rows.push(await profiled('trouble', inspector, () => send(`${all - living} dead or slow`, messages)));
 table(`Messages to ${all} servers`, [
-  ['', 'messages', 'p50 ms', 'p99 ms', 'not with all in two minutes', 'CPU ms each', 'MiB'],
+  ['', 'messages', 'p50 ms', 'p99 ms', 'not with all in two minutes', 'CPU ms each', 'MiB', 'tables, KiB'],
   ...rows,
+]);
+
+// ---- the dead come back
+
+isTrouble = false;
+for (const [name, kind] of kinds) if (kind === 'dead') await listen(name);
+http.closeAllConnections();
+await pause(2_000);
+const dead = names.filter((name) => kinds.get(name) === 'dead');
+const others = names.filter((name) => kinds.get(name) !== 'living' && name !== dead[0]);
+const missed = missedBy(dead[0]!);
+let spokeMs = performance.now();
+await speaks(dead[0]!, server.baseUrl);
+await until(() => missedBy(dead[0]!) === 0, 30_000);
+const oneMs = (newestMs.get(dead[0]!) ?? NaN) - spokeMs;
+const cpuBefore = server.cpuSeconds();
+spokeMs = performance.now();
+for (const name of others) await speaks(name, server.baseUrl);
+const spokenMs = performance.now() - spokeMs;
+await until(() => others.every((name) => missedBy(name) === 0), 60_000);
+const lastMs = Math.max(...others.map((name) => newestMs.get(name) ?? NaN)) - spokeMs;
+const allMissed = others.reduce((sum, name) => sum + missedBy(name), 0);
+const twice = (which: readonly string[]): number =>
+  which.reduce((sum, name) => sum + [...gotten.get(name)!.values()].filter((times) => times > 1).length, 0);
+table('Servers that are back and send something', [
+  ['', 'messages missed', 'has them after ms', 'CPU s', 'never arrived', 'arrived twice'],
+  ['one', missed, Math.round(oneMs), '', missedBy(dead[0]!), twice([dead[0]!])],
+  [
+    ...[`the other ${others.length}, speaking within ${Math.round(spokenMs)} ms`, '', Math.round(lastMs)],
+    ...[(server.cpuSeconds() - cpuBefore).toFixed(1), allMissed, twice(others)],
+  ],
+  ['those that were never away', 0, '', '', '', twice(names.filter((name) => kinds.get(name) === 'living'))],
 ]);
 await server.stop();
 
+// ---- starts
+
+/** Starts again, and looks until the server is at rest. */
+async function start(name: string): Promise<readonly (string | number)[]> {
+  const startedMs = performance.now();
+  const again = await startServer(settings);
+  const readyMs = performance.now() - startedMs;
+  for (let last = -1; again.cpuSeconds() - last >= 0.05;) {
+    last = again.cpuSeconds();
+    await pause(500);
+  }
+  const row = [name, Math.round(readyMs), again.cpuSeconds().toFixed(2), Math.round(again.residentMib())];
+  const back = dead[1]!;
+  const before = gotten.get(back)!.size;
+  gotten.get(back)!.clear();
+  const speakingMs = performance.now();
+  await speaks(back, again.baseUrl);
+  await until(() => gotten.get(back)!.size > 0, before === 0 ? 0 : 10_000);
+  const heard = gotten.get(back)!.size > 0 ? Math.round(newestMs.get(back)! - speakingMs).toString() : '';
+  await again.stop();
+  return [...row, heard];
+}
+
+const starts = [await start('nobody is left alone'), await start('once more')];
 const database = new Sqlite(file);
 const { top } = database.prepare('SELECT MAX(stream_ordering) AS top FROM events').get() as { top: number };
 database.transaction(() => {
   const away = database.prepare(
     `INSERT OR REPLACE INTO destinations (destination, failure_ts, retry_last_ts, retry_interval, last_successful_stream_ordering)
-     VALUES (?, ?, ?, 86400000, 0)`,
+     VALUES (?, ?, ?, 86400000, ?)`,
   );
   const behind = database.prepare(
     'INSERT OR REPLACE INTO destination_rooms (destination, room_id, stream_ordering) VALUES (?, ?, ?)',
   );
-  for (let n = 0; n < resting; n++) {
-    away.run(`away${n}.invalid`, Date.now(), Date.now());
-    behind.run(`away${n}.invalid`, large.roomId, top);
-  }
+  const leave = (name: string): void => {
+    away.run(name, Date.now(), Date.now(), top - 1);
+    behind.run(name, large.roomId, top);
+  };
+  leave(dead[1]!);
+  for (let n = 0; n < resting; n++) leave(`away${n}.invalid`);
 })();
 database.close();
-const startedMs = performance.now();
-const again = await startServer(settings);
-const readyMs = performance.now() - startedMs;
-const idle = async (): Promise<number> => {
-  for (let last = -1, now = again.cpuSeconds(); ; last = now, now = again.cpuSeconds()) {
-    if (now - last < 0.05) return now;
-    await pause(500);
-  }
-};
-table(`Start with ${resting} servers that are left alone`, [
-  ['answers after ms', 'CPU s until it is at rest', 'MiB'],
-  [Math.round(readyMs), (await idle()).toFixed(1), Math.round(again.residentMib())],
+starts.push(await start(`${resting} are left alone`), await start('once more'));
+table('Starts', [
+  ['', 'answers after ms', 'CPU s until it is at rest', 'MiB', 'one that speaks has the message after ms'],
+  ...starts,
 ]);
-await again.stop();
 await rm(folder, { recursive: true, force: true });
 process.exit(0);

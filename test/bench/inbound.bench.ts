@@ -13,10 +13,11 @@ import type { RoomEvent } from '@rookery/events';
 import type { TestHomeserver } from '@rookery/testing';
 import { freePort } from '@rookery/testing';
 import Sqlite from 'better-sqlite3';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { hostile, largeRoom, type Origin, PlayedWorld, SharedRoom } from './inbound-origins.js';
+import { profileOf } from './profile.js';
 import { call, percentiles, register, room, startServer, table } from './support.js';
 import { deliver, type Transaction } from './transactions.js';
 
@@ -52,6 +53,8 @@ const server = await startServer(
     presence: { enabled: false },
   },
   [`--inspect=127.0.0.1:${inspector}`],
+  // Not the bundle: what a file belongs to is to be seen.
+  'main.js',
 );
 const { baseUrl } = server;
 const home = { baseUrl, server: { config: { serverName: homeName } } } as unknown as TestHomeserver;
@@ -214,44 +217,12 @@ const parts: readonly (readonly [name: string, path: RegExp])[] = [
   ],
 ];
 
-interface Profile {
-  readonly nodes: readonly {
-    readonly id: number;
-    readonly callFrame: { readonly functionName: string; readonly url: string };
-    readonly children?: readonly number[];
-  }[];
-  readonly samples: readonly number[];
-  readonly timeDeltas: readonly number[];
-}
-
 /** What the main thread does meanwhile: the share of each part, by the innermost function that belongs to one. */
 async function profiled<T>(
   name: string,
   work: () => Promise<T>,
 ): Promise<{ readonly result: T; readonly shares: Map<string, number> }> {
-  const [{ webSocketDebuggerUrl }] = (await (await fetch(`http://127.0.0.1:${inspector}/json`)).json()) as [
-    { webSocketDebuggerUrl: string },
-  ];
-  const socket = new WebSocket(webSocketDebuggerUrl);
-  await new Promise((resolve) => socket.addEventListener('open', resolve));
-  let id = 0;
-  const ask = async (method: string, params: object = {}): Promise<unknown> => {
-    const own = ++id;
-    const answer = new Promise<unknown>((resolve) =>
-      socket.addEventListener('message', ({ data }) => {
-        const message = JSON.parse(String(data)) as { id: number; result: unknown };
-        if (message.id === own) resolve(message.result);
-      }),
-    );
-    socket.send(JSON.stringify({ id: own, method, params }));
-    return answer;
-  };
-  await ask('Profiler.enable');
-  await ask('Profiler.setSamplingInterval', { interval: 500 });
-  await ask('Profiler.start');
-  const result = await work();
-  const { profile } = (await ask('Profiler.stop')) as { profile: Profile };
-  socket.close();
+  const { result, profile } = await profileOf(name, inspector, work);
   const nodes = new Map(profile.nodes.map((node) => [node.id, node]));
   const parents = new Map(profile.nodes.flatMap((node) => (node.children ?? []).map((child) => [child, node.id])));
   const partOf = (from: number): string => {
@@ -268,8 +239,6 @@ async function profiled<T>(
     const part = partOf(sample);
     shares.set(part, (shares.get(part) ?? 0) + profile.timeDeltas[n]! / 1_000);
   }
-  const kept = process.env['BENCH_PROFILE'];
-  if (kept) await writeFile(join(kept, `${name}.cpuprofile`), JSON.stringify(profile));
   return { result, shares };
 }
 

@@ -67,10 +67,10 @@ export async function startServer(
   );
   child.stdout?.resume();
   const baseUrl = `http://127.0.0.1:${port}`;
-  for (let tries = 0; tries < 3_000; tries++) {
+  for (let tries = 0; tries < 12_000; tries++) {
     if ((await fetch(`${baseUrl}/health`).catch(() => undefined))?.ok) break;
     if (child.exitCode !== null) throw new Error(`The server ended with ${child.exitCode}`);
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    await new Promise((resolve) => setTimeout(resolve, 25));
   }
   const stat = (): string[] => readFileSync(`/proc/${child.pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
   return {

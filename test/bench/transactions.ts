@@ -27,7 +27,7 @@ let transactions = 0;
 
 /** Puts PDUs of a played server into a transaction; texts are taken as they are. */
 export function transactionOf(
-  { name, key }: PlayedServer,
+  { name, key }: Pick<PlayedServer, 'name' | 'key'>,
   pdus: readonly (RoomEvent | string)[],
   destination: string,
 ): Transaction {
