@@ -9,7 +9,7 @@ import { GapRetries } from './gap-retries.js';
 import { superfluousOf } from './backlog.js';
 import {
   countAttempt,
-  deleteStaged,
+  deleteStagedOf,
   forgetAttempts,
   originsOf,
   selectBacklog,
@@ -18,6 +18,7 @@ import {
   type StagedRow,
   stageEvents,
 } from './staging.query.js';
+import { Unstaging } from './unstaging.js';
 
 /** What became of an event. */
 export type ReceiveVerdict = Awaited<ReturnType<InboundEvents['receive']>>;
@@ -33,8 +34,12 @@ const retryMs = 2_000;
 /** How many starts of the server an event may outlive, in case it is what ends them. */
 const maxStarts = 5;
 
+/** Events that are kept as they came until they are in their rooms: in one room, and in all. */
+const maxFresh = 50;
+const maxFreshInAll = 500;
+
 interface StagedEvent {
-  readonly row: StagedRow;
+  readonly row: Omit<StagedRow, 'event_json'>;
   readonly event: RoomEvent;
 }
 
@@ -47,6 +52,9 @@ interface StagedEvent {
 export class StagedEvents {
   /** Events that wait per room, more or less. */
   readonly #backlog = new Map<string, number>();
+  /** What waits in a room, where all of it is at hand as it came: the database need not be asked for it. By room and event. */
+  readonly #fresh = new Map<string, Map<string, StagedEvent>>();
+  #freshCount = 0;
   readonly #queue = new Set<string>();
   readonly #running = new Map<string, Promise<void>>();
   /** Events that are in somebody's hands, by room: gaps are being filled, or they are tried again later. */
@@ -56,6 +64,7 @@ export class StagedEvents {
   readonly #waiters = new Map<string, { readonly upTo: number; readonly done: () => void }[]>();
   /** Rooms with events that an earlier run of the server has left. */
   readonly #leftovers = new Set<string>();
+  readonly #unstaging: Unstaging;
   readonly #logger: Logger;
   readonly #pdus;
   readonly #times;
@@ -76,6 +85,7 @@ export class StagedEvents {
     logger: Logger,
     metrics: Metrics,
   ) {
+    this.#unstaging = new Unstaging(database);
     this.#logger = logger.child('federation');
     this.#pdus = metrics.counter('synapse_federation_server_received_pdus');
     this.#times = metrics.histogram('synapse_federation_server_pdu_process_time');
@@ -150,20 +160,53 @@ export class StagedEvents {
   async stage(origin: string, events: readonly RoomEvent[], also?: (tx: Tx) => Promise<void>): Promise<void> {
     if (events.length === 0 && !also) return;
     this.#pdus.inc({}, events.length);
+    let ordered: { readonly event: RoomEvent; readonly ordering: number }[] = [];
     await this.database.write(
       async (tx) => {
-        const ordered = events.map((event) => ({ event, ordering: ++this.#lastOrdering }));
+        ordered = events.map((event) => ({ event, ordering: ++this.#lastOrdering }));
         await stageEvents(tx, origin, ordered, this.clock.nowMs());
         await also?.(tx);
       },
       { name: 'stage_events' },
     );
-    for (const { roomId, eventId } of events) {
+    for (const { event, ordering } of ordered) {
+      const { roomId, eventId } = event;
+      this.#keepFresh({ event, row: { origin, event_id: eventId, attempts: 0, ordering } });
       this.#backlog.set(roomId, (this.#backlog.get(roomId) ?? 0) + 1);
       // Whoever sends it now may help with what is missing before it.
       this.retries.now(keyOf(roomId, eventId));
     }
     for (const roomId of new Set(events.map((event) => event.roomId))) this.#wake(roomId);
+  }
+
+  /** Keeps an event at hand that is about to be counted, as long as nothing of its room lies in the database only. */
+  #keepFresh(staged: StagedEvent): void {
+    const { roomId, eventId } = staged.event;
+    const aside = this.#aside.get(roomId);
+    const waiting = (this.#backlog.get(roomId) ?? 0) - (aside?.size ?? 0);
+    const fresh = this.#fresh.get(roomId) ?? new Map<string, StagedEvent>();
+    const isNew = !fresh.has(eventId) && aside?.has(eventId) !== true;
+    const isAll = fresh.size === waiting && isNew && !this.#leftovers.has(roomId);
+    if (!isAll || waiting >= maxFresh || this.#freshCount >= maxFreshInAll) return this.#forgetFresh(roomId);
+    this.#fresh.set(roomId, fresh.set(eventId, staged));
+    this.#freshCount++;
+  }
+
+  #forgetFresh(roomId: string, eventId?: string): void {
+    const fresh = this.#fresh.get(roomId);
+    if (!fresh) return;
+    if (eventId === undefined) this.#freshCount -= fresh.size;
+    else if (fresh.delete(eventId)) this.#freshCount--;
+    if (eventId === undefined || fresh.size === 0) this.#fresh.delete(roomId);
+  }
+
+  /** What waits in a room; `undefined` where the database has to be asked. */
+  #freshOf(roomId: string): StagedEvent[] | undefined {
+    const fresh = this.#fresh.get(roomId);
+    const waiting = (this.#backlog.get(roomId) ?? 0) - (this.#aside.get(roomId)?.size ?? 0);
+    if (fresh?.size === waiting) return [...fresh.values()].sort((a, b) => a.row.ordering - b.row.ordering);
+    this.#forgetFresh(roomId);
+    return undefined;
   }
 
   #wake(roomId: string): void {
@@ -196,6 +239,18 @@ export class StagedEvents {
     const version = (await this.state.versions([roomId])).get(roomId);
     const rules = roomVersionRules(version);
     while (!this.lifecycle.stopping.aborted) {
+      const fresh = rules && this.#freshOf(roomId);
+      if (!fresh) return this.#drainStored(roomId, rules);
+      await this.#take(roomId, fresh);
+      this.#reached(roomId, fresh.at(-1)!.row.ordering);
+      // What is staged now wakes the room again.
+      if (!this.#backlog.has(roomId)) return;
+    }
+  }
+
+  /** @param rules of the room; `undefined` where it is gone */
+  async #drainStored(roomId: string, rules: RoomVersionRules | undefined): Promise<void> {
+    while (!this.lifecycle.stopping.aborted) {
       if (rules && (this.#backlog.get(roomId) ?? 0) > maxBacklog) await this.#prune(roomId, rules);
       const isLeftover = this.#leftovers.has(roomId);
       const taken = [...(this.#aside.get(roomId) ?? [])];
@@ -205,14 +260,15 @@ export class StagedEvents {
         if (taken.length === 0) this.#backlog.delete(roomId);
         return;
       }
+      const [first] = rows as [StagedRow, ...StagedRow[]];
       if (!rules)
         await this.#drop(
           roomId,
           rows.map((row) => row.event_id),
         );
-      else if (!isLeftover) await this.#take(roomId, rules, rows);
-      else if (await this.#mayTry(roomId, rows[0]!)) {
-        await this.#take(roomId, rules, [{ ...rows[0]!, attempts: rows[0]!.attempts + 1 }]);
+      else if (!isLeftover) await this.#take(roomId, stagedOf(rules, rows));
+      else if (await this.#mayTry(roomId, first)) {
+        await this.#take(roomId, stagedOf(rules, [{ ...first, attempts: first.attempts + 1 }]));
       } else continue;
       this.#reached(roomId, rows.at(-1)!.ordering);
     }
@@ -229,14 +285,7 @@ export class StagedEvents {
     return false;
   }
 
-  async #take(roomId: string, rules: RoomVersionRules, rows: readonly StagedRow[]): Promise<void> {
-    const byId = new Map<string, StagedEvent>();
-    for (const row of rows) {
-      // The same event from two servers: one of them will do.
-      if (!byId.has(row.event_id))
-        byId.set(row.event_id, { row, event: eventFromRow(row.event_json, row.event_id, rules) });
-    }
-    const staged = [...byId.values()];
+  async #take(roomId: string, staged: readonly StagedEvent[]): Promise<void> {
     const startedMs = this.clock.monotonicMs();
     try {
       const events = staged.map(({ event, row }) => ({ event, origin: row.origin }));
@@ -249,9 +298,9 @@ export class StagedEvents {
       if (isTransient(error)) throw error;
       if (staged.length === 1) return this.#failed(roomId, staged[0]!, error);
       // One of them may be to blame: each on its own.
-      for (const { row } of staged) {
+      for (const one of staged) {
         if (this.lifecycle.stopping.aborted) return;
-        await this.#take(roomId, rules, [row]);
+        await this.#take(roomId, [one]);
       }
     }
   }
@@ -304,11 +353,12 @@ export class StagedEvents {
 
   async #settled(roomId: string, { row, event }: StagedEvent, verdict: ReceiveVerdict): Promise<void> {
     this.#note(row, event, verdict);
-    await this.#drop(roomId, [row.event_id], row.origin);
+    await deleteStagedOf(this.database, row.origin, roomId, row.event_id);
+    this.#forget(roomId, [row.event_id]);
     this.#takeBack(roomId, row.event_id);
   }
 
-  #note({ origin }: StagedRow, { roomId, eventId }: RoomEvent, verdict: ReceiveVerdict): void {
+  #note({ origin }: StagedEvent['row'], { roomId, eventId }: RoomEvent, verdict: ReceiveVerdict): void {
     if (verdict.kind === 'softFailed') this.#softFailed.inc({});
     if (verdict.kind === 'accepted' || verdict.kind === 'known') return;
     const reason = verdict.kind === 'rejected' ? verdict.reason : undefined;
@@ -345,6 +395,7 @@ export class StagedEvents {
     let aside = this.#aside.get(roomId);
     if (!aside) this.#aside.set(roomId, (aside = new Set()));
     aside.add(eventId);
+    this.#forgetFresh(roomId, eventId);
   }
 
   #takeBack(roomId: string, eventId: string): void {
@@ -355,12 +406,18 @@ export class StagedEvents {
     this.#wake(roomId);
   }
 
-  async #drop(roomId: string, eventIds: readonly string[], origin?: string): Promise<void> {
-    await deleteStaged(this.database, roomId, eventIds, origin);
+  async #drop(roomId: string, eventIds: readonly string[]): Promise<void> {
+    await this.#unstaging.forget(roomId, eventIds);
+    this.#forget(roomId, eventIds);
+  }
+
+  /** They lie in the database no more. */
+  #forget(roomId: string, eventIds: readonly string[]): void {
     const left = (this.#backlog.get(roomId) ?? 0) - eventIds.length;
     if (left > 0) this.#backlog.set(roomId, left);
     else this.#backlog.delete(roomId);
     for (const eventId of eventIds) {
+      this.#forgetFresh(roomId, eventId);
       this.#tries.delete(keyOf(roomId, eventId));
       this.retries.forget(keyOf(roomId, eventId));
     }
@@ -379,6 +436,15 @@ export class StagedEvents {
     await this.#drop(roomId, superfluous);
     for (const eventId of superfluous) this.#takeBack(roomId, eventId);
   }
+}
+
+/** The same event from two servers: one of them will do. */
+function stagedOf(rules: RoomVersionRules, rows: readonly StagedRow[]): StagedEvent[] {
+  const byId = new Map<string, StagedEvent>();
+  for (const row of rows)
+    if (!byId.has(row.event_id))
+      byId.set(row.event_id, { row, event: eventFromRow(row.event_json, row.event_id, rules) });
+  return [...byId.values()];
 }
 
 const keyOf = (roomId: string, eventId: string): string => `${roomId}\n${eventId}`;

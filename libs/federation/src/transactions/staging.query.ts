@@ -55,22 +55,40 @@ export async function selectOldestTs(db: Db): Promise<number | undefined> {
   return row?.oldest ?? undefined;
 }
 
-/** Forgets events, from whatever server they came, or only as they came from one. */
+/**
+ * Forgets events of rooms, from whatever server they came. In rooms of which ids say nothing of the room (versions 1 and 2) a
+ * server can give two events one id; it is its own events alone that it loses by that.
+ */
 export async function deleteStaged(
   database: Database,
-  roomId: string,
-  eventIds: readonly string[],
-  origin?: string,
+  rooms: readonly { readonly roomId: string; readonly eventIds: readonly string[] }[],
 ): Promise<void> {
-  if (eventIds.length === 0) return;
   await database.write(
     (tx) =>
       tx.run(
-        `DELETE FROM federation_inbound_events_staging WHERE room_id = ? AND ${tx.dialect.anyOf('event_id')}
-         ${origin === undefined ? '' : 'AND origin = ?'}`,
-        origin === undefined ? [roomId, eventIds] : [roomId, eventIds, origin],
+        `DELETE FROM federation_inbound_events_staging
+         WHERE ${tx.dialect.anyOf('room_id')} AND ${tx.dialect.anyOf('event_id')}`,
+        [rooms.map(({ roomId }) => roomId), rooms.flatMap(({ eventIds }) => eventIds)],
       ),
     { name: 'unstage_events' },
+  );
+}
+
+/** Forgets an event as it came from one server. */
+export async function deleteStagedOf(
+  database: Database,
+  origin: string,
+  roomId: string,
+  eventId: string,
+): Promise<void> {
+  await database.write(
+    (tx) =>
+      tx.run('DELETE FROM federation_inbound_events_staging WHERE room_id = ? AND event_id = ? AND origin = ?', [
+        roomId,
+        eventId,
+        origin,
+      ]),
+    { name: 'unstage_event' },
   );
 }
 
