@@ -351,9 +351,41 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
     expect(bodies()).toEqual(['301', 'there']);
   });
 
+  it('sends what is said while a server is sent away up to that moment', async () => {
+    const rooms = [];
+    for (let n = 0; n < 4; n++) rooms.push(await sharedRoom());
+    await Promise.all(
+      rooms.flatMap(({ roomId }, room) => [
+        ...numbers(1, 5).map((body) => say(alice, roomId, `${room}: ${body}`)),
+        ok(alice, 'POST', `/rooms/${roomId}/kick`, { user_id: zoe }),
+        ...numbers(6, 10).map((body) => say(alice, roomId, `${room}: ${body}`)),
+      ]),
+    );
+    const last = await sharedRoom();
+    await say(alice, last.roomId, 'last');
+    await eventually(() => bodies().includes('last'));
+    const rows = await inside.query<{ json: string }>(
+      `SELECT j.json FROM events e JOIN event_json j ON j.stream_ordering = e.stream_ordering
+       WHERE ${inside.dialect.anyOf('e.room_id')} ORDER BY e.stream_ordering`,
+      [rooms.map(({ roomId }) => roomId)],
+    );
+    const events = rows.map(({ json }) => JSON.parse(json) as JsonObject & { content: JsonObject });
+    const gone = new Set<unknown>();
+    const theirs = events.flatMap(({ room_id: roomId, type, content }) => {
+      if (content['membership'] === 'leave') gone.add(roomId);
+      return type === 'm.room.message' && !gone.has(roomId) ? [content['body']] : [];
+    });
+    expect(bodies().filter((body) => body !== 'last')).toEqual(theirs);
+  });
+
   it('sends after a crash what it had not looked at, to those who were there then', async () => {
     const { roomId } = await sharedRoom();
     const other = await sharedRoom();
+    const late = await world.played(`late${count}.test`);
+    const shut = await world.played(`shut${count}.test`);
+    for (const server of [late, shut]) server.answer = takeAll;
+    await Visit.join(shut, home, other.roomId, `@zoe:${shut.name}`);
+    await setState(alice, other.roomId, 'm.room.server_acl', { allow: ['*'], deny: [shut.name] });
     const position = async (): Promise<number> => {
       const row = await inside.get<{ position: number }>(
         "SELECT position FROM stream_cursors WHERE name = 'federation_sender'",
@@ -366,18 +398,25 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
     await say(alice, roomId, 'before');
     await ok(alice, 'POST', `/rooms/${roomId}/kick`, { user_id: zoe });
     await say(alice, roomId, 'among us');
+    await say(alice, other.roomId, 'before others');
+    await Visit.join(late, home, other.roomId, `@zoe:${late.name}`);
+    await setState(alice, other.roomId, 'm.room.server_acl', { allow: ['*'] });
     await say(alice, other.roomId, 'after');
-    await eventually(() => bodies().includes('after'));
+    const all = [played, late, shut];
+    await eventually(() => all.every((server) => bodies(server).includes('after')));
     await eventually(async () => (await position()) >= (await latest()));
-    played.asked.length = 0;
-    // As if it had died before it came to the last five events.
+    for (const server of all) server.asked.length = 0;
+    // As if it had died before it came to these events.
     await inside.write((tx) =>
       tx.run("UPDATE stream_cursors SET position = ? WHERE name = 'federation_sender'", [before]),
     );
     await home.restart();
-    await eventually(() => bodies().includes('after'));
-    expect(bodies()).toEqual(['before', 'after']);
+    await eventually(() => all.every((server) => bodies(server).includes('after')));
+    expect(bodies()).toEqual(['before', 'before others', 'after']);
     expect(got().flatMap(({ pdus }) => pdus.map(({ type }) => type))).toContain('m.room.member');
+    // Who joined, or was let in, later.
+    expect(bodies(late)).toEqual(['after']);
+    expect(bodies(shut)).toEqual(['after']);
   });
 
   it('goes on after a restart with what nobody has taken', async () => {

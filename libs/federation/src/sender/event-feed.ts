@@ -6,16 +6,14 @@ import { cursorOf, Follower, Notifier, saveCursor } from '@rookery/replication';
 import { type EventBatch, isServable, RoomHooks } from '@rookery/rooms';
 import { HandedOver } from '../remote-rooms/handed-over.js';
 import { EventTexts } from './event-texts.js';
+import { PastAudiences } from './past-audiences.js';
 import { type Audience, audienceOf, RemoteAudience } from './remote-audience.js';
 import {
   deleteRoomMarks,
-  membersGoneSince,
   hiddenType,
   localEvents,
   type OutgoingEvent,
   type RoomMark,
-  serverAclsOf,
-  serversInRooms,
   writeRoomMarks,
 } from './sender.query.js';
 import { processingMetrics } from './sender-metrics.js';
@@ -32,11 +30,20 @@ const saveEveryMs = 5_000;
 
 /** An event with the servers that were in its room, before or after it. */
 interface Addressed extends OutgoingEvent {
-  readonly audience: Audience;
+  /** `undefined` where it is to be looked up. */
+  readonly audience: Audience | undefined;
+  /** It is of another server, so that the database does not tell that it was to be sent. */
+  readonly isOfOther?: boolean;
   /** Further servers: whose users were made to leave. */
   readonly more: readonly string[];
   /** When it was stored, milliseconds since 1970, where that is known. */
   readonly storedMs?: number;
+}
+
+/** Some of the events between two places, in their order, and up to where that is all of them. */
+interface Step {
+  readonly events: readonly Addressed[];
+  readonly reached: number;
 }
 
 /** What one step of the feed found. */
@@ -118,18 +125,22 @@ export class FederationEventFeed implements OnModuleInit {
   /** Adds an event of another server that is to be sent on; whether that was in time for its place in the order. */
   addRemote(event: OutgoingEvent, audience: Audience): boolean {
     if (this.#follower === undefined || this.#follower.position >= event.streamOrdering) return false;
-    this.#pending.push({ ...event, audience, more: [] });
+    this.#pending.push({ ...event, audience, isOfOther: true, more: [] });
     return true;
   }
 
-  #note({ roomId, events, backfilled, room }: EventBatch): void {
+  #note(batch: EventBatch): void {
+    const { roomId, events, backfilled, room } = batch;
     if (backfilled) return;
+    // What is seen after such a batch does not count for each of its events.
+    const isUnsure = events.length > 1 && this.#changesAudience(batch);
     const nowMs = this.clock.nowMs();
     for (const stored of events) {
       const { event } = stored;
       if (event.redacts !== undefined) this.texts.forget([event.redacts]);
       const target = event.type === 'm.room.member' && event.stateKey !== undefined ? domainOf(event.stateKey) : '';
-      if (room.remoteServers.length === 0 && (target === '' || target === this.config.serverName)) continue;
+      if (!isUnsure && room.remoteServers.length === 0 && (target === '' || target === this.config.serverName))
+        continue;
       if (domainOf(event.sender) !== this.config.serverName) continue;
       if (!isServable(stored) || event.type === hiddenType) continue;
       if (this.handedOver.has(event.eventId)) continue;
@@ -137,26 +148,35 @@ export class FederationEventFeed implements OnModuleInit {
       this.#pending.push({
         ...{ eventId: event.eventId, roomId, streamOrdering: stored.streamOrdering },
         // Who is shut out by it hears that much.
-        audience: { servers, aclId: aclId === event.eventId ? stored.replacesState : aclId },
+        audience: isUnsure ? undefined : { servers, aclId: aclId === event.eventId ? stored.replacesState : aclId },
         storedMs: nowMs,
         more: leaves(event.content['membership']) && target !== this.config.serverName && target !== '' ? [target] : [],
       });
     }
     if (this.#pending.length <= maxPending) return;
     this.#notedFrom = this.#pending.reduce((top, { streamOrdering }) => Math.max(top, streamOrdering), 0);
-    this.#pending = [];
+    this.#pending = this.#pending.filter(({ isOfOther }) => isOfOther);
+  }
+
+  /** Whether others come, go or are shut out by a batch. */
+  #changesAudience({ events, moves, room }: EventBatch): boolean {
+    if (moves.some((move) => move.membership !== 'invite' && domainOf(move.userId) !== this.config.serverName))
+      return true;
+    const aclId = room.remoteServers.length > 0 ? audienceOf(room).aclId : undefined;
+    return aclId !== undefined && events.some(({ event }) => event.eventId === aclId);
   }
 
   async #advance(after: number, upTo: number, take: (step: FeedStep) => Promise<void>): Promise<number> {
     const step =
       after < this.#notedFrom ? await this.#recall(after, Math.min(upTo, this.#notedFrom)) : this.#due(after, upTo);
     if (step.events.length === 0) return step.reached;
+    const addressed = await this.#addressed(step.events, after);
     const byServer = new Map<string, OutgoingEvent[]>();
     const marks = new Map<string, RoomMark>();
     const destinationCounts: number[] = [];
     let { reached } = step;
     let looked = 0;
-    for (const { audience, more, storedMs: _storedMs, ...event } of step.events) {
+    for (const { audience, more, storedMs: _storedMs, isOfOther: _isOfOther, ...event } of addressed) {
       const servers = await this.audience.allowed(audience);
       if (looked > 0 && marks.size + servers.length > maxMarks) break;
       const all =
@@ -172,65 +192,61 @@ export class FederationEventFeed implements OnModuleInit {
       if (count > 0) destinationCounts.push(count);
       looked++;
     }
-    if (looked < step.events.length) reached = step.events[looked - 1]?.streamOrdering ?? reached;
+    if (looked < addressed.length) reached = addressed[looked - 1]?.streamOrdering ?? reached;
     if (marks.size > 0)
       await this.database.write((tx) => writeRoomMarks(tx, [...marks.values()]), { name: 'federation_queue' });
     await take({ byServer, destinationCounts, looked });
-    this.#measure.looked(step.events.slice(0, looked), this.clock.nowMs());
+    this.#measure.looked(addressed.slice(0, looked), this.clock.nowMs());
     const last = reached;
     this.#pending = this.#pending.filter((event) => event.streamOrdering > last);
     return reached;
   }
 
+  /** Looks up who was in the rooms of events of which that is not known. */
+  async #addressed(
+    events: readonly Addressed[],
+    after: number,
+  ): Promise<readonly (Addressed & { readonly audience: Audience })[]> {
+    const unsure = new Set(events.flatMap(({ audience, roomId }) => (audience === undefined ? roomId : [])));
+    const { database, config } = this;
+    const past = unsure.size > 0 && (await PastAudiences.read(database, config.serverName, [...unsure], after));
+    return events.map((event) => ({
+      ...event,
+      audience: event.audience ?? (past ? past.before(event.roomId, event.streamOrdering) : nobody),
+    }));
+  }
+
   /** What was noted between two places, and how far that goes. */
-  #due(after: number, upTo: number): { readonly events: readonly Addressed[]; readonly reached: number } {
+  #due(after: number, upTo: number): Step {
     if (this.#pending.length === 0) return { events: [], reached: upTo };
     const due = this.#pending
       .filter((event) => event.streamOrdering > after && event.streamOrdering <= upTo)
-      .sort((a, b) => a.streamOrdering - b.streamOrdering);
+      .sort(byOrdering);
     if (due.length <= maxEvents) return { events: due, reached: upTo };
     const events = due.slice(0, maxEvents);
     return { events, reached: events.at(-1)?.streamOrdering ?? upTo };
   }
 
-  /** The same from the database: who is in a room now, and who left it since. */
-  async #recall(
-    after: number,
-    upTo: number,
-  ): Promise<{ readonly events: readonly Addressed[]; readonly reached: number }> {
+  /** The same from the database. */
+  async #recall(after: number, upTo: number): Promise<Step> {
     const { database, config } = this;
     const rows = await localEvents(database, config.serverName, after, upTo, maxEvents);
     const reached = rows.length < maxEvents ? upTo : (rows.at(-1)?.streamOrdering ?? upTo);
-    const wanted = rows.filter(({ type }) => type !== hiddenType);
-    if (wanted.length === 0) return { events: [], reached };
-    const roomIds = [...new Set(wanted.map(({ roomId }) => roomId))];
-    const [present, acls, gone] = await Promise.all([
-      serversInRooms(database, roomIds),
-      serverAclsOf(database, roomIds),
-      membersGoneSince(database, roomIds, after),
-    ]);
-    const audiences = new Map<string, Audience>();
-    for (const [roomId, servers] of present)
-      audiences.set(roomId, {
-        servers: servers.filter((server) => server !== config.serverName),
-        aclId: acls.get(roomId),
+    const events = rows
+      .filter(({ type, eventId }) => type !== hiddenType && !this.handedOver.has(eventId))
+      .map(({ eventId, roomId, streamOrdering, stateKey, membership }): Addressed => {
+        const target = stateKey !== undefined && leaves(membership) ? domainOf(stateKey) : config.serverName;
+        const more = target === config.serverName ? [] : [target];
+        return { ...{ eventId, roomId, streamOrdering }, audience: undefined, more };
       });
-    const departed = Map.groupBy(gone, ({ roomId }) => roomId);
-    return {
-      reached,
-      events: wanted.flatMap((event): Addressed[] => {
-        const audience = audiences.get(event.roomId) ?? { servers: [], aclId: undefined };
-        const gone = (departed.get(event.roomId) ?? [])
-          .filter(({ streamOrdering }) => streamOrdering >= event.streamOrdering)
-          .map(({ userId }) => domainOf(userId));
-        if (event.stateKey !== undefined && leaves(event.membership)) gone.push(domainOf(event.stateKey));
-        const more = [...new Set(gone)].filter((server) => server !== config.serverName);
-        if (audience.servers.length === 0 && more.length === 0) return [];
-        const { eventId, roomId, streamOrdering } = event;
-        return [{ eventId, roomId, streamOrdering, audience, more }];
-      }),
-    };
+    const ofOthers = this.#pending.filter(
+      ({ isOfOther, streamOrdering }) => isOfOther && streamOrdering > after && streamOrdering <= reached,
+    );
+    return { reached, events: [...events, ...ofOthers].sort(byOrdering) };
   }
 }
+
+const nobody: Audience = { servers: [], aclId: undefined };
+const byOrdering = (a: Addressed, b: Addressed): number => a.streamOrdering - b.streamOrdering;
 
 const leaves = (membership: unknown): boolean => membership === 'leave' || membership === 'ban';

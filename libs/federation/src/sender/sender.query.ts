@@ -18,11 +18,15 @@ export interface LocalEvent extends OutgoingEvent {
   readonly membership: string | undefined;
 }
 
-/** A server whose last member left a room, or may have. */
-export interface MemberGone {
+/** A change of what decides who gets the events of a room: a member, or the access control list. */
+export interface AudienceChange {
   readonly roomId: string;
-  readonly userId: string;
+  readonly type: 'm.room.member' | 'm.room.server_acl';
+  readonly stateKey: string;
   readonly streamOrdering: number;
+  /** Events, and memberships where they are of members. */
+  readonly before: { readonly eventId: string | undefined; readonly membership: string | undefined };
+  readonly after: { readonly eventId: string | undefined; readonly membership: string | undefined };
 }
 
 /** The place of the latest event of a room that a server is to get. */
@@ -203,17 +207,45 @@ export async function localEvents(
   }));
 }
 
-/** Users of other servers who left rooms, or were made to, behind a place. */
-export async function membersGoneSince(db: Db, roomIds: readonly string[], after: number): Promise<MemberGone[]> {
-  const rows = await db.query<{ room_id: string; user_id: string; event_stream_ordering: number }>(
-    `SELECT room_id, user_id, event_stream_ordering FROM room_memberships
-     WHERE ${db.dialect.anyOf('room_id')} AND event_stream_ordering > ? AND membership IN ('leave', 'ban')`,
+/** Servers with a member who has joined and of whom nothing changed behind a place, by room; those that a partial join named, too. */
+export async function serversSince(db: Db, roomIds: readonly string[], after: number): Promise<Map<string, string[]>> {
+  const rows = await db.query<{ room_id: string; server: string }>(
+    `SELECT DISTINCT c.room_id, ${serverOf(db, 'c.state_key')} AS server FROM current_state_events c
+     WHERE ${db.dialect.anyOf('c.room_id')} AND c.type = 'm.room.member' AND c.membership = 'join'
+       AND NOT EXISTS (SELECT 1 FROM current_state_delta_stream d WHERE d.room_id = c.room_id AND d.stream_id > ?
+         AND d.type = 'm.room.member' AND d.state_key = c.state_key)
+     UNION SELECT room_id, server_name FROM partial_state_rooms_servers WHERE ${db.dialect.anyOf('room_id')}`,
+    [roomIds, after, roomIds],
+  );
+  return byRoom(roomIds, rows);
+}
+
+/** What changed behind a place of members and access control lists, oldest first. */
+export async function audienceChanges(db: Db, roomIds: readonly string[], after: number): Promise<AudienceChange[]> {
+  const rows = await db.query<{
+    room_id: string;
+    stream_id: number;
+    type: AudienceChange['type'];
+    state_key: string;
+    event_id: string | null;
+    prev_event_id: string | null;
+    membership: string | null;
+    prev_membership: string | null;
+  }>(
+    `SELECT d.room_id, d.stream_id, d.type, d.state_key, d.event_id, d.prev_event_id,
+       n.membership, p.membership AS prev_membership
+     FROM current_state_delta_stream d
+     LEFT JOIN room_memberships n ON n.event_id = d.event_id
+     LEFT JOIN room_memberships p ON p.event_id = d.prev_event_id
+     WHERE ${db.dialect.anyOf('d.room_id')} AND d.stream_id > ?
+       AND (d.type = 'm.room.member' OR (d.type = 'm.room.server_acl' AND d.state_key = ''))
+     ORDER BY d.stream_id`,
     [roomIds, after],
   );
   return rows.map((row) => ({
-    roomId: row.room_id,
-    userId: row.user_id,
-    streamOrdering: row.event_stream_ordering,
+    ...{ roomId: row.room_id, type: row.type, stateKey: row.state_key, streamOrdering: row.stream_id },
+    before: { eventId: row.prev_event_id ?? undefined, membership: row.prev_membership ?? undefined },
+    after: { eventId: row.event_id ?? undefined, membership: row.membership ?? undefined },
   }));
 }
 
@@ -225,6 +257,13 @@ export async function serversInRooms(db: Db, roomIds: readonly string[]): Promis
      UNION SELECT room_id, server_name FROM partial_state_rooms_servers WHERE ${db.dialect.anyOf('room_id')}`,
     [roomIds, roomIds],
   );
+  return byRoom(roomIds, rows);
+}
+
+function byRoom(
+  roomIds: readonly string[],
+  rows: readonly { readonly room_id: string; readonly server: string }[],
+): Map<string, string[]> {
   const rooms = new Map<string, string[]>(roomIds.map((roomId) => [roomId, []]));
   for (const row of rows) rooms.get(row.room_id)?.push(row.server);
   return rooms;
