@@ -204,7 +204,8 @@ export class Peer {
   /** Asks for a sign of life. */
   ping(onPong: () => void): void {
     this.#onPong = onPong;
-    this.#send([kind.ping]);
+    // Nobody is told: a thread that rests looks for messages soon enough, and is not to be woken every second.
+    if (!this.#closed) this.port.postMessage([kind.ping]);
   }
 
   /** Nothing comes any more: what waits fails with `reason`, and so does what is called from now on. */

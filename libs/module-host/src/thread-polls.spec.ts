@@ -16,6 +16,8 @@ interface Thread {
   /** How long it rested, each time. */
   readonly rests: readonly number[];
   readonly member: ReturnType<Polls['member']>['member'];
+  /** The bell that wakes it, and how often that was rung. */
+  readonly bell: () => { readonly number: number; readonly rung: number };
 }
 
 /** Whether threads have nothing else to wait for. */
@@ -35,7 +37,11 @@ function thread(): Thread {
     isBusy: () => isBusy,
     rested: (ms) => rests.push(ms),
   });
-  return { asked, heard, rests, member };
+  const bell: Thread['bell'] = () => {
+    const number = new Int32Array(memory.inbox)[0]!;
+    return { number, rung: new Int32Array(memory.board)[number]! };
+  };
+  return { asked, heard, rests, member, bell };
 }
 
 let calls = 0;
@@ -178,6 +184,43 @@ it('asks those together that are asked the same, and of them as many as have a b
     expect(polls.pollFor('callback:one', ['b'])).toBeUndefined();
   });
   expect(polls.pollFor('callback:one', ['a'])).toBeUndefined();
+});
+
+it('wakes all that are asked together by one bell, and nobody else more than once', async () => {
+  const [one, two, three] = several(3) as [Thread, Thread, Thread];
+  ask([one, two, three], 'all');
+  await all([one, two, three]);
+  expect(new Set([one, two, three].map(({ bell }) => bell().number)).size).toBe(1);
+  ask([one, two], 'two');
+  const aside = three.bell();
+  for (let round = 0; round < 5; round++) ask([one, two], round);
+  await eventually(() => [one, two].every(({ asked }) => asked.length === 7));
+  expect(one.bell().number).toBe(two.bell().number);
+  expect(three.bell()).toEqual(aside);
+  expect(three.asked).toHaveLength(1);
+  // Parted or not, all hear what concerns all.
+  ask([one, two, three], 'all again');
+  await eventually(() => three.asked.length === 2 && one.asked.length === 8 && two.asked.length === 8);
+});
+
+it('has bells for threads that come, whatever has gone', () => {
+  const [stays] = several(1) as [Thread];
+  for (let i = 0; i < 300; i++) {
+    const one = thread();
+    ask([one], i);
+    expect(one.bell().number).not.toBe(stays.bell().number);
+    polls.leave(one.member);
+  }
+});
+
+it('wakes more than are asked where there are more threads than bells', async () => {
+  const threads = several(300);
+  for (let from = 0; from < threads.length; from += 30) {
+    const some = threads.slice(from, from + 30);
+    for (const one of some) ask([one], '@a:x');
+    for (const asked of await all(some)) asked.pass(NOT_SPAM);
+    await eventually(() => some.every(({ heard }) => heard.length === 1));
+  }
 });
 
 it('knows where the question came from', () => {
