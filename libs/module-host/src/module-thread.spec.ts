@@ -4,14 +4,14 @@ import { join } from 'node:path';
 import { eventually, RecordingLogger } from '@rookery/testing';
 import type { RoomEvent } from '@rookery/events';
 import type { MediaServerSettings } from '@rookery/module-api';
-import { SystemClock } from '@rookery/platform';
+import { LogContext, SystemClock } from '@rookery/platform';
 import type { ModuleCapabilities } from './capabilities.js';
 import { callbackContext } from './context.js';
 import { ModuleHost } from './host.js';
 import { toModuleEvent, toStateView } from './isolation.js';
 import type { ModuleEntry } from './loader.js';
 import { starvedMs } from './module-thread.js';
-import { offlineCapabilities } from './offline.js';
+import { MemoryDocuments, offlineCapabilities } from './offline.js';
 
 let folder: string;
 let host: ModuleHost;
@@ -305,6 +305,41 @@ it('asks several in threads at once, and lets the first refusal in the order of 
   refusing('third');
   await start(['first', 'second', 'third'].map((name) => entryOf(name)));
   expect(await joining()).toMatchObject({ message: 'second', module: 'second' });
+});
+
+it('does what a callback begins for the request that it was asked for, whatever it was asked meanwhile', async () => {
+  write(
+    'slow',
+    `api.registerSpamCheckerCallbacks({ async userMayJoinRoom(userId) {
+      await api.store.put(userId + ' begins', 1);
+      await api.sleep(20);
+      await api.store.put(userId + ' ends', 1);
+      return NOT_SPAM;
+    } })`,
+  );
+  const puts: [key: string, requestId: string | undefined][] = [];
+  class Documents extends MemoryDocuments {
+    override put(module: string, key: string, json: string): Promise<void> {
+      puts.push([key, LogContext.current()?.requestId]);
+      return super.put(module, key, json);
+    }
+  }
+  await start([entryOf('slow')], { documents: new Documents() });
+  await Promise.all(['one', 'two', 'three'].map((id) => LogContext.run({ requestId: id }, () => joining(id))));
+  expect(puts.toSorted()).toEqual([
+    ...[
+      ['one begins', 'one'],
+      ['one ends', 'one'],
+    ],
+    ...[
+      ['three begins', 'three'],
+      ['three ends', 'three'],
+    ],
+    ...[
+      ['two begins', 'two'],
+      ['two ends', 'two'],
+    ],
+  ]);
 });
 
 it('blames the one that hangs alone, and counts what those beside it said', async () => {

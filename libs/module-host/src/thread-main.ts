@@ -59,6 +59,8 @@ const own: Readonly<Record<string, Lent>> = {
 const peer = new Peer(port, {
   named: (name) => slots.get(name) ?? (Object.hasOwn(own, name) ? own[name] : undefined),
   around: (callId, _cause, work) => calls.run(callId, work),
+  // Nothing but the next question runs behind it there, and a way back costs as much as the way in.
+  enter: (callId) => calls.enterWith(callId),
   cause: () => calls.getStore(),
   freezes: true,
   answers: { port: answers, receive: (from: MessagePort) => receiveMessageOnPort(from)?.message as unknown },

@@ -31,6 +31,8 @@ export interface PeerOptions {
   readonly named: (name: string) => Lent | undefined;
   /** Runs what the other side calls. `callId`: of that call; `cause`: of the call of ours that it came of. */
   readonly around: (callId: number, cause: number | undefined, work: () => void) => void;
+  /** Goes on as what a call of the other side that came by another way asks for, until the next one, and all that comes of it does. */
+  readonly enter?: (callId: number) => void;
   /** The call of the other side that code runs for now. */
   readonly cause?: () => number | undefined;
   /** Told of a call of ours before it goes out, where whoever calls does not say otherwise. */
@@ -144,15 +146,14 @@ export class Peer {
   carryOut(call: PollCall): void {
     this.#carrying++;
     // Written flat: it is most of what a judge in a thread costs, and each thread compiles it for itself.
-    this.options.around(call.callId, undefined, () => {
-      try {
-        const value = this.#target(call.target)(...call.args());
-        if (typeof value === 'object' && value !== null) void this.#passLater(call, value);
-        else this.#pass(call, value);
-      } catch (error) {
-        this.#fail(call, error);
-      }
-    });
+    this.options.enter?.(call.callId);
+    try {
+      const value = this.#target(call.target)(...call.args());
+      if (typeof value === 'object' && value !== null) void this.#passLater(call, value);
+      else this.#pass(call, value);
+    } catch (error) {
+      this.#fail(call, error);
+    }
   }
 
   async #passLater(call: PollCall, given: unknown): Promise<void> {
