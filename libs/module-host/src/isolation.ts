@@ -192,11 +192,13 @@ export abstract class SeenEvent implements ModuleEvent {
   readonly prevEventIds: readonly string[];
   readonly authEventIds: readonly string[];
 
-  /** @param content frozen in every depth */
+  /** @param content and the lists behind it: frozen in every depth */
   protected constructor(
-    event: Omit<ModuleEvent, 'roomVersion' | 'content' | 'pdu'>,
+    event: Omit<ModuleEvent, 'roomVersion' | 'content' | 'prevEventIds' | 'authEventIds' | 'pdu'>,
     roomVersion: string,
     content: Readonly<Record<string, unknown>>,
+    prevEventIds: readonly string[],
+    authEventIds: readonly string[],
   ) {
     this.eventId = event.eventId;
     this.roomId = event.roomId;
@@ -208,8 +210,8 @@ export abstract class SeenEvent implements ModuleEvent {
     this.originServerTs = event.originServerTs;
     this.redacts = event.redacts;
     this.depth = event.depth;
-    this.prevEventIds = Object.freeze(event.prevEventIds.slice());
-    this.authEventIds = Object.freeze(event.authEventIds.slice());
+    this.prevEventIds = prevEventIds;
+    this.authEventIds = authEventIds;
   }
 
   /** Made when a module looks at it: few do. */
@@ -228,7 +230,8 @@ export class EventForModules extends SeenEvent {
   #pdu: ModuleEvent['pdu'] | undefined;
 
   constructor(event: RoomEvent) {
-    super(event, event.rules.version, frozenCopy(event.content));
+    const { rules, content, prevEventIds, authEventIds } = event;
+    super(event, rules.version, frozenCopy(content), frozenCopy(prevEventIds), frozenCopy(authEventIds));
     this.#event = event;
     Object.freeze(this);
   }
