@@ -19,8 +19,8 @@ import type { WorkingRoom } from '../room/working-room.js';
 /** An event of this server that the auth rules allow. */
 export interface BuiltEvent {
   readonly event: RoomEvent;
-  /** The same with this server's signature, where there was time for it. */
-  readonly signed?: RoomEvent | undefined;
+  /** The same with this server's signature, and its PDU as text, where there was time for it. */
+  readonly signed?: { readonly event: RoomEvent; readonly json: string } | undefined;
   readonly before: StateBefore;
   /** For redactions: whether the redaction counts only for events of the sender's own server. */
   readonly redactionRecheck: boolean | undefined;

@@ -174,7 +174,9 @@ export class LocalStager {
 
   /** With the signature, where nobody else adds to the event before that. */
   #signed(room: WorkingRoom, built: BuiltEvent): BuiltEvent {
-    return this.policies.concerns(room, built.event) ? built : { ...built, signed: this.builder.sign(built.event) };
+    if (this.policies.concerns(room, built.event)) return built;
+    const event = this.builder.sign(built.event);
+    return { ...built, signed: { event, json: pduText(event) } };
   }
 
   async #askPolicyServer({ room, draft, inTurn, built }: DraftWay): Promise<Prepared | Waiting<Judged>> {
@@ -242,13 +244,13 @@ export class LocalStager {
 
   /** Signs and stages an event that everybody agreed to. */
   async stage(room: WorkingRoom, draft: EventDraft, built: BuiltEvent): Promise<DraftOutcome> {
-    const { before } = built;
-    const event = await this.#withPrejoinState(room, built.signed ?? this.builder.sign(built.event));
+    const { before, signed } = built;
+    const event = await this.#withPrejoinState(room, signed?.event ?? this.builder.sign(built.event));
     const chain = await this.contexts.groupAfter(room, before, event);
     const key = event.stateKey === undefined ? undefined : stateKeyOf(event.type, event.stateKey);
     room.stage({
       event,
-      json: pduText(event),
+      json: event === signed?.event ? signed.json : pduText(event),
       outlier: false,
       rejectedReason: undefined,
       softFailed: false,
