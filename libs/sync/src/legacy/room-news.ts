@@ -101,12 +101,7 @@ export class RoomNews {
   }
 
   /** @param rooms up to where each is read */
-  async #page(
-    requester: Requester,
-    rooms: ReadonlyMap<string, number>,
-    after: number,
-    now: number,
-  ): Promise<NewsPage> {
+  async #page(requester: Requester, rooms: ReadonlyMap<string, number>, after: number, now: number): Promise<NewsPage> {
     const found: StoredEvent[] = [];
     let upTo = now;
     await eachLimit(rooms, parallelReads, async ([roomId, end]) => {
