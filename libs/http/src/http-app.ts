@@ -222,6 +222,7 @@ export class HttpApp {
     this.#draining = true;
     this.#listeners.stopAccepting();
     this.#fellows?.stopAccepting();
+    this.forwarder?.stopWaiting();
     for (const context of this.#store.open) context.response.shouldKeepAlive = false;
     for (const context of this.#store.waiting) context.abort();
     if (this.#store.open.size > 0) {

@@ -146,6 +146,21 @@ describe.each(['in clear', 'encrypted'])('A process that passes requests on, %s'
   });
 });
 
+it('answers those who wait for the one that writes when it stops itself, and is not held up by them', async () => {
+  let asked = 0;
+  const nowhere = async (): Promise<undefined> => void asked++;
+  const { app, base } = await start({ forwarding: { secret: 'known to both', writer: nowhere } });
+  const waiting = fetch(`${base}/_matrix/client/v3/account/whoami`, { headers: auth });
+  await eventually(() => asked > 0);
+  const began = performance.now();
+  expect(await app.drain(60_000)).toBe(true);
+  // It would have waited for fifteen seconds.
+  expect(performance.now() - began).toBeLessThan(10_000);
+  const answer = await waiting;
+  expect([answer.status, answer.headers.get('retry-after')]).toEqual([503, '2']);
+  await app.close();
+});
+
 it('has read a short body that came with its head before it passes that on, and gives a short answer in one piece', async () => {
   const writer = await FellowListener.open(
     { host: '127.0.0.1', port: 0 },

@@ -58,6 +58,7 @@ function saysSmall({ headers, rawBody, raw }: RequestContext): boolean {
 export class Forwarder {
   readonly #connections: FellowConnections;
   readonly #writer: () => Promise<ProcessAddress | undefined>;
+  #waits = true;
 
   constructor(
     writer: () => Promise<ProcessAddress | undefined>,
@@ -76,6 +77,11 @@ export class Forwarder {
     this.#attempt(context, this.clock.monotonicMs() + waitForWriterMs).catch((error: unknown) =>
       this.#refuse(context, error),
     );
+  }
+
+  /** Requests wait no more for a process that writes: this one stops, maybe to take that very place. What is under way goes on. */
+  stopWaiting(): void {
+    this.#waits = false;
   }
 
   /** Ends all connections; what is under way fails, and reads are asked again. */
@@ -97,7 +103,7 @@ export class Forwarder {
         if (failure === undefined) return;
         if (!failure.mayRepeat) throw failure.error;
       }
-      if (this.clock.monotonicMs() >= untilMs) throw away();
+      if (!this.#waits || this.clock.monotonicMs() >= untilMs) throw away();
       await this.clock.sleep(askAgainMs);
     }
   }
