@@ -118,7 +118,7 @@ eachDatabase('states that are read in pages', (open) => {
         // Many of a moment, one of a moment, and a moment with more than a page.
         Array.from({ length: 9_000 }, (_, n) => {
           const streamId = n < 5_000 ? Math.floor(n / 50) : n < 5_500 ? n : 5_500;
-          return [streamId + 1, other, 'a.type', keyOf(n), n % 7 === 0 ? null : `$e${n}`, null];
+          return [streamId + 1, other, 'a.type', `key${n}`, n % 7 === 0 ? null : `$e${n}`, null];
         }),
       ),
     );
