@@ -10,6 +10,9 @@ const parts = [
   ...['web/fetch/headers.js', 'web/fetch/index.js', 'web/websocket/websocket.js'],
 ].map((file) => `undici/lib/${file}`);
 
+/** Where it is kept once it is loaded: looked up once, for each request asks. */
+let place: string | undefined;
+
 /** The HTTP client library, loaded when it is first asked for: it is large, and not every server asks anybody for anything. */
 export const undici = (): typeof import('undici') => require('undici') as typeof import('undici');
 
@@ -18,7 +21,8 @@ export const undici = (): typeof import('undici') => require('undici') as typeof
  * everybody for as long as dozens of requests take.
  */
 export async function loadUndici(): Promise<void> {
-  if (require.cache[require.resolve('undici')]) return;
+  place ??= require.resolve('undici');
+  if (require.cache[place]) return;
   for (const part of [...parts, 'undici']) {
     await ownTurn();
     require(part);

@@ -315,10 +315,10 @@ export class Notifier {
 
   /** Takes the announcements of positions that can be read, in their order. */
   #takeHeld(stream: string, position: number): readonly Held[] {
+    const held = this.#held.get(stream);
+    if (held === undefined) return [];
     const isReadable = (one: Held): boolean => Math.abs(one.position) <= Math.abs(position);
-    const { readable = [], later } = Object.groupBy(this.#held.get(stream) ?? [], (one) =>
-      isReadable(one) ? 'readable' : 'later',
-    );
+    const { readable = [], later } = Object.groupBy(held, (one) => (isReadable(one) ? 'readable' : 'later'));
     if (later) this.#held.set(stream, later);
     else this.#held.delete(stream);
     return readable.sort((a, b) => Math.abs(a.position) - Math.abs(b.position));

@@ -24,6 +24,16 @@ eachDatabase('Streams', (open) => {
     const notifier = new Notifier(new FakeClock(), bus, { instance });
     return { notifier, streams: new Streams(db, notifier, { writers: writers ?? new StreamWriters(instance) }) };
   };
+  /** A stream as the process that writes it has it, and as another one does. */
+  const writerAndReader = async (): Promise<Record<'source' | 'stream', ReturnType<typeof sideOf>>> => {
+    const writer = process('writer');
+    const reader = process('reader', new StreamWriters('reader', { notes: ['writer'] }));
+    const [source, stream] = [sideOf(writer), sideOf(reader)];
+    await writer.streams.open();
+    await reader.streams.open();
+    return { source, stream };
+  };
+  const sideOf = ({ streams }: ReturnType<typeof process>) => streams.of(notes);
 
   it('numbers what is written, wakes whom it concerns and knows who changed', async () => {
     const { notifier, streams } = process('main');
@@ -112,12 +122,7 @@ eachDatabase('Streams', (open) => {
   });
 
   it('is told by others of a position only with everything that changed up to it', async () => {
-    const writer = process('writer');
-    const reader = process('reader', new StreamWriters('reader', { notes: ['writer'] }));
-    const source = writer.streams.of(notes);
-    const stream = reader.streams.of(notes);
-    await writer.streams.open();
-    await reader.streams.open();
+    const { source, stream } = await writerAndReader();
     await db.write((tx) => source.write(tx, {}));
     await settled();
     const before = stream.current();
@@ -149,12 +154,7 @@ eachDatabase('Streams', (open) => {
   });
 
   it('hears what others write, and forgets what it knew where a message was lost', async () => {
-    const writer = process('writer');
-    const reader = process('reader', new StreamWriters('reader', { notes: ['writer'] }));
-    const source = writer.streams.of(notes);
-    const stream = reader.streams.of(notes);
-    await writer.streams.open();
-    await reader.streams.open();
+    const { source, stream } = await writerAndReader();
     const write = (user: string): Promise<number> => db.write((tx) => source.write(tx, { changed: { user: [user] } }));
     const users = stream.changes('user');
 
