@@ -314,6 +314,23 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
     expect(bodies().slice(-4)).toEqual(numbers(9, 12));
   });
 
+  it('does not wait for an answer that a server lost with a fall, once it speaks again', async () => {
+    const { roomId } = await sharedRoom();
+    await say(alice, roomId, '1');
+    await eventually(() => bodies().length === 1);
+    // It takes what it is sent, and falls over: nothing tells.
+    played.answer = () => {};
+    await say(alice, roomId, '2');
+    await eventually(() => bodies().includes('2'));
+    await say(alice, roomId, '3');
+    played.asked.length = 0;
+    played.answer = takeAll;
+    await new Promise((resolve) => setTimeout(resolve, 1_500));
+    await played.request(home, 'GET', '/_matrix/federation/v1/query/profile?user_id=@alice:home.test');
+    await eventually(() => bodies().includes('3'), 20_000);
+    expect(bodies()).toEqual(['2', '3']);
+  });
+
   it('brings a server that is back nothing from the time when it was not in a room, or shut out', async () => {
     const [left, shut] = [await sharedRoom(), await sharedRoom()];
     const acl = (deny: string[]) => setState(alice, shut.roomId, 'm.room.server_acl', { allow: ['*'], deny });

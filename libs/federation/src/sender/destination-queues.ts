@@ -61,12 +61,12 @@ export class DestinationQueues {
   /** Cuts transactions under way short; none is begun any more. */
   abort(): void {
     this.#stopping.abort();
+    for (const destination of this.#destinations.values()) destination.stop();
   }
 
   /** Resolves when nothing is under way, and what servers have got is noted. */
   async stop(): Promise<void> {
     this.abort();
-    for (const destination of this.#destinations.values()) destination.stop();
     await this.#parts.turns.settled();
     await this.#successes.write();
   }

@@ -10,8 +10,8 @@ interface Tried {
   readonly text: string;
 }
 
-/** A destination whose server answers as it is told: `undefined` is a success. */
-function make(...answers: (FederationRequestError | undefined)[]): {
+/** A destination whose server answers as it is told: `undefined` is a success, `silence` no answer. */
+function make(...answers: (FederationRequestError | 'silence' | undefined)[]): {
   readonly destination: Destination;
   readonly clock: FakeClock;
   readonly tried: Tried[];
@@ -23,9 +23,11 @@ function make(...answers: (FederationRequestError | undefined)[]): {
   const slow: boolean[] = [];
   const turns = new SendingTurns(clock);
   const client = {
-    request: ({ path, canonicalContent }: { path: string; canonicalContent: string }) => {
+    request: ({ path, canonicalContent, signal }: { path: string; canonicalContent: string; signal: AbortSignal }) => {
       tried.push({ id: path.split('/').at(-1)!, text: canonicalContent });
       const failure = answers.shift();
+      if (failure === 'silence')
+        return new Promise((_, reject) => signal.addEventListener('abort', () => reject(unwanted())));
       return failure ? Promise.reject(failure) : Promise.resolve({ body: Buffer.from('{}') });
     },
   } as unknown as FederationClient;
@@ -53,6 +55,7 @@ function make(...answers: (FederationRequestError | undefined)[]): {
 const failed = (details: { status: number; retryAfterMs?: number }): FederationRequestError =>
   new FederationRequestError('far.test', 'status', 'no', details);
 const lost = (): FederationRequestError => new FederationRequestError('far.test', 'unreachable', 'gone');
+const unwanted = (): FederationRequestError => new FederationRequestError('far.test', 'aborted', 'given up');
 const event = (n: number): { eventId: string; roomId: string; streamOrdering: number } => ({
   eventId: `$${n}`,
   roomId: '!r',
@@ -119,6 +122,43 @@ describe('Destination', () => {
     destination.showedLife();
     await clock.advance(0);
     expect(slow.slice(4)).toEqual([false]);
+    expect(destination.isIdle).toBe(true);
+  });
+
+  it('asks a server that speaks but owes an answer once more, and then waits for it', async () => {
+    const { destination, clock, tried, slow } = make('silence', 'silence');
+    destination.addEvents([event(1)]);
+    await clock.advance(900);
+    // That it may have said before it was asked.
+    destination.showedLife();
+    await clock.advance(20_000);
+    expect(tried).toHaveLength(1);
+    destination.showedLife();
+    destination.showedLife();
+    await clock.advance(0);
+    expect(tried.map(({ id }) => id)).toEqual(['t1', 't1']);
+    expect(tried[1]!.text).toBe(tried[0]!.text);
+    expect(slow).toEqual([false, false]);
+    await clock.advance(20_000);
+    destination.showedLife();
+    await clock.advance(20_000);
+    expect(tried).toHaveLength(2);
+    // It was away, as somebody else noticed, and is there again.
+    destination.recovered();
+    await clock.advance(0);
+    expect(tried.map(({ id }) => id)).toEqual(['t1', 't1', 't1']);
+    expect(destination.isIdle).toBe(true);
+  });
+
+  it('gives a server that was heard of at once five seconds to answer', async () => {
+    const { destination, clock, tried } = make('silence');
+    destination.addEvents([event(1)]);
+    await clock.advance(2_000);
+    destination.showedLife();
+    await clock.advance(2_900);
+    expect(tried).toHaveLength(1);
+    await clock.advance(100);
+    expect(tried).toHaveLength(2);
     expect(destination.isIdle).toBe(true);
   });
 

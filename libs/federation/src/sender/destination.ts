@@ -10,6 +10,7 @@ import {
 import type { PresenceState, Receipt } from '@rookery/ephemeral';
 import { isJsonObject } from '@rookery/matrix-types';
 import type { Clock, Config, Ids, Logger, Timer } from '@rookery/platform';
+import { Attempt } from './attempt.js';
 import { EphemeralOutbox, type TypingNews } from './ephemeral-outbox.js';
 import type { EventTexts } from './event-texts.js';
 import type { EduStore, OutgoingEdu } from './outgoing-edu.js';
@@ -78,12 +79,19 @@ interface Transaction {
   readonly load: Load;
 }
 
+/** It uses its turn. */
+interface Running {
+  readonly kind: 'running';
+  /** What its server was sent and has not answered. */
+  attempt: Attempt | undefined;
+}
+
 /** What a destination is about. */
 type State =
   | { readonly kind: 'idle' }
   /** For its turn among other destinations. */
   | { readonly kind: 'waiting' }
-  | { readonly kind: 'running' }
+  | Running
   /** After a trouble; then it goes on by itself. */
   | { readonly kind: 'pausing'; readonly timer: Timer };
 
@@ -213,15 +221,18 @@ export class Destination implements TurnTaker {
   recovered(): void {
     this.#trouble = { ...this.#trouble, failures: 0, isGivenUp: false };
     this.#showsLife = true;
+    if (this.#state.kind === 'running') this.#state.attempt?.showedLife();
     this.#endPause();
     this.#kick();
   }
 
   /**
    * A trouble may be over: the rest of its pause is left out. Not at once, since the server may be there and yet out of reach;
-   * and the later, the oftener it refused what it was sent, for it may well go on talking.
+   * and the later, the oftener it refused what it was sent, for it may well go on talking. An answer that it owes is not waited
+   * for, unless it took its time before: then it is most likely at work on what it got, and would get it twice.
    */
   showedLife(): void {
+    if (this.#state.kind === 'running' && !this.#wasSlow) this.#state.attempt?.showedLife();
     if (this.#state.kind !== 'pausing') return;
     const { failures, refusals, atMs, isGivenUp } = this.#trouble;
     const isShort = failures > 0 && !isGivenUp;
@@ -235,11 +246,12 @@ export class Destination implements TurnTaker {
 
   async run(): Promise<void> {
     const { logger, stopping } = this.parts;
-    this.#state = { kind: 'running' };
+    const running: Running = { kind: 'running', attempt: undefined };
+    this.#state = running;
     this.#showsLife = false;
     let pauseMs: number | undefined;
     try {
-      if (!stopping.aborted) pauseMs = await this.#send();
+      if (!stopping.aborted) pauseMs = await this.#send(running);
     } catch (error) {
       if (!stopping.aborted)
         logger.error('A transaction could not be put together', { destination: this.name, err: error });
@@ -251,8 +263,9 @@ export class Destination implements TurnTaker {
     this.#kick();
   }
 
-  /** Cuts pauses. */
+  /** Cuts what is under way, and pauses; for good where nothing is begun any more. */
   stop(): void {
+    if (this.#state.kind === 'running') this.#state.attempt?.cut();
     if (this.#state.kind === 'pausing') this.#state.timer.cancel();
   }
 
@@ -296,7 +309,7 @@ export class Destination implements TurnTaker {
   }
 
   /** @returns how long to wait before the next one, milliseconds */
-  async #send(): Promise<number | undefined> {
+  async #send(running: Running): Promise<number | undefined> {
     const { client, clock, config, destinations, metrics, stopping } = this.parts;
     const { failingSinceTs, retryAtTs } = await destinations.state(this.name);
     if (retryAtTs > 0) return this.#giveUp(retryAtTs - clock.nowMs());
@@ -307,7 +320,8 @@ export class Destination implements TurnTaker {
     // A short trouble is not held against the server: it would be left alone for much longer than that.
     const isLast = failingSinceTs !== undefined || timedOut || failures >= config.get('federation.max_long_retries');
     const transaction = (this.#unanswered ??= { id: this.parts.nextTransactionId(), ts: clock.nowMs(), load });
-    const startedMs = clock.monotonicMs();
+    if (stopping.aborted) return undefined;
+    const attempt = (running.attempt = new Attempt(clock));
     try {
       const { body } = await client.request({
         destination: this.name,
@@ -317,7 +331,7 @@ export class Destination implements TurnTaker {
         maxBytes: maxAnswerBytes,
         retries: 'none',
         ignoreBackoff: !isLast,
-        signal: stopping,
+        signal: attempt.signal,
       });
       this.#report(body, load.events);
     } catch (error) {
@@ -325,9 +339,12 @@ export class Destination implements TurnTaker {
       if (!(error instanceof FederationRequestError)) throw error;
       // It has taken the transaction, whatever it says about it.
       if (error.reason !== 'bad_response' && error.reason !== 'too_large') return this.#failed(error, load, isLast);
+    } finally {
+      running.attempt = undefined;
+      attempt.end();
     }
     this.#unanswered = undefined;
-    this.#wasSlow = clock.monotonicMs() - startedMs > slowMs;
+    this.#wasSlow = attempt.tookMs > slowMs;
     metrics.sent(this.name, load.events.length, load.edus);
     await this.#delivered(load);
     return undefined;
@@ -421,7 +438,11 @@ export class Destination implements TurnTaker {
   async #failed(error: FederationRequestError, load: Load, isLast: boolean): Promise<number | undefined> {
     const { clock, config, destinations, ids, logger } = this.parts;
     const { reason, status, retryAfterMs } = error;
-    if (reason === 'aborted') return undefined;
+    if (reason === 'aborted') {
+      // It speaks to us, and is tried anew for that.
+      this.#showsLife = true;
+      return undefined;
+    }
     if (reason === 'busy') return busyPauseMs;
     if (reason === 'backing_off') return this.#giveUp(retryAfterMs ?? refusedPauseMs);
     if (error.isDown) {
