@@ -36,8 +36,8 @@ export interface FederationRequest {
   readonly query?: RequestQuery | undefined;
   /** The JSON body. */
   readonly content?: Readonly<JsonObject> | undefined;
-  /** The body as canonical JSON, in place of `content`, where it is at hand. */
-  readonly canonicalContent?: string | undefined;
+  /** The body as canonical JSON, in place of `content`, where it is at hand; as bytes where many servers are sent the same. */
+  readonly canonicalContent?: string | Uint8Array | undefined;
   /** For each try, from its turn to the last byte. Default `federation.client_timeout`. */
   readonly timeoutMs?: number | undefined;
   /**

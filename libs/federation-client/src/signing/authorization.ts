@@ -58,9 +58,17 @@ export function signedRequestBytes(
   return Buffer.concat([Buffer.from('{"content":'), canonicalContent, Buffer.from(','), around.subarray(1)]);
 }
 
-/** The `Authorization` header of a request of this server. */
-export function authorizationHeader(parts: SignedRequestParts, key: SigningKey): string {
-  const signature = key.sign(signedRequestText(parts));
+/** The `Authorization` header of a request of this server; the body as text, or as the bytes that are sent. */
+export function authorizationHeader(
+  parts: Omit<SignedRequestParts, 'canonicalContent'> & { readonly canonicalContent: string | Uint8Array | undefined },
+  key: SigningKey,
+): string {
+  const { canonicalContent } = parts;
+  const signature = key.sign(
+    canonicalContent instanceof Uint8Array
+      ? signedRequestBytes(parts, canonicalContent)
+      : signedRequestText({ ...parts, canonicalContent }),
+  );
   const destination = parts.destination === undefined ? '' : `destination="${parts.destination}",`;
   return `X-Matrix origin="${parts.origin}",${destination}key="${key.keyId}",sig="${signature}"`;
 }

@@ -3,6 +3,7 @@ import { SilentLogger } from '@rookery/platform';
 import { FakeClock, SeededIds } from '@rookery/testing';
 import { Destination, type DestinationParts } from './destination.js';
 import type { EduStore } from './outgoing-edu.js';
+import { TransactionBodies } from './transaction-bodies.js';
 import { SendingTurns, type TurnTaker } from './turns.js';
 
 interface Tried {
@@ -23,8 +24,8 @@ function make(...answers: (FederationRequestError | 'silence' | undefined)[]): {
   const slow: boolean[] = [];
   const turns = new SendingTurns(clock);
   const client = {
-    request: ({ path, canonicalContent, signal }: { path: string; canonicalContent: string; signal: AbortSignal }) => {
-      tried.push({ id: path.split('/').at(-1)!, text: canonicalContent });
+    request: ({ path, canonicalContent, signal }: { path: string; canonicalContent: Buffer; signal: AbortSignal }) => {
+      tried.push({ id: path.split('/').at(-1)!, text: canonicalContent.toString() });
       const failure = answers.shift();
       if (failure === 'silence')
         return new Promise((_, reject) => signal.addEventListener('abort', () => reject(unwanted())));
@@ -42,6 +43,7 @@ function make(...answers: (FederationRequestError | 'silence' | undefined)[]): {
     metrics: { sent: () => undefined },
     destinations: { state: async () => ({ retryAtTs: 0 }) },
     texts: { of: async (ids: string[]) => new Map(ids.map((id) => [id, `{"id":"${id}"}`])) },
+    bodies: new TransactionBodies('home.test'),
     turns: { ask: (taker: TurnTaker) => (slow.push(taker.isSlow), turns.ask(taker)) },
     successes: { note: () => undefined, unwritten: () => 0 },
     stores: [],

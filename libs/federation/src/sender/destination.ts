@@ -1,5 +1,4 @@
 import type { Database } from '@rookery/database';
-import { canonicalJson } from '@rookery/events';
 import {
   type Destinations,
   type FederationClient,
@@ -17,6 +16,7 @@ import type { EduStore, OutgoingEdu } from './outgoing-edu.js';
 import type { SenderMetrics } from './sender-metrics.js';
 import { backlogOf, type OutgoingEvent } from './sender.query.js';
 import type { SuccessLog } from './success-log.js';
+import type { TransactionBodies } from './transaction-bodies.js';
 import type { SendingTurns, TurnTaker } from './turns.js';
 
 /** What destinations work with; the same for all. */
@@ -30,6 +30,7 @@ export interface DestinationParts {
   readonly client: FederationClient;
   readonly destinations: Destinations;
   readonly texts: EventTexts;
+  readonly bodies: TransactionBodies;
   readonly turns: SendingTurns;
   readonly successes: SuccessLog;
   /** In the order in which they are to arrive. */
@@ -67,6 +68,7 @@ const longestPauseMs = 86_400_000;
 interface Load {
   readonly events: readonly OutgoingEvent[];
   readonly pduTexts: readonly string[];
+  readonly eduTexts: readonly string[];
   readonly edus: readonly OutgoingEdu[];
   /** Forgets the EDUs. */
   readonly settle: () => Promise<void>;
@@ -107,6 +109,8 @@ interface Trouble {
   /** It counts as down, or has refused: what is news for a moment only need not wait for it. */
   readonly isGivenUp: boolean;
 }
+
+const noEdus: Pick<Load, 'edus' | 'settle'> = { edus: [], settle: () => Promise.resolve() };
 
 const noTrouble: Trouble = { failures: 0, refusals: 0, atMs: 0, timedOut: false, isGivenUp: false };
 
@@ -310,7 +314,7 @@ export class Destination implements TurnTaker {
 
   /** @returns how long to wait before the next one, milliseconds */
   async #send(running: Running): Promise<number | undefined> {
-    const { client, clock, config, destinations, metrics, stopping } = this.parts;
+    const { bodies, client, clock, config, destinations, metrics, stopping } = this.parts;
     const { failingSinceTs, retryAtTs } = await destinations.state(this.name);
     if (retryAtTs > 0) return this.#giveUp(retryAtTs - clock.nowMs());
     const load = this.#unanswered?.load ?? (await this.#next());
@@ -319,7 +323,9 @@ export class Destination implements TurnTaker {
     const { failures, timedOut } = this.#trouble;
     // A short trouble is not held against the server: it would be left alone for much longer than that.
     const isLast = failingSinceTs !== undefined || timedOut || failures >= config.get('federation.max_long_retries');
-    const transaction = (this.#unanswered ??= { id: this.parts.nextTransactionId(), ts: clock.nowMs(), load });
+    const transaction = (this.#unanswered ??= {
+      ...{ id: this.parts.nextTransactionId(), ts: bodies.beginningOf(load, clock.nowMs()), load },
+    });
     if (stopping.aborted) return undefined;
     const attempt = (running.attempt = new Attempt(clock));
     try {
@@ -327,7 +333,7 @@ export class Destination implements TurnTaker {
         destination: this.name,
         method: 'PUT',
         path: federationPath`/_matrix/federation/v1/send/${transaction.id}`,
-        canonicalContent: this.#textOf(transaction),
+        canonicalContent: bodies.of(load, transaction.ts),
         maxBytes: maxAnswerBytes,
         retries: 'none',
         ignoreBackoff: !isLast,
@@ -366,9 +372,16 @@ export class Destination implements TurnTaker {
       }
       taken.push(event);
     }
+    const limit = !this.#alone ? maxEdus : taken.length > 0 ? 0 : 1;
+    const { edus, settle } = this.#stored.size + this.#outbox.size === 0 ? noEdus : await this.#nextEdus(limit);
+    if (taken.length === 0 && edus.length === 0) return undefined;
+    return { events: taken, pduTexts, edus, eduTexts: edus.map(({ text }) => text), settle };
+  }
+
+  /** EDUs for the next transaction, and what forgets them. */
+  async #nextEdus(limit: number): Promise<Pick<Load, 'edus' | 'settle'>> {
     const edus: OutgoingEdu[] = [];
     const settles: (() => Promise<void> | void)[] = [];
-    const limit = !this.#alone ? maxEdus : taken.length > 0 ? 0 : 1;
     for (const store of [...this.#stored]) {
       const room = Math.min(maxStoredEdus, limit - edus.length);
       if (room <= 0) break;
@@ -376,9 +389,7 @@ export class Destination implements TurnTaker {
       const batch = await store.next(this.name, room);
       if (!batch.isAll || batch.edus.length > 0) this.#stored.add(store);
       edus.push(...batch.edus);
-      settles.push(async () => {
-        await batch.delivered();
-      });
+      settles.push(() => batch.delivered());
     }
     // Whoever catches up has no use for what was news a while ago.
     if (this.#source.kind === 'memory' && limit > edus.length) {
@@ -386,11 +397,10 @@ export class Destination implements TurnTaker {
       edus.push(...news.edus);
       settles.push(() => news.delivered());
     }
-    if (taken.length === 0 && edus.length === 0) return undefined;
     const settle = async (): Promise<void> => {
       for (const one of settles) await one();
     };
-    return { events: taken, pduTexts, edus, settle };
+    return { edus, settle };
   }
 
   async #nextEvents(): Promise<readonly OutgoingEvent[]> {
@@ -410,15 +420,6 @@ export class Destination implements TurnTaker {
       // What came meanwhile lies in the database by now, and somebody may have had it begin once more.
       if (this.#source === source && source.skipped === skipped) this.#source = { kind: 'memory' };
     }
-  }
-
-  /** Keys in canonical order. */
-  #textOf({ ts, load: { pduTexts, edus } }: Transaction): string {
-    const eduTexts = edus.map((edu) => edu.text);
-    return (
-      `{"edus":[${eduTexts.join(',')}],"origin":${canonicalJson(this.parts.config.serverName)},` +
-      `"origin_server_ts":${ts},"pdus":[${pduTexts.join(',')}]}`
-    );
   }
 
   async #delivered({ events, settle }: Load): Promise<void> {

@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { canonicalJson } from '@rookery/events';
-import { Cache, Config } from '@rookery/platform';
+import { Cache, Config, SingleFlight } from '@rookery/platform';
 import { EventStore, isServable } from '@rookery/rooms';
 
 const maxChars = 8 * 1024 * 1024;
@@ -9,6 +9,8 @@ const maxChars = 8 * 1024 * 1024;
 @Injectable()
 export class EventTexts {
   readonly #texts: Cache<string, string>;
+  /** Events that are read for many servers at once. */
+  readonly #reading = new SingleFlight<ReadonlyMap<string, string>>();
 
   constructor(
     private readonly events: EventStore,
@@ -22,26 +24,27 @@ export class EventTexts {
   }
 
   /** By event id; events that are gone, or that nobody is to see, are absent. */
-  async of(eventIds: readonly string[]): Promise<Map<string, string>> {
-    const found = new Map<string, string>();
-    const missing: string[] = [];
+  async of(eventIds: readonly string[]): Promise<ReadonlyMap<string, string>> {
+    const known = new Map<string, string>();
     for (const eventId of eventIds) {
       const text = this.#texts.get(eventId);
-      if (text === undefined) missing.push(eventId);
-      else found.set(eventId, text);
+      if (text === undefined) return this.#reading.run(eventIds.join('\n'), () => this.#read(eventIds));
+      known.set(eventId, text);
     }
-    if (missing.length === 0) return found;
-    for (const [eventId, stored] of await this.events.many(missing)) {
-      if (!isServable(stored)) continue;
-      const text = canonicalJson(stored.event.pdu);
-      this.#texts.set(eventId, text);
-      found.set(eventId, text);
-    }
-    return found;
+    return known;
   }
 
   /** An event was redacted or deleted. */
   forget(eventIds: Iterable<string>): void {
-    for (const eventId of eventIds) this.#texts.delete(eventId);
+    this.#texts.forget(eventIds);
+  }
+
+  #read(eventIds: readonly string[]): Promise<Map<string, string>> {
+    return this.#texts.fetchMany(eventIds, async (missing) => {
+      const texts = new Map<string, string>();
+      for (const [eventId, stored] of await this.events.many(missing))
+        if (isServable(stored)) texts.set(eventId, canonicalJson(stored.event.pdu));
+      return texts;
+    });
   }
 }

@@ -1,4 +1,4 @@
-import type { Clock, Timer } from '@rookery/platform';
+import { type Clock, ownTurn, type Timer } from '@rookery/platform';
 
 /** Something that wants a turn to send. */
 export interface TurnTaker {
@@ -23,6 +23,12 @@ const slow: Limits = { max: 100, patienceMs: 5_000 };
 /** Turns that have taken long, beside those. With so many of them the others wait until one is over. */
 const maxLate = 1_000;
 
+/**
+ * Turns that begin in one turn of the event loop. With more, a message to a thousand servers would hold up everybody else; and answers
+ * that are there already would wait until all are asked, while what was asked for them stays in memory.
+ */
+const maxBegun = 20;
+
 interface Turn {
   readonly sinceMs: number;
 }
@@ -46,6 +52,8 @@ export class SendingTurns {
   readonly #slow = laneOf(slow);
   readonly #running = new Set<Promise<void>>();
   #late = 0;
+  /** In this turn of the event loop. */
+  #begun = 0;
 
   constructor(private readonly clock: Clock) {}
 
@@ -63,7 +71,7 @@ export class SendingTurns {
 
   #advance(lane: Lane): void {
     this.#makeRoom(lane);
-    while (lane.running.size < lane.max) {
+    while (lane.running.size < lane.max && this.#begun < maxBegun) {
       const next = lane.waiting.shift();
       if (next === undefined) return;
       this.#begin(lane, next);
@@ -74,6 +82,7 @@ export class SendingTurns {
   #begin(lane: Lane, taker: TurnTaker): void {
     const turn: Turn = { sinceMs: this.clock.monotonicMs() };
     lane.running.add(turn);
+    if (this.#begun++ === 0) void this.#goOnLater();
     const running = taker.run().finally(() => {
       this.#running.delete(running);
       if (lane.running.delete(turn)) return this.#advance(lane);
@@ -82,6 +91,14 @@ export class SendingTurns {
       this.#advance(this.#slow);
     });
     this.#running.add(running);
+  }
+
+  /** Goes on in a later turn of the event loop. */
+  async #goOnLater(): Promise<void> {
+    await ownTurn();
+    this.#begun = 0;
+    this.#advance(this.#fast);
+    this.#advance(this.#slow);
   }
 
   /** Turns that have taken long leave their places to those that wait. */
@@ -99,6 +116,7 @@ export class SendingTurns {
   #watch(lane: Lane): void {
     const [oldest] = lane.running;
     if (lane.waiting.length === 0 || oldest === undefined || this.#late >= maxLate) return;
+    if (lane.running.size < lane.max) return;
     const leftMs = oldest.sinceMs + lane.patienceMs - this.clock.monotonicMs();
     lane.timer ??= this.clock.after(Math.max(1, Math.ceil(leftMs)), () => {
       lane.timer = undefined;
