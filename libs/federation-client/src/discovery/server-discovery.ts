@@ -42,10 +42,16 @@ export class ServerDiscovery {
     this.#found = new Cache(parts.config, 'server_discovery', { invalidation: 'expires', max: 10_000 });
   }
 
+  /** The way to a server where it was found lately. */
+  known(serverName: string): ServerTarget | undefined {
+    const known = this.#found.get(serverName);
+    return known !== undefined && known.untilMs > this.parts.clock.nowMs() ? known.target : undefined;
+  }
+
   /** @throws DiscoveryError for a text that is no server name, and for a server that says it is not there */
   async find(serverName: string): Promise<ServerTarget> {
-    const known = this.#found.get(serverName);
-    if (known !== undefined && known.untilMs > this.parts.clock.nowMs()) return known.target;
+    const known = this.known(serverName);
+    if (known !== undefined) return known;
     return this.#finding.run(serverName, async () => {
       const target = await this.#look(serverName);
       this.#found.set(serverName, { target, untilMs: this.parts.clock.nowMs() + keptMs });

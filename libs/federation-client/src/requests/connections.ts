@@ -47,6 +47,11 @@ export class ServerConnections {
     return pool;
   }
 
+  /** {@link hostHeaderOf} where the way to the server is known. */
+  knownHostHeaderOf(serverName: string): string | undefined {
+    return this.parts.discovery.known(serverName)?.hostHeader;
+  }
+
   /**
    * Value of the `Host` header for a server.
    * @throws DiscoveryError

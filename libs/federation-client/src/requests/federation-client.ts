@@ -227,9 +227,12 @@ export class FederationClient {
     for (let attempt = 1; ; attempt++) {
       const startedAtMs = clock.monotonicMs();
       try {
-        const taken = await this.#attempt(request, places, answerOf).finally(() =>
-          LogContext.spent('serversMs', clock.monotonicMs() - startedAtMs, () => `${request.method} ${destination}`),
-        );
+        let taken: T;
+        try {
+          taken = await this.#attempt(request, places, answerOf);
+        } finally {
+          LogContext.spent('serversMs', clock.monotonicMs() - startedAtMs, () => `${request.method} ${destination}`);
+        }
         await destinations.alive(destination);
         return taken;
       } catch (error) {
@@ -302,7 +305,7 @@ export class FederationClient {
     };
     const counted = (status: number): void => this.#responseCount.inc({ method: request.method, code: String(status) });
     try {
-      release = await places.acquire(destination, { signal: patience.signal });
+      release = places.tryAcquire(destination) ?? (await places.acquire(destination, { signal: patience.signal }));
       patience.begin();
       return await answerOf({ patience, done, explain, counted });
     } catch (error) {
@@ -322,7 +325,8 @@ export class FederationClient {
     const canonicalContent =
       request.canonicalContent ?? (request.content === undefined ? undefined : canonicalJson(request.content));
     const signed = { method, uri, origin: keys.serverName, destination, canonicalContent };
-    const hostHeader = await untilAborted(connections.hostHeaderOf(destination), signal);
+    const hostHeader =
+      connections.knownHostHeaderOf(destination) ?? (await untilAborted(connections.hostHeaderOf(destination), signal));
     await loadUndici();
     // Who does without what a request was for that failed by the end of this server must not go on with the next one.
     if (this.#closed) throw new FederationRequestError(destination, 'aborted', 'This server stops');

@@ -53,9 +53,15 @@ export function signedRequestBytes(
   parts: Omit<SignedRequestParts, 'canonicalContent'>,
   canonicalContent: Uint8Array | undefined,
 ): Buffer {
-  const around = Buffer.from(signedRequestText({ ...parts, canonicalContent: undefined }));
-  if (canonicalContent === undefined) return around;
-  return Buffer.concat([Buffer.from('{"content":'), canonicalContent, Buffer.from(','), around.subarray(1)]);
+  const around = signedRequestText({ ...parts, canonicalContent: undefined });
+  if (canonicalContent === undefined) return Buffer.from(around);
+  const [before, after] = ['{"content":', `,${around.slice(1)}`];
+  const contentEnd = before.length + canonicalContent.length;
+  const bytes = Buffer.allocUnsafe(contentEnd + Buffer.byteLength(after));
+  bytes.write(before);
+  bytes.set(canonicalContent, before.length);
+  bytes.write(after, contentEnd);
+  return bytes;
 }
 
 /** The `Authorization` header of a request of this server; the body as text, or as the bytes that are sent. */

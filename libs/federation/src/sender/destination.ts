@@ -133,7 +133,8 @@ type Source =
  * latest event of each room when that is much.
  */
 export class Destination implements TurnTaker {
-  readonly #outbox = new EphemeralOutbox();
+  /** Where there was any news for a moment. */
+  #outbox: EphemeralOutbox | undefined;
   /** Stores in which something may lie. */
   readonly #stored = new Set<EduStore>();
   /** To be sent next: all that wait or, while it catches up, those that were read from the database. */
@@ -170,7 +171,7 @@ export class Destination implements TurnTaker {
   }
 
   get waitingEdus(): number {
-    return this.#outbox.size;
+    return this.#outbox?.size ?? 0;
   }
 
   /** Events that the database knows to be for this server, in stream order. */
@@ -199,19 +200,19 @@ export class Destination implements TurnTaker {
 
   addTyping(news: TypingNews): void {
     if (this.#isLeftAlone) return;
-    this.#outbox.addTyping(news);
+    this.#news.addTyping(news);
     this.#kick();
   }
 
   addReceipts(receipts: readonly Receipt[]): void {
     if (this.#isLeftAlone) return;
-    this.#outbox.addReceipts(receipts);
+    this.#news.addReceipts(receipts);
     this.#kick();
   }
 
   addPresence(states: readonly PresenceState[]): void {
     if (this.#isLeftAlone) return;
-    this.#outbox.addPresence(states);
+    this.#news.addPresence(states);
     this.#kick();
   }
 
@@ -273,6 +274,10 @@ export class Destination implements TurnTaker {
     if (this.#state.kind === 'pausing') this.#state.timer.cancel();
   }
 
+  get #news(): EphemeralOutbox {
+    return (this.#outbox ??= new EphemeralOutbox());
+  }
+
   /** It was down when it was tried last: what is news for a moment only need not wait for it. */
   get #isLeftAlone(): boolean {
     return this.#trouble.isGivenUp && this.#state.kind === 'pausing';
@@ -294,9 +299,7 @@ export class Destination implements TurnTaker {
 
   #hasWork(): boolean {
     if (this.#unanswered !== undefined) return true;
-    return (
-      this.#events.length > 0 || this.#source.kind === 'database' || this.#stored.size > 0 || this.#outbox.size > 0
-    );
+    return this.#events.length > 0 || this.#source.kind === 'database' || this.#stored.size > 0 || this.waitingEdus > 0;
   }
 
   #kick(): void {
@@ -373,7 +376,7 @@ export class Destination implements TurnTaker {
       taken.push(event);
     }
     const limit = !this.#alone ? maxEdus : taken.length > 0 ? 0 : 1;
-    const { edus, settle } = this.#stored.size + this.#outbox.size === 0 ? noEdus : await this.#nextEdus(limit);
+    const { edus, settle } = this.#stored.size + this.waitingEdus === 0 ? noEdus : await this.#nextEdus(limit);
     if (taken.length === 0 && edus.length === 0) return undefined;
     return { events: taken, pduTexts, edus, eduTexts: edus.map(({ text }) => text), settle };
   }
@@ -392,7 +395,7 @@ export class Destination implements TurnTaker {
       settles.push(() => batch.delivered());
     }
     // Whoever catches up has no use for what was news a while ago.
-    if (this.#source.kind === 'memory' && limit > edus.length) {
+    if (this.#source.kind === 'memory' && this.#outbox !== undefined && limit > edus.length) {
       const news = this.#outbox.next(limit - edus.length, this.parts.clock.nowMs());
       edus.push(...news.edus);
       settles.push(() => news.delivered());
@@ -476,7 +479,7 @@ export class Destination implements TurnTaker {
   /** Lets it be for a while. */
   #giveUp(pauseMs: number): number {
     if (this.#events.length > 0) this.#leaveToDatabase();
-    this.#outbox.clear();
+    this.#outbox = undefined;
     this.#unanswered = undefined;
     this.#trouble = { ...this.#trouble, isGivenUp: true };
     return Math.min(Math.max(pauseMs, busyPauseMs), longestPauseMs);

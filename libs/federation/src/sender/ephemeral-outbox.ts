@@ -51,12 +51,6 @@ export class EphemeralOutbox {
     for (const state of states) put(this.#presence, state.userId, state, maxPresence);
   }
 
-  clear(): void {
-    this.#typing.clear();
-    this.#receipts.clear();
-    this.#presence.clear();
-  }
-
   /** At most `limit` EDUs. What they hold stays here until it is delivered. */
   next(limit: number, nowMs: number): EphemeralEdus {
     const edus: OutgoingEdu[] = [];

@@ -26,7 +26,7 @@ export class SenderMetrics {
     waiting: () => WaitingCounts,
   ) {
     this.#watched = new Set(config.get('federation_metrics_domains'));
-    this.#transactions = metrics.counter('synapse_federation_client_sent_transactions');
+    this.#transactions = metrics.counter('synapse_federation_client_sent_transactions').child({});
     this.#edus = metrics.counter('synapse_federation_client_sent_edus');
     this.#edusByType = metrics.counter('synapse_federation_client_sent_edus_by_type');
     this.#queued = metrics.counter('synapse_federation_client_sent_pdu_destinations_count');
@@ -42,7 +42,7 @@ export class SenderMetrics {
 
   /** A server took a transaction. */
   sent(destination: string, pdus: number, edus: readonly OutgoingEdu[]): void {
-    this.#transactions.inc({});
+    this.#transactions.inc();
     if (edus.length > 0) this.#edus.inc({}, edus.length);
     for (const { type } of edus) this.#edusByType.inc({ type });
     if (pdus > 0 && this.#watched.has(destination))

@@ -18,13 +18,15 @@ export class KeyedSemaphore {
 
   /** As {@link Semaphore.acquire}. */
   async acquire(key: string, acquiring?: Acquiring): Promise<() => void> {
-    let semaphore = this.#byKey.get(key);
-    if (!semaphore) this.#byKey.set(key, (semaphore = new Semaphore(this.#permits, this.#limits)));
-    const release = await semaphore.acquire(acquiring);
-    return () => {
-      release();
-      if (semaphore.load === 0 && this.#byKey.get(key) === semaphore) this.#byKey.delete(key);
-    };
+    const semaphore = this.#of(key);
+    return this.#given(key, semaphore, await semaphore.acquire(acquiring));
+  }
+
+  /** As {@link Semaphore.tryAcquire}. */
+  tryAcquire(key: string, holder?: string): (() => void) | undefined {
+    const semaphore = this.#of(key);
+    const release = semaphore.tryAcquire(holder);
+    return release && this.#given(key, semaphore, release);
   }
 
   /** As {@link Semaphore.run}. */
@@ -35,5 +37,18 @@ export class KeyedSemaphore {
     } finally {
       release();
     }
+  }
+
+  #of(key: string): Semaphore {
+    let semaphore = this.#byKey.get(key);
+    if (!semaphore) this.#byKey.set(key, (semaphore = new Semaphore(this.#permits, this.#limits)));
+    return semaphore;
+  }
+
+  #given(key: string, semaphore: Semaphore, release: () => void): () => void {
+    return () => {
+      release();
+      if (semaphore.load === 0 && this.#byKey.get(key) === semaphore) this.#byKey.delete(key);
+    };
   }
 }
