@@ -1,7 +1,7 @@
 import type { Database } from '@rookery/database';
 import { signEvent } from '@rookery/events';
 import { FederationSender } from '@rookery/federation';
-import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { eventually, freePort, type TestHomeserver, type TestUser } from '@rookery/testing';
 import type { JsonObject } from '@rookery/matrix-types';
 import type { ServerResponse } from 'node:http';
 import { startAndReach } from '../rooms/reach.js';
@@ -40,7 +40,10 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
 
   beforeAll(async () => {
     world = await FederationWorld.create();
+    const port = await freePort();
     const settings = {
+      enable_metrics: true,
+      listeners: [{ port, type: 'http', resources: [{ names: ['client', 'federation', 'metrics'] }] }],
       federation: {
         ...{ max_short_retry_delay: 1, max_long_retry_delay: 1, max_long_retries: 2 },
         ...{ destination_min_retry_interval: '1h', destination_max_retry_interval: '1h' },
@@ -368,6 +371,33 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
     expect(bodies()).toEqual(['301', 'there']);
   });
 
+  it('keeps no more than a thousand events in memory for a server that takes its time', async () => {
+    const { roomId } = await sharedRoom();
+    const held: ServerResponse[] = [];
+    played.answer = (asked, response) => (isTransaction(asked) ? void held.push(response) : takeAll(asked, response));
+    await say(alice, roomId, '0');
+    await eventually(() => held.length === 1);
+    const pending = async (): Promise<number> => {
+      const page = await (await fetch(`${home.baseUrl}/_synapse/metrics`)).text();
+      return Number(/^synapse_federation_transaction_queue_pending_pdus(?:\{.*\})? (\d+)/m.exec(page)?.[1]);
+    };
+    const seen: number[] = [];
+    for (let n = 1; n <= 1_100; n += 50) {
+      await Promise.all(numbers(n, n + 49).map((body) => say(alice, roomId, body)));
+      seen.push(await pending());
+    }
+    await say(alice, roomId, 'newest');
+    await eventually(async () => (await pending()) < 100);
+    expect(Math.max(...seen)).toBeGreaterThan(500);
+    expect(Math.max(...seen)).toBeLessThanOrEqual(1_000);
+    played.asked.length = 0;
+    played.answer = takeAll;
+    held[0]?.end('{"pdus":{}}');
+    // The database has the rest: that much is told by the latest.
+    await eventually(() => bodies().includes('newest'));
+    expect(bodies()).toEqual(['newest']);
+  });
+
   it('sends what is said while a server is sent away up to that moment', async () => {
     const rooms = [];
     for (let n = 0; n < 4; n++) rooms.push(await sharedRoom());
@@ -453,6 +483,58 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
     expect(edusOf('m.direct_to_device')).toEqual([
       expect.objectContaining({ sender: alice.userId, type: 'm.test', messages: { [zoe]: { PHONE: { is: 'kept' } } } }),
     ]);
+  });
+
+  it('brings a server that was away for long the latest of each of many rooms, and what is said meanwhile, each once', async () => {
+    const rooms: string[] = [];
+    for (let n = 0; n < 60; n++) rooms.push((await sharedRoom()).roomId);
+    played.answer = (asked, response) =>
+      isTransaction(asked) ? void response.writeHead(503).end('{}') : takeAll(asked, response);
+    for (const body of numbers(1, 6)) await Promise.all(rooms.map((roomId) => say(alice, roomId, `${roomId} ${body}`)));
+    await eventually(() => got().length >= 3);
+    played.asked.length = 0;
+    // It comes back, and something happens while it is told.
+    const late: Promise<unknown>[] = [];
+    played.answer = (asked, response) => {
+      if (isTransaction(asked) && late.length < 2)
+        late.push(say(alice, rooms[late.length]!, `meanwhile ${late.length}`));
+      takeAll(asked, response);
+    };
+    await played.request(home, 'GET', '/_matrix/federation/v1/query/profile?user_id=@alice:home.test');
+    await eventually(() => bodies().includes('meanwhile 0') && bodies().includes('meanwhile 1'));
+    await Promise.all(late);
+    await say(alice, rooms[0]!, 'last');
+    await eventually(() => bodies().includes('last'));
+    const latest = bodies().filter((body) => !/^(?:meanwhile|last)/.test(String(body)));
+    expect(latest.toSorted()).toEqual(rooms.map((roomId) => `${roomId} 6`).toSorted());
+    expect(new Set(bodies()).size).toBe(bodies().length);
+    // And neither is told again after a restart.
+    await home.restart();
+    await say(alice, rooms[0]!, 'after the restart');
+    await eventually(() => bodies().includes('after the restart'));
+    expect(bodies().length).toBe(rooms.length + 4);
+  });
+
+  it('leaves a server alone over a restart, until it speaks', async () => {
+    const { roomId } = await sharedRoom();
+    played.answer = (_, response) => void response.writeHead(503).end('{}');
+    await say(alice, roomId, '1');
+    // Three tries, and then peace for an hour.
+    await eventually(() => got().length >= 3);
+    await say(alice, roomId, '2');
+    await home.restart();
+    await say(alice, roomId, '3');
+    played.asked.length = 0;
+    played.answer = takeAll;
+    const other = await world.played(`other${count}.test`);
+    other.answer = takeAll;
+    await Visit.join(other, home, roomId, `@zoe:${other.name}`);
+    await say(alice, roomId, '4');
+    await eventually(() => bodies(other).includes('4'));
+    expect(got()).toEqual([]);
+    await played.request(home, 'GET', '/_matrix/federation/v1/query/profile?user_id=@alice:home.test');
+    await eventually(() => bodies().includes('4'));
+    expect(bodies()).toEqual(numbers(1, 4));
   });
 
   it('tells who types, has read and is there; private receipts to nobody', async () => {
