@@ -7,30 +7,46 @@ import { isRule, Rules } from './rules.js';
 const maxSenders = 10_000;
 /** A list that cannot be read is tried again after this long. */
 const retryMs = 5_000;
+const cache = 'rules';
 
 /** Refuses whom policy lists ban, and what floods rooms. */
 export default defineModule({
   name: 'policy-lists',
   parseConfig,
   register(api, { rooms, exempt, maxMentions, maxRepeats, windowMs }) {
-    const ids = new Set<string>();
-    let known: Promise<Rules> | undefined;
-    const eventsOf = async (room: string): Promise<readonly ModuleEvent[]> => {
-      const roomId = room.startsWith('#') ? (await api.lookupRoomAlias(room)).roomId : room;
-      ids.add(roomId);
-      return (await api.getRoomState(roomId)).filter(({ type }) => isRule(type));
-    };
-    const load = async (): Promise<Rules> => {
-      const lists = await Promise.allSettled(rooms.map(eventsOf));
-      for (const [i, list] of lists.entries()) {
-        if (list.status === 'fulfilled') continue;
-        // Nobody is refused because a list cannot be read.
-        api.log.warn('A policy list cannot be read', { room: rooms[i], error: String(list.reason) });
-        api.delayedBackgroundCall(retryMs, () => void (known = undefined));
+    /** What each list said last, and its room, as this process knows them. */
+    const last = new Map<string, { readonly roomId: string; readonly rules: Rules }>();
+    const roomIdOf = async (room: string): Promise<string> => {
+      if (!room.startsWith('#')) return room;
+      try {
+        return (await api.lookupRoomAlias(room)).roomId;
+      } catch (error) {
+        const known = last.get(room)?.roomId;
+        if (known === undefined) throw error;
+        return known;
       }
-      return new Rules(lists.flatMap((list) => (list.status === 'fulfilled' ? list.value : [])));
     };
-    const rules = (): Promise<Rules> => (known ??= load());
+    // An event is told to one process, and a list that has changed is forgotten in all of them.
+    const rulesOf = api.registerCachedFunction(cache, async (room): Promise<Rules> => {
+      try {
+        const roomId = await roomIdOf(room);
+        const now = new Rules((await api.getRoomState(roomId)).filter(({ type }) => isRule(type)));
+        last.set(room, { roomId, rules: now });
+        return now;
+      } catch (error) {
+        // Nobody is refused because a list cannot be read, and who was banned stays so.
+        api.log.warn('A policy list cannot be read', { room, error: String(error) });
+        api.delayedBackgroundCall(retryMs, () => api.invalidateCache(cache, room));
+        return last.get(room)?.rules ?? new Rules([]);
+      }
+    });
+    const rules = async (): Promise<Pick<Rules, 'bans' | 'bansUser'>> => {
+      const lists = await Promise.all(rooms.map(rulesOf));
+      return {
+        bans: (kind, entity) => lists.some((list) => list.bans(kind, entity)),
+        bansUser: (userId) => lists.some((list) => list.bansUser(userId)),
+      };
+    };
     const isFlood = floodWatch({ maxRepeats, windowMs, now: () => api.getCurrentTimeMsec() });
     const refusal = (message: string) => ({ errcode: Codes.FORBIDDEN, message });
     const banned = refusal('You are banned from this server');
@@ -60,8 +76,11 @@ export default defineModule({
       checkUsernameForSpam: async ({ userId }) => (await rules()).bansUser(userId),
     });
     api.registerThirdPartyRulesCallbacks({
-      onNewEvent({ roomId, type }) {
-        if (isRule(type) && ids.has(roomId)) known = undefined;
+      async onNewEvent({ roomId, type }) {
+        if (!isRule(type)) return;
+        // Which room a list is that this process has not looked at yet, it does not know.
+        const changed = rooms.filter((room) => (last.get(room)?.roomId ?? roomId) === roomId);
+        await Promise.all(changed.map((room) => api.invalidateCache(cache, room)));
       },
     });
   },

@@ -32,6 +32,9 @@ export function fits(pattern: string, text: string): boolean {
   return p === pattern.length;
 }
 
+/** Names of hosts make no difference between large and small letters: a banned server is the same by all of them. */
+const comparable = (kind: Kind, entity: string): string => (kind === 'server' ? entity.toLowerCase() : entity);
+
 /** Who is banned by the rules of some lists. */
 export class Rules {
   readonly #exact = { user: new Set<string>(), server: new Set<string>(), room: new Set<string>() };
@@ -40,16 +43,18 @@ export class Rules {
   constructor(events: Iterable<Pick<ModuleEvent, 'type' | 'content'>>) {
     for (const { type, content } of events) {
       const kind = types.exec(type)?.[1] as Kind | undefined;
-      const { entity, recommendation } = content;
-      if (!kind || typeof entity !== 'string' || entity === '' || entity.length > maxEntityLength) continue;
+      const { entity: said, recommendation } = content;
+      if (!kind || typeof said !== 'string' || said === '' || said.length > maxEntityLength) continue;
       if (!bans.includes(recommendation)) continue;
+      const entity = comparable(kind, said);
       if (!/[*?]/.test(entity)) this.#exact[kind].add(entity);
       else if (this.#globs[kind].length < maxGlobs) this.#globs[kind].push(entity);
     }
   }
 
   /** Whether a server, user or room is banned itself. */
-  bans(kind: Kind, entity: string): boolean {
+  bans(kind: Kind, given: string): boolean {
+    const entity = comparable(kind, given);
     return this.#exact[kind].has(entity) || this.#globs[kind].some((glob) => fits(glob, entity));
   }
 

@@ -1,5 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import { createTestHomeserver, eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
+import policyLists from '../src/index.js';
+import { parseConfig } from '../src/config.js';
 import { fits, Rules } from '../src/rules.js';
 
 const module = fileURLToPath(new URL('../src/index.ts', import.meta.url));
@@ -20,12 +22,61 @@ describe('rules', () => {
       ...{ type: `m.policy.rule.${kind}`, content: { entity, recommendation, reason: 'spam' } },
     });
     const rules = new Rules([
-      ...[rule('user', '@a:x'), rule('user', '@spam*:*'), rule('server', '*.evil'), rule('room', '!r:x')],
+      ...[rule('user', '@a:x'), rule('user', '@spam*:*'), rule('server', '*.Evil'), rule('room', '!r:x')],
       ...[rule('user', '@b:x', 'm.watch'), rule('user', 7), rule('user', ''), rule('elephant', '@c:x')],
     ]);
-    const users = ['@a:x', '@spammer:y', '@d:very.evil', '@d:very.evil:8448', '@b:x', '@c:x', '@a:xx'];
+    const users = ['@a:x', '@spammer:y', '@d:very.evil', '@d:VERY.evil:8448', '@b:x', '@c:x', '@a:xx'];
     expect(users.filter((userId) => rules.bansUser(userId))).toEqual(users.slice(0, 4));
     expect([rules.bans('room', '!r:x'), rules.bans('room', '!s:x')]).toEqual([true, false]);
+  });
+});
+
+describe('several processes', () => {
+  /** A process with the module, as far as that asks it. */
+  const processOf = (others: { forget(key: string): void }[], state: { rules: object[]; isAway: boolean }) => {
+    const cached = new Map<string, Promise<unknown>>();
+    const own = { forget: (key: string) => void cached.delete(key) };
+    others.push(own);
+    const callbacks: Record<string, (...args: object[]) => Promise<unknown>> = {};
+    const keep = (given: object): void => void Object.assign(callbacks, given);
+    const answer = async <T>(value: T): Promise<T> => {
+      if (state.isAway) throw new Error('away');
+      return value;
+    };
+    const api = {
+      registerCachedFunction: (_: string, load: (key: string) => Promise<unknown>) => (key: string) => {
+        if (!cached.has(key)) cached.set(key, load(key));
+        return cached.get(key);
+      },
+      invalidateCache: async (_: string, key: string) => others.forEach(({ forget }) => forget(key)),
+      lookupRoomAlias: () => answer({ roomId: '!bans' }),
+      getRoomState: () => answer(state.rules),
+      getCurrentTimeMsec: () => 0,
+      delayedBackgroundCall: () => {},
+      log: { warn: () => {} },
+      registerSpamCheckerCallbacks: keep,
+      registerThirdPartyRulesCallbacks: keep,
+    };
+    void policyLists.register(api as never, parseConfig({ rooms: ['#bans:x'] }));
+    return callbacks;
+  };
+  const ban = (entity: string) => ({ type: 'm.policy.rule.user', content: { entity, recommendation: 'm.ban' } });
+  const isRefused = async (callbacks: ReturnType<typeof processOf>, userId: string) =>
+    callbacks['checkUsernameForSpam']!({ userId });
+
+  it('all know of a change that one of them was told of, and keep what they know while a list is away', async () => {
+    const state = { rules: [] as object[], isAway: false };
+    const others: { forget(key: string): void }[] = [];
+    const [first, second] = [processOf(others, state), processOf(others, state)];
+    expect(await isRefused(second, '@m:x')).toBe(false);
+    state.rules = [ban('@m:x')];
+    // The one that was told never looked at the list.
+    await first['onNewEvent']!({ roomId: '!bans', type: 'm.policy.rule.user' });
+    expect([await isRefused(first, '@m:x'), await isRefused(second, '@m:x')]).toEqual([true, true]);
+    state.isAway = true;
+    await first['onNewEvent']!({ roomId: '!bans', type: 'm.policy.rule.user' });
+    expect([await isRefused(first, '@m:x'), await isRefused(second, '@m:x')]).toEqual([true, true]);
+    expect(await isRefused(first, '@n:x')).toBe(false);
   });
 });
 
