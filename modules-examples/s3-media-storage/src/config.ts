@@ -70,8 +70,14 @@ export function parseConfig(raw: unknown): S3Config {
   const addressOf = (name: string, usual: string): URL => {
     const address = given[name] ?? usual;
     const url = typeof address === 'string' ? URL.parse(address) : null;
-    if (url === null || !/^https?:$/.test(url.protocol) || url.pathname !== '/' || url.search !== '')
-      throw new ConfigError('expected an http or https URL without a path', [name]);
+    if (
+      url === null ||
+      !/^https?:$/.test(url.protocol) ||
+      url.pathname !== '/' ||
+      url.search !== '' ||
+      url.username !== ''
+    )
+      throw new ConfigError('expected an http or https URL without a path and a name', [name]);
     return url;
   };
   const endpoint = addressOf('endpoint', `https://s3.${region}.amazonaws.com`);

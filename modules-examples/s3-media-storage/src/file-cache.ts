@@ -57,7 +57,10 @@ export class FileCache {
   /** Holds a file no longer. */
   async forget(path: string): Promise<void> {
     await this.#prepare();
-    await this.#drop(nameOf(path));
+    const name = nameOf(path);
+    this.#take(name);
+    // Whatever this process knows: another one may have put it there.
+    await rm(join(this.folder, name), { force: true });
   }
 
   async #keep(path: string, write: (target: string) => Promise<void>): Promise<void> {

@@ -22,6 +22,8 @@ export class S3Error extends Error {
     message: string,
     /** HTTP status; `undefined` when there was no answer. */
     readonly status: number | undefined,
+    /** What the service calls it. */
+    readonly code = '',
   ) {
     super(message);
   }
@@ -40,8 +42,14 @@ interface Sending {
   readonly file?: { readonly path: string; readonly sizeBytes: number; readonly sha256: string };
 }
 
+/** What these say is over soon, though their status puts the blame on the request. */
+const passing = new Set(['RequestTimeout', 'OperationAborted', 'SlowDown']);
 const mayHelpToRetry = (error: unknown): boolean =>
-  !(error instanceof S3Error) || error.status === undefined || error.status === 429 || error.status >= 500;
+  !(error instanceof S3Error) ||
+  error.status === undefined ||
+  error.status === 429 ||
+  error.status >= 500 ||
+  passing.has(error.code);
 
 /** Just enough of S3 to keep files: put, get, head, delete, and addresses for others. Requests that may succeed when repeated are repeated. */
 export class S3Client {
@@ -153,7 +161,12 @@ export class S3Client {
     const response = await this.#exchange(method, path, signed, file?.path);
     const { statusCode = 0 } = response;
     if (statusCode >= 200 && statusCode < 300) return response;
-    throw new S3Error(`${method} ${key}: ${statusCode} ${await errorText(response)}`, statusCode);
+    const { code, region } = await errorOf(response);
+    const place = response.headers['x-amz-bucket-region'] ?? region;
+    // Signatures are good for one region, and a request goes nowhere but to the address in the settings.
+    const elsewhere = typeof place === 'string' && place !== config.region && /^[a-z0-9-]{1,40}$/.test(place);
+    const hint = elsewhere ? `; the bucket is in the region ${place}: change region, or endpoint` : '';
+    throw new S3Error(`${method} ${key}: ${statusCode} ${code}${hint}`, statusCode, code);
   }
 
   #exchange(
@@ -181,7 +194,8 @@ export class S3Client {
   }
 }
 
-async function errorText(response: IncomingMessage): Promise<string> {
+/** What the body of a refusal says. */
+async function errorOf(response: IncomingMessage): Promise<{ readonly code: string; readonly region: string }> {
   let text = '';
   try {
     for await (const piece of response) {
@@ -191,5 +205,6 @@ async function errorText(response: IncomingMessage): Promise<string> {
   } catch {
     // What was read has to do.
   }
-  return /<Code>([^<]{1,100})<\/Code>/.exec(text)?.[1] ?? '';
+  const read = (name: string): string => new RegExp(`<${name}>([^<]{1,100})</${name}>`).exec(text)?.[1] ?? '';
+  return { code: read('Code'), region: read('Region') };
 }

@@ -116,6 +116,54 @@ describe('with a bucket', () => {
     );
   });
 
+  it.each([
+    ['its headers', 301, { 'x-amz-bucket-region': 'eu-west-9' }, '<Code>PermanentRedirect</Code>'],
+    ['its words', 400, {}, '<Code>AuthorizationHeaderMalformed</Code><Region>eu-west-9</Region>'],
+  ])('says in which region the bucket is, by %s', async (_, status, headers, body) => {
+    const elsewhere = createServer((request, response) => {
+      request.resume();
+      response.writeHead(status, { ...headers, location: 'http://127.0.0.1:1/' }).end(`<Error>${body}</Error>`);
+    });
+    await new Promise<void>((resolve) => elsewhere.listen(0, '127.0.0.1', resolve));
+    const endpoint = `http://127.0.0.1:${(elsewhere.address() as AddressInfo).port}`;
+    try {
+      await expect(load({ ...config(), endpoint }).provider.storeFile('x', info, file)).rejects.toThrow(
+        'the bucket is in the region eu-west-9: change region, or endpoint',
+      );
+    } finally {
+      elsewhere.closeAllConnections();
+      elsewhere.close();
+    }
+  });
+
+  it('tries again where the service was only too slow to read', async () => {
+    let requests = 0;
+    const slow = createServer((request, response) => {
+      request.resume();
+      response.writeHead((requests += 1) === 1 ? 400 : 200).end('<Error><Code>RequestTimeout</Code></Error>');
+    });
+    await new Promise<void>((resolve) => slow.listen(0, '127.0.0.1', resolve));
+    const endpoint = `http://127.0.0.1:${(slow.address() as AddressInfo).port}`;
+    try {
+      await load({ ...config(), endpoint }).provider.storeFile('x', info, file);
+      expect(requests).toBe(2);
+    } finally {
+      slow.closeAllConnections();
+      slow.close();
+    }
+  });
+
+  it('holds nothing in its cache that another process put there and this one removes', async () => {
+    const cached = { ...config(), cache_folder: join(folder, 'cache') };
+    const [one, other] = [load(cached).provider, load(cached).provider];
+    await other.fetch('shared/file', info);
+    await one.storeFile('shared/file', info, file);
+    expect(readdirSync(join(folder, 'cache'))).toHaveLength(1);
+    await other.remove?.('shared/file', info);
+    expect(readdirSync(join(folder, 'cache'))).toEqual([]);
+    expect(await one.fetch('shared/file', info)).toBeUndefined();
+  });
+
   it('gives up on a service that falls silent', async () => {
     const silent = createServer(() => {});
     await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
@@ -193,6 +241,7 @@ describe('settings', () => {
     [{ ...least, secret_access_key: 'two words' }],
     [{ ...least, endpoint: 'ftp://x' }],
     [{ ...least, endpoint: 'https://x/path' }],
+    [{ ...least, endpoint: 'https://name:word@x' }],
     [{ ...least, prefix: '/x' }],
     [{ ...least, prefix: 'a//b' }],
     [{ ...least, prefix: '../' }],
