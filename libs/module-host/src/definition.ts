@@ -12,6 +12,8 @@ import { fitOf, misfitOf } from './versions.js';
 const scheme = 'rookery-module:';
 /** Folder beside the settings file into which the operator's command installs modules. */
 export const modulesFolder = 'modules';
+/** Where that folder is for the moment in which another one takes its place. */
+export const formerModulesFolder = 'modules.former';
 /** What modules import without having it installed: they get the server's own. */
 const provided = ['@rookery/module-api', '@rookery/matrix-types'];
 let providing = false;
@@ -44,12 +46,12 @@ function provideModuleApi(): void {
  * @throws ModuleLoadError
  */
 export async function importDefinition(
-  entry: { readonly module: string; readonly settingsOption?: string },
+  entry: { readonly module: string; readonly settingsOption?: string; readonly installedIn?: string | undefined },
   configDir: string,
 ): Promise<{ readonly definition: RookeryModule; readonly url: string; readonly warnings: readonly string[] }> {
   provideModuleApi();
   const [specifier, exportName] = splitFragment(entry.module);
-  const url = resolveModule(specifier, configDir, entry.settingsOption);
+  const url = resolveModule(specifier, configDir, entry);
   let namespace: Readonly<Record<string, unknown>>;
   try {
     namespace = (await import(urlOfCode(url))) as Record<string, unknown>;
@@ -84,10 +86,15 @@ const pythonClass = /^\w+(?:\.\w+)*\.[A-Z]\w*$/;
 
 /**
  * Where a module lies: looked up as an `import` in the configuration file's folder would.
- * @param settingsOption as in {@link ModuleEntry}, for the command that mends what is missing
+ * @param entry `settingsOption` as in {@link ModuleEntry}, for the command that mends what is missing; `installedIn` likewise
  * @throws ModuleLoadError
  */
-export function resolveModule(specifier: string, configDir: string, settingsOption = ''): string {
+export function resolveModule(
+  specifier: string,
+  configDir: string,
+  entry: { readonly settingsOption?: string; readonly installedIn?: string | undefined } = {},
+): string {
+  const { settingsOption = '', installedIn } = entry;
   const add = (what: string): string => `run: rookery module add ${what}${settingsOption}`;
   if (isPath(specifier)) {
     const path = specifier.startsWith('file:') ? fileURLToPath(specifier) : resolvePath(configDir, specifier);
@@ -97,7 +104,7 @@ export function resolveModule(specifier: string, configDir: string, settingsOpti
     return statSync(path).isDirectory() ? entryOfFolder(specifier, path) : pathToFileURL(path).href;
   }
   const name = packageOfModule(specifier) ?? specifier;
-  const url = resolveInstalled(specifier, configDir, (error) => {
+  const url = resolveInstalled(specifier, configDir, installedIn, (error) => {
     const { code, message } = error as NodeJS.ErrnoException;
     const [reason = ''] = message.split('\n');
     const [, wanted = specifier] = /cannot find (?:package|module) '([^']+)'/i.exec(reason) ?? [];
@@ -118,12 +125,18 @@ export function resolveModule(specifier: string, configDir: string, settingsOpti
 const isMissing = (error: unknown): boolean => /cannot find (?:package|module)/i.test((error as Error).message);
 
 /** Packages may be installed for the settings file itself, or beside it where `rookery module add` puts them. */
-function resolveInstalled(specifier: string, configDir: string, problemOf: (error: unknown) => string): string {
+function resolveInstalled(
+  specifier: string,
+  configDir: string,
+  installedIn: string | undefined,
+  problemOf: (error: unknown) => string,
+): string {
   const folder = resolvePath(configDir);
+  const folders = installedIn === undefined ? [modulesFolder, formerModulesFolder] : [resolvePath(installedIn)];
   let problem: unknown;
-  for (const importer of ['homeserver.yaml', join(modulesFolder, 'package.json')]) {
+  for (const importer of ['homeserver.yaml', ...folders.map((one) => join(one, 'package.json'))]) {
     try {
-      return resolveFrom(specifier, join(folder, importer));
+      return resolveFrom(specifier, resolvePath(folder, importer));
     } catch (error) {
       // What is wrong with a package that is there says more than that it is not elsewhere.
       if (problem === undefined || isMissing(problem)) problem = error;

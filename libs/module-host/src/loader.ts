@@ -30,6 +30,8 @@ export interface ModuleEntry extends ModulePolicy {
   readonly where?: (path: readonly (string | number)[]) => string | undefined;
   /** What the operator's command needs to find the settings: ` -c FILE`; nothing where it finds them itself. */
   readonly settingsOption?: string;
+  /** Folder with the packages that `rookery module add` installed, where it is not the one beside the settings. */
+  readonly installedIn?: string | undefined;
 }
 
 /** A module that was imported, with its checked configuration. */
@@ -99,7 +101,7 @@ export async function readDefinition(
 /** The entry of a module's code, and the folder of its package or the lone file that it is. @throws ModuleLoadError */
 export function placeOfModule(entry: ModuleEntry, configDir: string): { readonly path: string; readonly root: string } {
   const [specifier] = splitFragment(entry.module);
-  const url = resolveModule(specifier, configDir, entry.settingsOption);
+  const url = resolveModule(specifier, configDir, entry);
   return { path: fileURLToPath(url), root: rootOf(url) };
 }
 
@@ -157,7 +159,7 @@ async function importIntoThread(
   { configDir, clock, logger, running = [], polls }: ImportOptions,
 ): Promise<LoadedModule> {
   const [specifier] = splitFragment(entry.module);
-  const url = resolveModule(specifier, configDir, entry.settingsOption);
+  const url = resolveModule(specifier, configDir, entry);
   const known = running.find(
     (module) => module.thread?.isOver === false && module.url === url && isSameEntry(module.entry, entry),
   );
@@ -173,7 +175,8 @@ async function importIntoThread(
   const owner: Owner = { name: entry.module };
   logger?.info('Loading module', { module: entry.module, isolate: 'thread' });
   const thread = new ModuleThread({
-    ...{ module: entry.module, configDir, config: entry.config, settingsOption: entry.settingsOption, manifest },
+    ...{ module: entry.module, configDir, config: entry.config, manifest },
+    ...{ settingsOption: entry.settingsOption, installedIn: entry.installedIn },
     limits: {
       timeLimitMs: entry.timeLimitMs ?? defaultThreadLimitMs,
       memoryLimitBytes: entry.memoryLimitBytes ?? defaultMemoryLimitBytes,

@@ -35,6 +35,7 @@ export interface ThreadData {
   readonly configDir: string;
   readonly config: unknown;
   readonly settingsOption: string | undefined;
+  readonly installedIn: string | undefined;
   readonly memoryLimitBytes: number;
   readonly manifest: ModuleManifest | undefined;
   /** Where questions come in that are put to many threads at once. */
@@ -65,6 +66,7 @@ export interface ThreadOptions {
   readonly configDir: string;
   readonly config: unknown;
   readonly settingsOption: string | undefined;
+  readonly installedIn: string | undefined;
   readonly manifest: ModuleManifest | undefined;
   readonly limits: ThreadLimits;
   /** The module's code as it is now. */
@@ -158,7 +160,7 @@ export class ModuleThread {
       time: this.#time,
       memoryLimitBytes: limits.memoryLimitBytes,
       ...{ module, manifest, configDir: options.configDir, config: options.config },
-      settingsOption: options.settingsOption,
+      ...{ settingsOption: options.settingsOption, installedIn: options.installedIn },
       polls: polled?.memory,
     };
     // In a checkout that runs from its sources, so does the thread.

@@ -15,7 +15,19 @@ import type { LoadedInThread, ThreadData } from './module-thread.js';
 const lookAtMemoryEveryMs = 1_000;
 
 const data = workerData as ThreadData;
-const { port, answers, time, module, configDir, config, settingsOption, memoryLimitBytes, manifest, polls } = data;
+const {
+  port,
+  answers,
+  time,
+  module,
+  configDir,
+  config,
+  settingsOption,
+  installedIn,
+  memoryLimitBytes,
+  manifest,
+  polls,
+} = data;
 // What belongs to the wire is not for the module.
 for (const key of Object.keys(data)) delete (data as unknown as Record<string, unknown>)[key];
 parentPort?.unref();
@@ -40,7 +52,10 @@ const own: Readonly<Record<string, Lent>> = {
   async load(): Promise<LoadedInThread> {
     try {
       if (manifest) holdTo(manifest);
-      const loaded = await importDefinition({ module, ...(settingsOption ? { settingsOption } : {}) }, configDir);
+      const loaded = await importDefinition(
+        { module, installedIn, ...(settingsOption ? { settingsOption } : {}) },
+        configDir,
+      );
       definition = loaded.definition;
       checked = parseConfig(definition, config);
       const { name, apiVersion, configJsonSchema } = definition;

@@ -1,14 +1,19 @@
 import {
   guardProcess,
   type LoadedModule,
+  manifestOf,
   ModuleHost,
+  type ModuleEntry,
   moduleEntriesOf,
   ModuleLoadError,
   needsServer,
   offlineCapabilities,
+  placeOfModule,
+  readDefinition,
 } from '@rookery/module-host';
 import { type Config, loadConfig, Logger, SystemClock } from '@rookery/platform';
 import { setImmediate } from 'node:timers/promises';
+import { pathToFileURL } from 'node:url';
 
 /** One entry of the settings, tried out. */
 export interface CheckedModule {
@@ -30,6 +35,14 @@ export interface CheckResult {
   readonly modules: readonly CheckedModule[];
   /** Why the server would not start although each module loads. */
   readonly problems: readonly string[];
+}
+
+/** What else there would be. */
+export interface CheckOptions {
+  /** Folder with the packages, in place of the one beside the settings. */
+  readonly installedIn?: string | undefined;
+  /** An entry that is passed over. */
+  readonly without?: string;
 }
 
 /** Keeps what is said about each module. */
@@ -77,19 +90,30 @@ export async function besideModules<T>(work: () => Promise<T>): Promise<T> {
  * Imports every module of the settings, checks its configuration and lets it register, without a server.
  * @throws ConfigError when the settings themselves are wrong
  */
-export async function checkModules(files: readonly string[]): Promise<CheckResult> {
+export async function checkModules(
+  files: readonly string[],
+  { installedIn, without }: CheckOptions = {},
+): Promise<CheckResult> {
   const config = loadConfig(files);
   const warnings = new Warnings();
   const imported: LoadedModule[] = [];
   const unguard = guardProcess(() => imported, warnings);
   try {
-    return await tryOut(config, warnings, imported);
+    const entries = moduleEntriesOf(config)
+      .filter(({ module }) => module !== without)
+      .map((entry) => ({ ...entry, installedIn }));
+    return await tryOut(config, entries, warnings, imported);
   } finally {
     unguard();
   }
 }
 
-async function tryOut(config: Config, warnings: Warnings, imported: LoadedModule[]): Promise<CheckResult> {
+async function tryOut(
+  config: Config,
+  entries: readonly ModuleEntry[],
+  warnings: Warnings,
+  imported: LoadedModule[],
+): Promise<CheckResult> {
   const newHost = (logger: Logger): ModuleHost =>
     new ModuleHost({ clock: new SystemClock(), logger, configDir: config.configDir });
   const { missingProviders, offlineServices } = await import('@rookery/homeserver');
@@ -101,7 +125,7 @@ async function tryOut(config: Config, warnings: Warnings, imported: LoadedModule
   // What every attempt would repeat is said once, by the last one.
   const quiet = new Warnings();
   const results: { entry: string; loaded?: LoadedModule; problem?: string; untried?: string }[] = [];
-  for (const entry of moduleEntriesOf(config)) {
+  for (const entry of entries) {
     try {
       const [loaded] = await newHost(quiet).import([entry]);
       if (!loaded) continue;
@@ -165,12 +189,38 @@ async function tryOut(config: Config, warnings: Warnings, imported: LoadedModule
   return { modules, problems };
 }
 
-/** What a module of the settings calls itself; `undefined` when it cannot be loaded. Other modules are left alone. */
+const unlisted = (module: string): ModuleEntry => ({
+  module,
+  config: undefined,
+  onError: 'deny',
+  timeLimitMs: undefined,
+  allowFederationTo: [],
+});
+
+/** Modules of the settings whose packages say that they ask another one. None of their code runs. */
+export function askersOf(files: readonly string[], name: string): string[] {
+  const config = loadConfig(files);
+  return moduleEntriesOf(config).flatMap((entry) => {
+    try {
+      const { path } = placeOfModule(entry, config.configDir);
+      return manifestOf(entry.module, pathToFileURL(path).href)?.modules.includes(name) ? [entry.module] : [];
+    } catch (error) {
+      reasonOf(error);
+      return [];
+    }
+  });
+}
+
+/** What a module calls itself, whether the settings list it or not; `undefined` when it cannot be loaded. Other modules are left alone. */
 export async function nameOfModule(files: readonly string[], entry: string): Promise<string | undefined> {
   const config = loadConfig(files);
-  const host = new ModuleHost({ clock: new SystemClock(), logger: new Warnings(), configDir: config.configDir });
+  const { configDir } = config;
+  const clock = new SystemClock();
+  const host = new ModuleHost({ clock, logger: new Warnings(), configDir });
   try {
-    const loaded = await host.import(moduleEntriesOf(config).filter(({ module }) => module === entry));
+    const listed = moduleEntriesOf(config).filter(({ module }) => module === entry);
+    if (listed.length === 0) return (await readDefinition(unlisted(entry), { configDir, clock })).name;
+    const loaded = await host.import(listed);
     const name = loaded[0]?.definition.name;
     await host.discard(loaded);
     return name;

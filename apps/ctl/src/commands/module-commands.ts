@@ -1,7 +1,6 @@
-import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { isAbsolute, join, relative, resolve, sep } from 'node:path';
-import type { Command } from 'commander';
+import { type Command, Option } from 'commander';
 import {
   describeManifest,
   manifestOf,
@@ -14,21 +13,31 @@ import { describeProblem, fileProblem, filesAt, loadConfig } from '@rookery/plat
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
 import { collect, configHelp, oddEntries } from './common.js';
-import { besideModules, checkModules, type CheckedModule, nameOfModule } from './module-check.js';
+import { askersOf, besideModules, checkModules, type CheckedModule, nameOfModule } from './module-check.js';
 import { addModuleEntry, entriesOfPackage, listsModules, moduleEntries, removeModuleEntry } from './module-entries.js';
 import { developModule } from './module-dev.js';
+import { dependenciesIn, ModuleFolder } from './module-folder.js';
 import { describeSettings, schemaOfModule } from './module-schema.js';
 import { searchModules, showModuleInfo } from './module-registry.js';
 import { suggestModules } from './module-suggest.js';
-import { isRunning, reload } from './reload.js';
+import { upgradeModules } from './module-upgrade.js';
 import { assertWritable } from '../replace-file.js';
 
 interface Options {
   readonly config?: readonly string[];
 }
 
+interface CheckOptions extends Options {
+  readonly installedIn?: string;
+}
+
+interface UpgradeOptions extends Options {
+  readonly yes?: boolean;
+}
+
 interface RemoveOptions extends Options {
   readonly keepData?: boolean;
+  readonly force?: boolean;
 }
 
 const defaultFile = 'homeserver.yaml';
@@ -52,10 +61,16 @@ export function registerModuleCommands(program: Command, terminal: Terminal): vo
     });
   module
     .command('upgrade')
-    .description('Brings installed modules to their newest versions; one that does not load afterwards goes back.')
+    .description('Brings installed modules to their newest versions, unless the server would not start with them.')
     .argument('[packages...]', 'default: all that were installed with "add"')
     .option(configFlags, configHelp, collect)
-    .action((names: readonly string[], options: Options) => upgrade(names, pathsOf(options), terminal));
+    .option('-y, --yes', 'without asking about what new versions use beyond what those before did')
+    .action((names: readonly string[], options: UpgradeOptions) => {
+      for (const name of names) assertName(name);
+      const paths = pathsOf(options);
+      const upgrade = { names, paths, unasked: options.yes === true };
+      return upgradeModules(placesOf(paths).modules, upgrade, terminal);
+    });
   module
     .command('doctor')
     .description('Says what is installed and missing, and what is wrong with the modules.')
@@ -114,13 +129,15 @@ export function registerModuleCommands(program: Command, terminal: Terminal): vo
     .command('check')
     .description('Loads the modules with their settings, without starting the server. What needs one is not tried.')
     .option(configFlags, configHelp, collect)
-    .action((options: Options) => besideModules(() => check(pathsOf(options), terminal)));
+    .addOption(new Option('--installed-in <folder>', 'with the packages of this folder').hideHelp())
+    .action((options: CheckOptions) => besideModules(() => check(pathsOf(options), terminal, options.installedIn)));
   module
     .command('remove')
     .description('Takes a module out of the settings, uninstalls its package and deletes what it stored.')
     .argument('<module>', 'as the settings call it')
     .option(configFlags, configHelp, collect)
     .option('--keep-data', 'leave its documents, jobs and tables in the database')
+    .option('--force', 'although other modules or settings need it')
     .action((name: string, options: RemoveOptions) => remove(name, options, terminal));
 }
 
@@ -131,7 +148,7 @@ const optionOf = (paths: readonly string[]): string =>
   paths.length === 1 && paths[0] === defaultFile ? '' : settingsOptionOf(paths);
 
 /** The file that says which modules there are, and the folder that they are installed in. */
-function placesOf(paths: readonly string[]): { file: string; folder: string; modules: string } {
+function placesOf(paths: readonly string[]): { file: string; folder: string; modules: ModuleFolder } {
   let files: string[];
   try {
     files = paths.flatMap((path) => filesAt(path));
@@ -142,14 +159,14 @@ function placesOf(paths: readonly string[]): { file: string; folder: string; mod
   const file = files.findLast((path) => listsModules(path)) ?? files[0];
   if (file === undefined) throw new CommandError(`${paths.join(', ')}: there are no *.yaml files`);
   const folder = loadConfig(paths).configDir;
-  return { file, folder, modules: join(folder, modulesFolder) };
+  return { file, folder, modules: new ModuleFolder(join(folder, modulesFolder)) };
 }
 
 async function add(name: string, paths: readonly string[], terminal: Terminal): Promise<void> {
   assertName(name);
   const { file, folder, modules } = placesOf(paths);
   assertWritable(file);
-  const entry = codeAt(name, folder) ?? install(name, modules, file);
+  const entry = codeAt(name, folder) ?? (await install(name, modules, file));
   // An entry may name a part of the package, or one of its modules.
   const before = entriesOfPackage(file, entry);
   const added = before.length === 0 && addModuleEntry(file, entry);
@@ -178,33 +195,33 @@ function codeAt(name: string, configDir: string): string | undefined {
 }
 
 /** Installs a package. @returns its name */
-function install(name: string, folder: string, file: string): string {
-  const manifest = join(folder, 'package.json');
-  if (!existsSync(manifest)) {
-    try {
-      mkdirSync(folder, { recursive: true });
-      writeFileSync(manifest, `${JSON.stringify({ private: true, dependencies: {} }, null, 2)}\n`);
-    } catch (error) {
-      throw new CommandError(`${folder} cannot be written: ${fileProblem(error)}`);
-    }
-  }
-  const before = dependencies(manifest);
+function install(name: string, folder: ModuleFolder, file: string): Promise<string> {
+  const before = folder.dependencies;
   // Paths mean what they mean where the command was given.
-  npm(folder, ['install', '--save', existsSync(name) ? resolve(name) : name]);
-  const after = dependencies(manifest);
-  const installed = Object.keys(after).find((key) => after[key] !== before[key]) ?? known(name, folder, after);
-  if (installed === undefined)
-    throw new CommandError(`npm installed nothing that could be told apart: list it in ${file} yourself`);
-  return installed;
+  const wanted = existsSync(name) ? resolve(name) : name;
+  return folder.change(['install', '--save', wanted], async (candidate) => {
+    const after = dependenciesIn(candidate.path);
+    const installed = Object.keys(after).find((key) => after[key] !== before[key]) ?? known(name, folder.path, after);
+    candidate.install();
+    if (installed === undefined)
+      throw new CommandError(`npm installed nothing that could be told apart: list it in ${file} yourself`);
+    return installed;
+  });
 }
 
-async function check(files: readonly string[], terminal: Terminal): Promise<void> {
-  const { modules, problems: ofModules } = await checkModules(files);
+async function check(files: readonly string[], terminal: Terminal, installedIn?: string): Promise<void> {
+  const { modules, problems: ofModules } = await checkModules(files, { installedIn });
   // What ends a start whatever modules there are: it is asked of a server that loads none.
   const { startProblems } = await import('@rookery/homeserver');
   const others = (await startProblems(loadConfig(files))).filter(({ level }) => level === 'error');
   const problems = [...ofModules, ...others.map(describeProblem)];
   for (const module of modules) show(module, terminal);
+  const names = new Set(modules.map(({ name }) => name));
+  for (const { entry, url } of modules) {
+    const asked = url === undefined ? [] : (manifestOf(entry, url)?.modules ?? []);
+    for (const name of asked.filter((one) => !names.has(one)))
+      terminal.out(`warning: ${entry} asks the module ${name}, which the settings do not list`);
+  }
   for (const warning of oddEntries(loadConfig(files))) terminal.out(`warning: ${warning}`);
   for (const problem of problems) terminal.out(`FAILED ${problem}`);
   if (modules.length === 0) terminal.out('The settings list no module.');
@@ -216,76 +233,18 @@ function assertName(name: string): void {
   if (name.trim() === '' || name.startsWith('-')) throw new CommandError(`"${name}" is no package`, 2);
 }
 
-/** Versions of what is installed, by name. */
-function installedVersions(folder: string, names: readonly string[]): Map<string, string> {
-  const versions = new Map<string, string>();
-  for (const name of names) {
-    const manifest = join(folder, 'node_modules', name, 'package.json');
-    if (!existsSync(manifest)) continue;
-    const { version } = JSON.parse(readFileSync(manifest, 'utf8')) as { version?: unknown };
-    if (typeof version === 'string') versions.set(name, version);
-  }
-  return versions;
-}
-
-async function upgrade(names: readonly string[], paths: readonly string[], terminal: Terminal): Promise<void> {
-  const { modules } = placesOf(paths);
-  for (const name of names) assertName(name);
-  const manifest = join(modules, 'package.json');
-  const listed = existsSync(manifest) ? dependencies(manifest) : {};
-  const unknown = names.filter((name) => !Object.hasOwn(listed, name));
-  if (unknown.length > 0) throw new CommandError(`${unknown.join(', ')}: not installed in ${modules}`);
-  // What came from a folder, a file or an address has no newer version in the registry.
-  const wanted = (names.length > 0 ? names : Object.keys(listed)).filter((name) =>
-    /^[\^~]?\d/.test(listed[name] ?? ''),
-  );
-  if (wanted.length === 0) {
-    terminal.out('There is nothing to upgrade.');
-    return;
-  }
-  const problemsNow = (): number => {
-    // In a process of its own: here the code of the former version is loaded already.
-    const args = [process.argv[1] ?? '', 'module', 'check', ...paths.flatMap((path) => ['-c', path])];
-    return (
-      spawnSync(process.execPath, [...process.execArgv, ...args], { stdio: ['ignore', 2, 2], cwd: process.cwd() })
-        .status ?? 1
-    );
-  };
-  const before = installedVersions(modules, wanted);
-  npm(modules, ['install', '--save', ...wanted.map((name) => `${name}@latest`)]);
-  const after = installedVersions(modules, wanted);
-  const changed = wanted.filter((name) => before.get(name) !== after.get(name));
-  for (const name of changed) terminal.out(`${name} ${before.get(name) ?? '?'} -> ${after.get(name) ?? '?'}`);
-  if (changed.length === 0) {
-    terminal.out('Everything is as new as can be.');
-    return;
-  }
-  const goBack = (problem: string): never => {
-    npm(modules, ['install', '--save', ...changed.map((name) => `${name}@${before.get(name) ?? 'latest'}`)]);
-    const again = changed.map((name) => `${name} is ${before.get(name) ?? '?'} again`).join(', ');
-    throw new CommandError(`${problem}: ${again}`);
-  };
-  if (problemsNow() !== 0) goBack('The server would not start with these versions');
-  if (!isRunning(paths)) {
-    terminal.note('A running server takes them over after: rookery reload');
-    return;
-  }
-  try {
-    await reload(paths, terminal);
-  } catch (error) {
-    // It goes on with the code that it has; so it shall after its next start.
-    goBack(`The running server did not take them over. ${fileProblem(error)}`);
-  }
-}
-
 async function doctor(paths: readonly string[], terminal: Terminal): Promise<void> {
-  const { modules } = placesOf(paths);
+  const { file, modules } = placesOf(paths);
   terminal.out(`Node.js ${process.versions.node}, @rookery/module-api ${ownApiVersion()}`);
-  const manifest = join(modules, 'package.json');
-  const listed = existsSync(manifest) ? Object.keys(dependencies(manifest)) : [];
-  const there = installedVersions(modules, listed);
+  if (modules.recover()) terminal.out('What an interrupted command had left is tidied away.');
+  const listed = Object.keys(modules.dependencies);
+  const there = ModuleFolder.versionsIn(modules.path, listed);
   const missing = listed.filter((name) => !there.has(name));
-  for (const name of missing) terminal.out(`FAILED ${name} is not installed; run npm install in ${modules}`);
+  for (const name of listed.filter((one) => entriesOfPackage(file, one).length === 0))
+    terminal.out(
+      `warning: ${name} is installed and not listed in ${file}; to uninstall it: rookery module remove ${name}${optionOf(paths)}`,
+    );
+  for (const name of missing) terminal.out(`FAILED ${name} is not installed; run npm install in ${modules.path}`);
   await check(paths, terminal);
   if (missing.length > 0) throw new CommandError('Packages of modules are missing.');
 }
@@ -294,20 +253,22 @@ async function remove(name: string, options: RemoveOptions, terminal: Terminal):
   const paths = pathsOf(options);
   const { file, modules } = placesOf(paths);
   const listed = moduleEntries(file);
-  if (!listed.includes(name)) {
+  const used = packageOfModule(name);
+  // What was listed when somebody was interrupted here is still installed.
+  const isLeft =
+    used !== undefined && Object.hasOwn(modules.dependencies, used) && entriesOfPackage(file, used).length === 0;
+  if (!listed.includes(name) && !isLeft) {
     const others = listed.length > 0 ? `; it lists: ${listed.join(', ')}` : '';
     throw new CommandError(`${file} lists no module called ${name}${others}`);
   }
   assertWritable(file);
   // While it is still installed, the module can say what it is called.
   const own = options.keepData === true ? undefined : await nameOfModule(paths, name);
-  removeModuleEntry(file, name);
-  terminal.note(`${file} does not list ${name} any more. A running server ends it after: rookery reload`);
-  const used = packageOfModule(name);
+  if (options.force !== true) await assertUnneeded(name, own, paths);
+  if (removeModuleEntry(file, name))
+    terminal.note(`${file} does not list ${name} any more. A running server ends it after: rookery reload`);
   if (used !== undefined && entriesOfPackage(file, used).length === 0) {
-    const manifest = join(modules, 'package.json');
-    if (existsSync(manifest) && Object.hasOwn(dependencies(manifest), used))
-      npm(modules, ['uninstall', '--save', used]);
+    if (Object.hasOwn(modules.dependencies, used)) await modules.apply(['uninstall', '--save', used]);
   }
   if (options.keepData === true) return;
   if (own === undefined) {
@@ -315,6 +276,18 @@ async function remove(name: string, options: RemoveOptions, terminal: Terminal):
   } else if (moduleEntries(file).includes(name)) {
     terminal.note('It is listed a second time: nothing was deleted.');
   } else await forget(own, paths, terminal);
+}
+
+/** @throws CommandError when other modules, or other settings, need a module @param own what it calls itself, if that is known */
+async function assertUnneeded(name: string, own: string | undefined, paths: readonly string[]): Promise<void> {
+  const anyway = `; to remove it all the same: rookery module remove ${name} --force${optionOf(paths)}`;
+  const askers = own === undefined ? [] : askersOf(paths, own).filter((module) => module !== name);
+  if (askers.length > 0) throw new CommandError(`${askers.join(', ')} asks ${name}: remove that first${anyway}`);
+  const { problems } = await checkModules(paths, { without: name });
+  const known = problems.length === 0 ? problems : (await checkModules(paths)).problems;
+  const [problem] = problems.filter((one) => !known.includes(one));
+  if (problem !== undefined)
+    throw new CommandError(`The server would not start without ${name}: ${problem}; change that first${anyway}`);
 }
 
 /** Deletes what a module stored; the entry is gone already, so a database out of reach is no reason to fail half-way. */
@@ -355,15 +328,6 @@ function showManifest(module: string, url: string, terminal: Terminal): void {
   for (const line of describeManifest(manifest)) terminal.out(`       ${line}`);
 }
 
-function dependencies(manifest: string): Readonly<Record<string, string>> {
-  try {
-    const parsed = JSON.parse(readFileSync(manifest, 'utf8')) as { dependencies?: Record<string, string> };
-    return parsed.dependencies ?? {};
-  } catch (error) {
-    throw new CommandError(`${manifest} cannot be read: ${fileProblem(error)}`);
-  }
-}
-
 /** The package that a path or a name, perhaps with a version, means, when it was there before. */
 function known(name: string, folder: string, installed: Readonly<Record<string, string>>): string | undefined {
   const same = ([, from]: [string, string]): boolean =>
@@ -374,17 +338,4 @@ function known(name: string, folder: string, installed: Readonly<Record<string, 
   if (bySource !== undefined) return bySource;
   const bare = /^(@?[^@]+)(@.*)?$/.exec(name)?.[1];
   return bare !== undefined && Object.hasOwn(installed, bare) ? bare : undefined;
-}
-
-function npm(folder: string, args: readonly string[]): void {
-  const windows = process.platform === 'win32';
-  // The server lends modules its own copy of the module API, so peers need not be installed.
-  const all = [...args, '--no-audit', '--no-fund', '--legacy-peer-deps', '--loglevel=error'];
-  const { status, error } = spawnSync(windows ? 'npm.cmd' : 'npm', all, {
-    cwd: folder,
-    stdio: ['ignore', 2, 2],
-    shell: windows,
-  });
-  if (error) throw new CommandError(`npm cannot be started: ${error.message}`);
-  if (status !== 0) throw new CommandError(`npm ${args.join(' ')} failed in ${folder}`);
 }
