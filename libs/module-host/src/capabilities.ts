@@ -58,6 +58,7 @@ const shared: Readonly<Record<keyof SharedCapabilities, true>> = {
   registerDevice: true,
   invalidateAccessToken: true,
   recordUserExternalId: true,
+  forgetUserExternalId: true,
   createLoginToken: true,
   completeSsoLoginAsync: true,
   storeRemote3pidAssociation: true,

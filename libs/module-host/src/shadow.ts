@@ -11,6 +11,7 @@ const effects = [
   'registerDevice',
   'invalidateAccessToken',
   'recordUserExternalId',
+  'forgetUserExternalId',
   'createLoginToken',
   'completeSsoLoginAsync',
   'completeSsoLogin',

@@ -1,5 +1,5 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
-import { Codes, defineModule, NOT_SPAM, type WebRequestContext } from '@rookery/module-api';
+import { Codes, defineModule, MatrixError, NOT_SPAM, type WebRequestContext } from '@rookery/module-api';
 import { parseConfig } from './config.js';
 import { People } from './people.js';
 import {
@@ -10,6 +10,7 @@ import {
   patched,
   providerConfig,
   resourceTypes,
+  type ScimList,
   schemas,
   ScimError,
   scimJson,
@@ -53,6 +54,8 @@ export default defineModule({
           return await answer(request, context);
         } catch (error) {
           if (error instanceof ScimError) return errorAnswer(error);
+          // What the server refuses, as to close an account that is held.
+          if (MatrixError.is(error)) return errorAnswer(new ScimError(error.status, error.message));
           throw error;
         }
       });
@@ -96,10 +99,15 @@ export default defineModule({
       switch (request.method) {
         case 'GET':
           return wire(200, user);
-        case 'PUT':
-          return wire(200, await people.change(user, attributesOf(await bodyOf(request))));
-        case 'PATCH':
-          return wire(200, await people.change(user, patched(user, await bodyOf(request))));
+        case 'PUT': {
+          const body = await bodyOf(request);
+          // Nobody who is switched off comes back by a request that does not speak of it.
+          return wire(200, await people.change(user.id, (now) => attributesOf(body, now.active)));
+        }
+        case 'PATCH': {
+          const body = await bodyOf(request);
+          return wire(200, await people.change(user.id, (now) => patched(now, body)));
+        }
         case 'DELETE':
           await people.remove(user);
           api.log.info('Account closed by the directory', { userId: user.userId });
@@ -109,9 +117,16 @@ export default defineModule({
       }
     });
 
+    const one = ({ Resources }: ScimList, id: string | undefined): Response => {
+      const found = Resources.find((resource) => 'id' in resource && resource.id === id);
+      if (!found) throw new ScimError(404, 'There is nothing of this name');
+      return scimJson(200, found);
+    };
     serve('/ServiceProviderConfig', () => scimJson(200, providerConfig));
     serve('/ResourceTypes', () => scimJson(200, resourceTypes(base)));
+    serve('/ResourceTypes/:id', (_, { params }) => one(resourceTypes(base), params['id']));
     serve('/Schemas', () => scimJson(200, schemas));
+    serve('/Schemas/:id', (_, { params }) => one(schemas, params['id']));
     // Directories ask for groups before they say anything of them.
     serve('/Groups', ({ method }) => {
       if (method !== 'GET') throw new ScimError(501, 'Groups are not kept here');

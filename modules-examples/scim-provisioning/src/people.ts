@@ -9,6 +9,8 @@ const keyOf = (id: string): string => users + id;
 const nameKey = (userName: string): string => `name/${digest(userName.toLowerCase())}`;
 const externalKey = (externalId: string): string => `external/${digest(externalId)}`;
 const accountKey = (userId: string): string => `account/${digest(userId)}`;
+/** That the directory is having the account made. */
+const begunKey = (userId: string): string => `begun/${digest(userId)}`;
 const pageSize = 500;
 
 /** How accounts are made and tied. */
@@ -84,38 +86,69 @@ export class People {
     const nowMs = this.api.getCurrentTimeMsec();
     const user: User = { ...attributes, id: randomUUID(), userId, createdMs: nowMs, modifiedMs: nowMs };
     const isTaken = await this.api.store.transaction(async (tx) => {
-      if ((await tx.get(accountKey(userId))) !== undefined) return true;
+      if ((await tx.get(accountKey(userId))) !== undefined || (await isOthers(tx, user))) return true;
       await write(tx, user);
+      await tx.delete(begunKey(userId));
       return false;
     });
-    if (isTaken) throw taken('The account belongs to somebody else in the directory');
+    if (isTaken) throw taken('The account, or the externalId, belongs to somebody else in the directory');
     await this.api.invalidateCache('active', userId);
     await this.#tie(user);
     return user;
   }
 
-  /** @throws ScimError 409 when the name or the `externalId` is taken */
-  async change(user: User, attributes: Attributes): Promise<User> {
-    await this.#assertFree(attributes, user);
-    const { userName, externalId, displayName, emails, active } = attributes;
-    const now = { ...user, ...{ userName, externalId, displayName, emails, active } };
-    const next: User = { ...now, modifiedMs: this.api.getCurrentTimeMsec() };
+  /**
+   * Changes somebody. Several changes at a time come one after the other: none of them brings back what another one changed.
+   * @param wanted what becomes of what they are now
+   * @throws ScimError 404 when they are gone, 409 when the name or the `externalId` is taken, and what `wanted` throws
+   */
+  async change(id: string, wanted: (now: User) => Attributes): Promise<User> {
+    const known = await this.byId(id);
+    if (!known) throw gone();
+    await this.#assertFree(wanted(known), known);
+    let outcome: { readonly before: User; readonly after: User } | { readonly error: unknown } = { error: gone() };
     await this.api.store.transaction(async (tx) => {
-      await forget(tx, user);
-      await write(tx, next);
+      const before = (await tx.get(keyOf(id))) as User | undefined;
+      outcome = { error: gone() };
+      if (!before) return;
+      try {
+        const { userName, externalId, displayName, emails, active } = wanted(before);
+        const modifiedMs = this.api.getCurrentTimeMsec();
+        outcome = {
+          before,
+          after: { ...before, ...{ userName, externalId, displayName, emails, active, modifiedMs } },
+        };
+      } catch (error) {
+        outcome = { error };
+        return;
+      }
+      if (await isOthers(tx, outcome.after)) {
+        outcome = { error: taken('userName or externalId is taken') };
+        return;
+      }
+      await forget(tx, before);
+      await write(tx, outcome.after);
     });
+    const done = outcome as { readonly before: User; readonly after: User } | { readonly error: unknown };
+    if ('error' in done) throw done.error;
+    const { before, after } = done;
     // Before anything that may fail: whoever is switched off is out at once.
-    await this.api.invalidateCache('active', user.userId);
-    if (displayName !== undefined && displayName !== user.displayName)
-      await this.api.setDisplayname(user.userId, displayName);
-    if (externalId !== user.externalId) await this.#tie(next);
-    return next;
+    await this.api.invalidateCache('active', after.userId);
+    if (after.displayName !== undefined && after.displayName !== before.displayName)
+      await this.api.setDisplayname(after.userId, after.displayName);
+    if (before.externalId !== after.externalId) await this.#untie(before);
+    await this.#tie(after);
+    return after;
   }
 
   /** Closes the account for good. */
   async remove(user: User): Promise<void> {
     await this.api.deactivateUser(user.userId);
-    await this.api.store.transaction((tx) => forget(tx, user));
+    await this.#untie(user);
+    await this.api.store.transaction(async (tx) => {
+      const now = (await tx.get(keyOf(user.id))) as User | undefined;
+      if (now) await forget(tx, now);
+    });
     await this.api.invalidateCache('active', user.userId);
   }
 
@@ -138,21 +171,47 @@ export class People {
   async #account(attributes: Attributes): Promise<string> {
     const { displayName, emails } = attributes;
     const localpart = localpartOf(attributes);
+    const userId = this.api.getQualifiedUserId(localpart);
+    const { store } = this.api;
+    // Left by an attempt that ended between the account and what is kept of it: directories try again.
+    const isBegun = (await store.get(begunKey(userId))) !== undefined;
+    if (!isBegun && (await this.#existing(userId)) === undefined)
+      await store.put(begunKey(userId), this.api.getCurrentTimeMsec());
     try {
       return await this.api.registerUser(localpart, { ...(displayName === undefined ? {} : { displayName }), emails });
     } catch (error) {
       if (!MatrixError.is(error)) throw error;
-      const known = await this.api.checkUserExists(this.api.getQualifiedUserId(localpart)).catch(() => undefined);
-      if (known !== undefined && this.manner.adopt) return known;
-      if (known !== undefined) throw taken('An account of this name is here already');
-      throw new ScimError(400, error.message, 'invalidValue');
+      if (!isBegun) await store.delete(begunKey(userId));
+      const known = await this.#existing(userId);
+      if (known === undefined) {
+        if (error.errcode === 'M_THREEPID_IN_USE') throw taken('An address belongs to another account');
+        throw new ScimError(400, error.message, 'invalidValue');
+      }
+      const { isDeactivated } = await this.api.getUserinfoById(known).then((info) => info ?? { isDeactivated: true });
+      if (isDeactivated) throw taken('An account of this name was here and is closed');
+      if (isBegun || this.manner.adopt) return known;
+      throw taken('An account of this name is here already');
     }
+  }
+
+  /** The account of an id that may be none. */
+  #existing(userId: string): Promise<string | undefined> {
+    return this.api.checkUserExists(userId).catch(() => undefined);
   }
 
   async #tie({ externalId, userId }: User): Promise<void> {
     const { authProvider } = this.manner;
-    if (authProvider !== undefined && externalId !== undefined)
+    if (authProvider === undefined || externalId === undefined) return;
+    // Also where nothing has changed: the attempt before may have ended before this.
+    if ((await this.api.getUserByExternalId(authProvider, externalId)) !== userId)
       await this.api.recordUserExternalId(authProvider, externalId, userId);
+  }
+
+  /** Whoever was known by an id that is theirs no more does not come to the account by it. */
+  async #untie({ externalId, userId }: User): Promise<void> {
+    const { authProvider } = this.manner;
+    if (authProvider !== undefined && externalId !== undefined)
+      await this.api.forgetUserExternalId(authProvider, externalId, userId);
   }
 }
 
@@ -160,6 +219,17 @@ export class People {
 const localpartOf = ({ userName }: Attributes): string => userName.split('@')[0]!.toLowerCase();
 
 const taken = (detail: string): ScimError => new ScimError(409, detail, 'uniqueness');
+
+const gone = (): ScimError => new ScimError(404, 'There is no such user');
+
+/** Whether the name, or the `externalId`, is somebody else's. */
+async function isOthers(tx: DocumentStore, { id, userName, externalId }: User): Promise<boolean> {
+  const owners = [
+    await tx.get(nameKey(userName)),
+    externalId === undefined ? undefined : await tx.get(externalKey(externalId)),
+  ];
+  return owners.some((owner) => owner !== undefined && owner !== id);
+}
 
 async function write(tx: DocumentStore, user: User): Promise<void> {
   await tx.put(keyOf(user.id), user);

@@ -43,12 +43,16 @@ export const scimJson = (status: number, body: object, headers: Record<string, s
   });
 
 export const errorAnswer = ({ status, message, scimType }: ScimError): Response =>
-  scimJson(status, {
-    schemas: [`${messages}:Error`],
-    status: String(status),
-    detail: message,
-    ...(scimType === undefined ? {} : { scimType }),
-  });
+  scimJson(
+    status,
+    {
+      schemas: [`${messages}:Error`],
+      status: String(status),
+      detail: message,
+      ...(scimType === undefined ? {} : { scimType }),
+    },
+    status === 401 ? { 'www-authenticate': 'Bearer' } : {},
+  );
 
 /** A user as a directory sees them. */
 export function userToWire(user: User, base: string): object {
@@ -70,7 +74,16 @@ export function userToWire(user: User, base: string): object {
   };
 }
 
-export const listToWire = (resources: readonly object[], total: number, startIndex: number): object => ({
+/** Things of one kind. */
+export interface ScimList {
+  readonly schemas: readonly string[];
+  readonly totalResults: number;
+  readonly startIndex: number;
+  readonly itemsPerPage: number;
+  readonly Resources: readonly object[];
+}
+
+export const listToWire = (resources: readonly object[], total: number, startIndex: number): ScimList => ({
   schemas: [`${messages}:ListResponse`],
   totalResults: total,
   startIndex,
@@ -114,8 +127,8 @@ function displayNameOf({ displayName, name }: Record<string, unknown>): string |
   return textAt('displayName', displayName) ?? textAt('name', parts['formatted']) ?? textAt('name', both.join(' '));
 }
 
-/** What a whole user in a request says. @throws ScimError */
-export function attributesOf(body: unknown): Attributes {
+/** What a whole user in a request says. @param isActive where it does not say @throws ScimError */
+export function attributesOf(body: unknown, isActive = true): Attributes {
   if (typeof body !== 'object' || body === null || Array.isArray(body))
     throw new ScimError(400, 'The body is no JSON object', 'invalidSyntax');
   const given = body as Record<string, unknown>;
@@ -126,7 +139,7 @@ export function attributesOf(body: unknown): Attributes {
     externalId: textAt('externalId', given['externalId']),
     displayName: displayNameOf(given),
     emails: emailsAt(given['emails']),
-    active: given['active'] === undefined ? true : truthAt('active', given['active']),
+    active: given['active'] === undefined ? isActive : truthAt('active', given['active']),
   };
 }
 
@@ -145,13 +158,20 @@ export function patched(user: User, body: unknown): Attributes {
     const op = String(given).toLowerCase();
     if (!['add', 'replace', 'remove'].includes(op))
       throw new ScimError(400, 'op is not add, replace or remove', 'invalidSyntax');
-    if (path !== undefined) now = changed(now, changeAt(String(path), op === 'remove' ? undefined : value, now), op);
-    else if (typeof value === 'object' && value !== null && op !== 'remove') {
-      for (const [name, one] of Object.entries(value)) now = changed(now, changeAt(name, one, now), op);
+    if (path !== undefined) {
+      const change = changeAt(String(path), op === 'remove' ? undefined : value, now);
+      // With a filter it is said what becomes of all.
+      now = changed(now, change, String(path).includes('[') ? 'replace' : op);
+    } else if (typeof value === 'object' && value !== null && op !== 'remove') {
+      // The name that others see is made of the parts of a name only where it is not said.
+      const said = Object.entries(value).sort(([a], [b]) => Number(isName(b)) - Number(isName(a)));
+      for (const [name, one] of said) now = changed(now, changeAt(name, one, now), op);
     } else throw new ScimError(400, 'path is missing', 'invalidPath');
   }
   return now;
 }
+
+const isName = (path: string): boolean => path.toLowerCase() === 'name';
 
 /** What a path means; attributes that are not kept here change nothing. */
 function changeAt(path: string, value: unknown, now: Attributes): Change {
@@ -168,14 +188,32 @@ function changeAt(path: string, value: unknown, now: Attributes): Change {
       return { displayName: value };
     case 'name':
       return rest === '' ? { name: value } : rest.toLowerCase() === '.formatted' ? { displayName: value } : {};
-    case 'emails': {
-      // emails[type eq "work"].value: of all kinds one counts.
-      if (rest === '') return { emails: value };
-      return { emails: [value, ...now.emails.slice(1)].filter((one) => one !== undefined) };
-    }
+    case 'emails':
+      return { emails: rest === '' ? value : emailsWith(rest, value, now.emails) };
     default:
       return {};
   }
+}
+
+/** Addresses after one that a filter tells was changed, as in `emails[type eq "work"].value`: all of them are shown as of that type. */
+function emailsWith(path: string, value: unknown, emails: readonly string[]): readonly unknown[] {
+  const [, by = '', text = ''] =
+    /^\[\s*(type|value|primary)\s+eq\s+("(?:[^"\\]|\\.)*"|true|false)\s*\](?:\.value)?$/i.exec(path) ?? [];
+  let wanted: unknown;
+  try {
+    wanted = JSON.parse(text.toLowerCase());
+  } catch {
+    throw new ScimError(400, 'Addresses are told apart by their type, value or primary, with eq', 'invalidPath');
+  }
+  const fits = (email: string, i: number): boolean => {
+    if (by.toLowerCase() === 'value') return email.toLowerCase() === wanted;
+    return by.toLowerCase() === 'type' ? wanted === 'work' : (i === 0) === wanted;
+  };
+  const found = emails.filter(fits);
+  if (value === undefined) return emails.filter((email) => !found.includes(email));
+  const given = typeof value === 'object' && value !== null ? (value as { value?: unknown }).value : value;
+  // Of several that fit, the first.
+  return found.length === 0 ? [...emails, given] : emails.map((email) => (email === found[0] ? given : email));
 }
 
 function changed(now: Attributes, change: Change, op: string): Attributes {
@@ -187,7 +225,9 @@ function changed(now: Attributes, change: Change, op: string): Attributes {
   }
   if ('externalId' in change) Object.assign(next, { externalId: textAt('externalId', change.externalId) });
   if ('active' in change) Object.assign(next, { active: truthAt('active', change.active ?? false) });
-  if ('displayName' in change || 'name' in change) Object.assign(next, { displayName: displayNameOf(change) });
+  const displayName = displayNameOf(change);
+  // Without the parts of a name the one that others see stays.
+  if ('displayName' in change || displayName !== undefined) Object.assign(next, { displayName });
   if ('emails' in change) {
     const given = emailsAt(change.emails);
     Object.assign(next, { emails: op === 'add' ? [...new Set([...now.emails, ...given])] : given });
@@ -225,7 +265,7 @@ export const providerConfig = {
   ],
 };
 
-export const resourceTypes = (base: string): object =>
+export const resourceTypes = (base: string): ScimList =>
   listToWire(
     [
       {

@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url';
 import { createTestHomeserver, type TestHomeserver } from '@rookery/testing';
-import type { ModuleApi } from '@rookery/module-api';
+import { MatrixError, type ModuleApi } from '@rookery/module-api';
 import { parseConfig } from '../src/config.js';
 import { People } from '../src/people.js';
 import { filterOf, patched, type User } from '../src/protocol.js';
@@ -50,6 +50,28 @@ describe('the protocol', () => {
       { op: 'replace', path: 'emails[type eq "work"].value', value: 'c@x' },
       { emails: ['c@x', 'b@x'] },
     ],
+    ['one address', { op: 'remove', path: 'emails[value eq "B@x"]' }, { emails: ['a@x'] }],
+    [
+      'one address for another',
+      { op: 'replace', path: 'emails[value eq "b@x"].value', value: 'c@x' },
+      { emails: ['a@x', 'c@x'] },
+    ],
+    ['an address of a kind that is not kept', { op: 'remove', path: 'emails[type eq "home"]' }, {}],
+    [
+      'the first address',
+      { op: 'add', path: 'emails[primary eq true].value', value: 'c@x' },
+      { emails: ['c@x', 'b@x'] },
+    ],
+    [
+      'the name that is said rather than one of parts',
+      { op: 'replace', value: { displayName: 'B', name: { givenName: 'C', familyName: 'D' } } },
+      { displayName: 'B' },
+    ],
+    [
+      'no name by a part of one that is not kept',
+      { op: 'replace', path: 'name', value: { honorificPrefix: 'Dr' } },
+      {},
+    ],
     ['something taken away', { op: 'remove', path: 'externalId' }, { externalId: undefined }],
     ['what is not kept here', { op: 'replace', path: 'title', value: 'Dr' }, {}],
   ])('changes %s', (_, operation, change) => {
@@ -64,6 +86,7 @@ describe('the protocol', () => {
     [{ Operations: [{ op: 'replace', path: 'active', value: 'maybe' }] }, 'neither true nor false'],
     [{ Operations: [{ op: 'replace', path: 'displayName', value: 'x'.repeat(501) }] }, 'no text of at most'],
     [{ Operations: [{ op: 'remove' }] }, 'path is missing'],
+    [{ Operations: [{ op: 'remove', path: 'emails[value sw "a"]' }] }, 'told apart by'],
   ])('refuses %j', (body, problem) => expect(() => patched(user, body)).toThrow(problem));
 
   it('reads the filters that directories send', () => {
@@ -75,17 +98,35 @@ describe('the protocol', () => {
   });
 });
 
-it('switches somebody off though their name could not be changed', async () => {
+/** A server as far as these people need one. */
+function fakeServer(fails: { names?: boolean; next?: string | undefined } = {}) {
   const kept = new Map<string, unknown>();
   const cached = new Map<string, Promise<unknown>>();
   const store = {
     get: (key: string) => Promise.resolve(kept.get(key)),
     put: async (key: string, value: unknown) => void kept.set(key, value),
     delete: async (key: string) => kept.delete(key),
-    transaction: (run: (tx: unknown) => Promise<unknown>) => run(store),
   };
+  const accounts = new Set<string>();
+  const tied = new Map<string, string>();
+  const failing = (what: string): void => {
+    if (fails.next !== what) return;
+    fails.next = undefined;
+    throw new Error(`${what} failed`);
+  };
+  let turn = Promise.resolve<unknown>(undefined);
   const api = {
-    store,
+    store: {
+      ...store,
+      transaction: (run: (tx: unknown) => Promise<unknown>) => {
+        const result = turn.then(() => {
+          failing('transaction');
+          return run(store);
+        });
+        turn = result.catch(() => undefined);
+        return result;
+      },
+    },
     registerCachedFunction: (_: string, load: (key: string) => Promise<unknown>) => (key: string) => {
       if (!cached.has(key)) cached.set(key, load(key));
       return cached.get(key);
@@ -93,14 +134,63 @@ it('switches somebody off though their name could not be changed', async () => {
     invalidateCache: async (_: string, key: string) => void cached.delete(key),
     getCurrentTimeMsec: () => 0,
     getQualifiedUserId: (localpart: string) => `@${localpart}:x`,
-    registerUser: async (localpart: string) => `@${localpart}:x`,
-    setDisplayname: () => Promise.reject(new Error('no')),
+    checkUserExists: async (userId: string) => (accounts.has(userId) ? userId : undefined),
+    getUserinfoById: async () => ({ isDeactivated: false }),
+    registerUser: async (localpart: string) => {
+      if (accounts.has(`@${localpart}:x`)) throw new MatrixError(400, 'M_USER_IN_USE', 'taken');
+      accounts.add(`@${localpart}:x`);
+      return `@${localpart}:x`;
+    },
+    setDisplayname: () => (fails.names ? Promise.reject(new Error('no')) : Promise.resolve()),
+    getUserByExternalId: async (_: string, id: string) => tied.get(id),
+    recordUserExternalId: async (_: string, id: string, userId: string) => {
+      failing('tie');
+      tied.set(id, userId);
+    },
+    forgetUserExternalId: async (_: string, id: string) => void tied.delete(id),
   };
-  const people = new People(api as unknown as ModuleApi, { authProvider: undefined, adopt: false });
-  const ann = { userName: 'ann', externalId: undefined, displayName: 'Ann', emails: [], active: true };
+  return { api: api as unknown as ModuleApi, accounts, tied };
+}
+const ann = { userName: 'ann', externalId: undefined, displayName: 'Ann', emails: [], active: true };
+
+it('brings nobody back who is switched off while something else of them changes', async () => {
+  const { api } = fakeServer();
+  const people = new People(api, { authProvider: undefined, adopt: false });
+  const { id } = await people.add(ann);
+  const patch = (value: object) => people.change(id, (now) => patched(now, { Operations: [{ op: 'replace', value }] }));
+  await Promise.all([patch({ active: false }), patch({ displayName: 'Anna' }), patch({ emails: ['a@x'] })]);
+  expect(await people.byId(id)).toMatchObject({ active: false, displayName: 'Anna', emails: ['a@x'] });
+  // Nor does a name come to two people who ask for it at once.
+  const bob = await people.add({ ...ann, userName: 'bob' });
+  const both = await Promise.allSettled(
+    [id, bob.id].map((one) => people.change(one, (now) => ({ ...now, userName: 'Star' }))),
+  );
+  expect(both.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected']);
+});
+
+it('can be asked again for an account whose making ended half-way', async () => {
+  const fails: { next?: string | undefined } = { next: 'transaction' };
+  const { api, accounts, tied } = fakeServer(fails);
+  const people = new People(api, { authProvider: 'oidc', adopt: false });
+  await expect(people.add({ ...ann, externalId: 'e' })).rejects.toThrow('transaction failed');
+  expect([...accounts]).toEqual(['@ann:x']);
+  fails.next = 'tie';
+  await expect(people.add({ ...ann, externalId: 'e' })).rejects.toThrow('tie failed');
+  const made = (await people.byExternalId('e'))!;
+  await people.change(made.id, (now) => now);
+  expect([...tied]).toEqual([['e', '@ann:x']]);
+  // Whoever made an account themselves keeps it.
+  accounts.add('@here:x');
+  for (let i = 0; i < 2; i++) await expect(people.add({ ...ann, userName: 'here' })).rejects.toThrow('is here already');
+});
+
+it('switches somebody off though their name could not be changed', async () => {
+  const { api } = fakeServer({ names: true });
+
+  const people = new People(api, { authProvider: undefined, adopt: false });
   const user = await people.add(ann);
   expect(await people.isActive('@ann:x')).toBe(true);
-  await expect(people.change(user, { ...ann, displayName: 'Anna', active: false })).rejects.toThrow('no');
+  await expect(people.change(user.id, () => ({ ...ann, displayName: 'Anna', active: false }))).rejects.toThrow('no');
   expect(await people.isActive('@ann:x')).toBe(false);
 });
 
@@ -144,6 +234,15 @@ describe.each(['sqlite', 'postgres'] as const)('a server with a directory (%s)',
     for (const path of ['/ServiceProviderConfig', '/ResourceTypes', '/Schemas', '/Groups'])
       expect((await scim('GET', path)).status).toBe(200);
     expect((await scim('POST', '/Groups', {})).status).toBe(501);
+    // What is said to be somewhere is there.
+    const { body: types } = await scim('GET', '/ResourceTypes');
+    const [type] = types['Resources'] as { schema: string; meta: { location: string } }[];
+    const { pathname } = new URL(type!.meta.location, server.baseUrl);
+    expect(await scim('GET', pathname.split('/v2')[1]!)).toMatchObject({ status: 200, body: { id: 'User' } });
+    expect(await scim('GET', `/Schemas/${type!.schema}`)).toMatchObject({ status: 200, body: { name: 'User' } });
+    expect(await scim('GET', '/Schemas/other')).toMatchObject({ status: 404, body: { status: '404' } });
+    const unasked = await fetch(`${server.baseUrl}/_synapse/client/scim/v2/Users`);
+    expect(unasked.headers.get('www-authenticate')).toBe('Bearer');
   });
 
   it('has people made, changed, switched off and on, and closed', async () => {
@@ -174,6 +273,8 @@ describe.each(['sqlite', 'postgres'] as const)('a server with a directory (%s)',
       });
     expect(await patch({ active: false })).toMatchObject({ status: 200, body: { active: false } });
     expect(await asAnn()).toMatchObject({ status: 403, body: { errcode: 'ORG_MATRIX_EXPIRED_ACCOUNT' } });
+    const silent = person('Ann@example.org', { externalId: 'e-1', active: undefined });
+    expect(await scim('PUT', `/Users/${id}`, silent)).toMatchObject({ status: 200, body: { active: false } });
     expect((await patch({ active: true, displayName: 'Anna' })).status).toBe(200);
     expect((await asAnn()).status).toBe(200);
     expect(await account()).toMatchObject({ displayname: 'Anna' });
@@ -185,6 +286,9 @@ describe.each(['sqlite', 'postgres'] as const)('a server with a directory (%s)',
     expect(await find('externalId eq "e-2"')).toMatchObject({ totalResults: 1, Resources: [{ id }] });
     expect(await find('externalId eq "e-1"')).toMatchObject({ totalResults: 0, Resources: [] });
     expect(await find('userName co "a"')).toMatchObject({ status: '400', scimType: 'invalidFilter' });
+
+    // By an id that is theirs no more nobody comes to the account.
+    expect(await account()).toMatchObject({ external_ids: [{ auth_provider: 'oidc-work', external_id: 'e-2' }] });
 
     // An id at the provider that is somebody else's changes nothing at all.
     await server.registerUser('holder');
@@ -200,7 +304,9 @@ describe.each(['sqlite', 'postgres'] as const)('a server with a directory (%s)',
 
     expect((await scim('DELETE', `/Users/${id}`)).status).toBe(204);
     expect((await scim('GET', `/Users/${id}`)).status).toBe(404);
-    expect(await account()).toMatchObject({ deactivated: true });
+    expect(await account()).toMatchObject({ deactivated: true, external_ids: [] });
+    // Nor is the account anybody's any more.
+    expect(await scim('POST', '/Users', person('Ann@example.org'))).toMatchObject({ status: 409 });
     expect((await asAnn()).status).toBe(401);
   });
 

@@ -218,6 +218,13 @@ describe.each(['sqlite', 'postgres'] as const)('accounts by the module API (%s)'
     expect(await server.call('recordUserExternalId', 'oidc-acme', 'subject-1', '@ann:rookery.test')).toMatchObject({
       status: 409,
     });
+    // Nobody takes away another one's; what is taken away is free.
+    await value('forgetUserExternalId', 'oidc-acme', 'subject-1', '@ann:rookery.test');
+    expect(await server.call('recordUserExternalId', 'oidc-acme', 'subject-1', '@ann:rookery.test')).toMatchObject({
+      status: 409,
+    });
+    await value('forgetUserExternalId', 'oidc-acme', 'subject-1', '@carl:rookery.test');
+    await value('recordUserExternalId', 'oidc-acme', 'subject-1', '@ann:rookery.test');
     await value('storeRemote3pidAssociation', '@carl:rookery.test', 'email', 'carl@example.org', 'vector.im');
   });
 

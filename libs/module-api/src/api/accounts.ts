@@ -94,6 +94,11 @@ export interface AccountApi {
   /** `record_user_external_id`: ties a local account to a user of a sign-in provider. */
   recordUserExternalId(authProviderId: string, remoteUserId: string, registeredUserId: string): Promise<void>;
   /**
+   * Undoes {@link recordUserExternalId}: by that id of a sign-in provider nobody comes to the account any more. One that is not the
+   * account's changes nothing. Ours.
+   */
+  forgetUserExternalId(authProviderId: string, remoteUserId: string, userId: string): Promise<void>;
+  /**
    * `create_login_token`: a token for `m.login.token`, good for one login.
    * @param durationInMs default 120,000 (two minutes)
    */

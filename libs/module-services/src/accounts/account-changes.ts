@@ -64,6 +64,13 @@ export class ModuleAccountChanges {
       throw MatrixError.externalIdInUse();
   }
 
+  async forgetUserExternalId(authProviderId: string, remoteUserId: string, userId: string): Promise<void> {
+    checkText(authProviderId, 'The provider');
+    checkText(remoteUserId, 'The id at the provider');
+    this.local.assertLocal(userId);
+    await this.externalIds.forget(authProviderId, remoteUserId, userId);
+  }
+
   async storeRemote3pidAssociation(userId: string, medium: string, address: string, idServer: string): Promise<void> {
     for (const text of [medium, address, idServer]) checkText(text, 'Each part of an association');
     await this.local.get(userId);

@@ -4,6 +4,7 @@ import { MatrixError } from '@rookery/matrix-types';
 import {
   type ExternalId,
   externalIdsOf,
+  forgetExternalId,
   recordExternalId,
   replaceExternalIds,
   userOfExternalId,
@@ -27,6 +28,13 @@ export class ExternalIds {
   /** @returns whether the id was free, or the user's already */
   record(authProvider: string, externalId: string, userId: string): Promise<boolean> {
     return this.database.write((tx) => recordExternalId(tx, authProvider, externalId, userId), {
+      name: 'user_external_id',
+    });
+  }
+
+  /** @returns whether the id was the user's */
+  forget(authProvider: string, externalId: string, userId: string): Promise<boolean> {
+    return this.database.write((tx) => forgetExternalId(tx, authProvider, externalId, userId), {
       name: 'user_external_id',
     });
   }

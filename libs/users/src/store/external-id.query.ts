@@ -42,6 +42,20 @@ export async function deleteExternalId(tx: Tx, authProvider: string, externalId:
   await tx.run('DELETE FROM user_external_ids WHERE auth_provider = ? AND external_id = ?', [authProvider, externalId]);
 }
 
+/** @returns whether the id was the user's */
+export async function forgetExternalId(
+  tx: Tx,
+  authProvider: string,
+  externalId: string,
+  userId: string,
+): Promise<boolean> {
+  const deleted = await tx.run(
+    'DELETE FROM user_external_ids WHERE auth_provider = ? AND external_id = ? AND user_id = ?',
+    [authProvider, externalId, userId],
+  );
+  return deleted > 0;
+}
+
 /**
  * Makes these the only ids that a user has at providers.
  * @returns whether all of them were free, or the user's already; if not, nothing may be kept of the transaction
