@@ -5,6 +5,8 @@ import * as client from 'openid-client';
 import { Strategy, type VerifyFunction } from 'openid-client/passport';
 import { parseConfig, type OidcInstance } from './config.js';
 
+/** How far the clocks of a provider and of this server may differ, seconds. */
+const clockTolerance = 120;
 const logoutEvent = 'http://schemas.openid.net/event/backchannel-logout';
 
 /** Lets people sign in with OpenID Connect: refresh tokens and back-channel logouts included. */
@@ -15,6 +17,7 @@ export default defineModule({
     for (const instance of instances) {
       const { id, name, scope, clientId, allowExistingUsers } = instance;
       const configuration = discovery(instance);
+      const keySet = remoteKeys();
       api.registerIdentityProvider(
         passportProvider<client.TokenEndpointResponse & client.TokenEndpointResponseHelpers>({
           id,
@@ -58,15 +61,15 @@ export default defineModule({
             const token = new URLSearchParams(await request.text()).get('logout_token');
             if (token === null || keys === undefined) return undefined;
             try {
-              const { payload } = await jwtVerify(token, createRemoteJWKSet(new URL(keys)), {
+              const { payload } = await jwtVerify(token, keySet(keys), {
                 issuer,
                 audience: clientId,
                 maxTokenAge: '10m',
+                clockTolerance,
                 requiredClaims: ['jti', 'events'],
               });
-              const events = payload['events'] as Record<string, unknown>;
-              if (typeof events !== 'object' || events[logoutEvent] === undefined || 'nonce' in payload)
-                return undefined;
+              const event = (payload['events'] as Record<string, unknown> | null)?.[logoutEvent];
+              if (typeof event !== 'object' || event === null || 'nonce' in payload) return undefined;
               return { id: payload.jti, sessionId: payload['sid'] as string | undefined, remoteId: payload.sub };
             } catch (error) {
               api.log.info('A logout token was not valid', { provider: id, reason: String(error) });
@@ -78,6 +81,16 @@ export default defineModule({
     }
   },
 });
+
+/** The keys of a provider, which are kept: whoever sends rubbish does not have them asked for each time. */
+function remoteKeys(): (address: string) => ReturnType<typeof createRemoteJWKSet> {
+  const known = new Map<string, ReturnType<typeof createRemoteJWKSet>>();
+  return (address) => {
+    const set = known.get(address) ?? createRemoteJWKSet(new URL(address));
+    known.set(address, set);
+    return set;
+  };
+}
 
 /** The provider's own description of itself, asked for once it is needed, and again while it cannot be had. */
 function discovery({ issuer, clientId, clientSecret }: OidcInstance): () => Promise<client.Configuration> {

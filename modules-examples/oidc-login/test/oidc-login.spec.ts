@@ -112,16 +112,23 @@ describe('signing in with OpenID Connect by a module', () => {
           ),
         }),
       });
+    let fetched = 0;
+    provider.answers.set('/jwks', () => ((fetched += 1), undefined as never));
     for (const answer of [
       await send({}, { foreign: true }),
       await send({}, { alg: 'none' }),
       await send({ aud: 'somebody else' }),
       await send({ events: {} }),
+      await send({ events: { 'http://schemas.openid.net/event/backchannel-logout': null } }),
+      await send({ events: { 'http://schemas.openid.net/event/backchannel-logout': 'yes' } }),
+      await send({ iat: seconds() - 3_600, exp: undefined }),
       await send({ nonce: 'x' }),
     ])
       expect(answer.status).toBe(400);
     expect((await user.request('GET', '/account/whoami')).status).toBe(200);
-    expect((await send({})).status).toBe(200);
+    expect(fetched).toBe(1);
+    // The provider's clock may be a little ahead.
+    expect((await send({ iat: seconds() + 30 })).status).toBe(200);
     expect((await user.request('GET', '/account/whoami')).status).toBe(401);
   });
 });
