@@ -1,4 +1,12 @@
-import { AndFilter, Client, EqualityFilter, InvalidCredentialsError } from 'ldapts';
+import {
+  AndFilter,
+  Client,
+  ConstraintViolationError,
+  EqualityFilter,
+  InappropriateAuthError,
+  InvalidCredentialsError,
+  UnwillingToPerformError,
+} from 'ldapts';
 import type { LdapInstance } from './config.js';
 
 /** Somebody whom the directory knows. */
@@ -8,6 +16,16 @@ export interface Person {
   readonly displayName: string | undefined;
   readonly mails: readonly string[];
 }
+
+/** How directories say no to somebody: a wrong password, an account without one, one that is locked or inactive. */
+const refusals = [InvalidCredentialsError, InappropriateAuthError, ConstraintViolationError, UnwillingToPerformError];
+
+/** A distinguished name as directories compare them: without regard to large and small letters, and spaces around parts. */
+const comparable = (dn: string): string =>
+  dn
+    .toLowerCase()
+    .replace(/\s*(?<!\\)([,=+])\s*/g, '$1')
+    .trim();
 
 /** Whose name and password these are; `undefined` when they are nobody's. @throws Error when the directory is away */
 export async function findPerson(
@@ -29,11 +47,12 @@ export async function findPerson(
     const [entry, ...others] = searchEntries;
     if (!entry || others.length > 0) return undefined;
     const read = (attribute: string): string[] => textsOf(entry, attribute);
-    if (group !== undefined && !read('memberof').includes(group)) return undefined;
+    const isIn = (wanted: string): boolean => read('memberof').some((one) => comparable(one) === comparable(wanted));
+    if (group !== undefined && !isIn(group)) return undefined;
     try {
       await client.bind(entry.dn, password);
     } catch (error) {
-      if (error instanceof InvalidCredentialsError) return undefined;
+      if (refusals.some((refusal) => error instanceof refusal)) return undefined;
       throw error;
     }
     const [name = username] = read(uid);

@@ -17,6 +17,7 @@ async function startDirectory() {
   server.bind('dc=example', (request, response, next) => {
     const dn = request.dn.toString().replace(/\s/g, '');
     const [, name] = /^(?:uid|cn)=(\w+),/.exec(dn) ?? [];
+    if (request.credentials === `password of locked ${name}`) return next(new ldap.UnwillingToPerformError());
     if (request.credentials !== `password of ${name}`) return next(new ldap.InvalidCredentialsError());
     response.end();
   });
@@ -55,7 +56,7 @@ describe('signing in with a directory', () => {
           config: {
             directories: [
               { ...common, name: 'Staff' },
-              { ...common, id: 'members', name: 'Members', group: 'cn=matrix,dc=example', mail: 'none' },
+              { ...common, id: 'members', name: 'Members', group: 'CN=Matrix, DC=example', mail: 'none' },
               { ...common, id: 'broken', name: 'Broken', bind_password: 'old' },
               { ...common, id: 'fitting', name: 'Fitting', filter: '(&(mail=*)(!(uid=bert)))', mail: 'none' },
               { ...common, id: 'older', name: 'Older', mail: 'none', allow_existing_users: true },
@@ -99,6 +100,7 @@ describe('signing in with a directory', () => {
 
   it.each([
     ['a wrong password', 'anna', 'guess'],
+    ['an account that the directory has locked', 'anna', 'password of locked anna'],
     ['a name that nobody has', 'nobody', 'guess'],
     ['no password, which directories take for a question without a name', 'anna', ''],
     ['a name that would be a filter', '*', 'password of anna'],

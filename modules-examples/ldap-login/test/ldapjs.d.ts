@@ -16,6 +16,11 @@ declare module 'ldapjs' {
     close(done: () => void): void;
     readonly url: string;
   }
-  const ldap: { createServer(): Server; InvalidCredentialsError: new () => Error; OperationsError: new () => Error };
+  const ldap: {
+    createServer(): Server;
+    InvalidCredentialsError: new () => Error;
+    OperationsError: new () => Error;
+    UnwillingToPerformError: new () => Error;
+  };
   export default ldap;
 }
