@@ -41,9 +41,8 @@ export class Accounts {
     return known?.expiresAtMs ?? this.begin(userId);
   }
 
-  /** Begins a period; the end of it. A token of the one before is worth nothing any more. */
-  async begin(userId: string): Promise<number> {
-    const expiresAtMs = this.api.getCurrentTimeMsec() + this.periodMs;
+  /** Begins a period; the end of it. A token of the one before is worth nothing any more. @param expiresAtMs default: after the usual time */
+  async begin(userId: string, expiresAtMs = this.api.getCurrentTimeMsec() + this.periodMs): Promise<number> {
     await this.api.store.transaction(async (tx) => {
       await this.#forgetToken(tx, userId);
       await tx.put(keyOf(userId), { userId, expiresAtMs } satisfies Account);

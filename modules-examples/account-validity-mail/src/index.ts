@@ -1,8 +1,13 @@
-import { defineModule } from '@rookery/module-api';
+import { defineModule, MatrixError } from '@rookery/module-api';
 import { Accounts } from './accounts.js';
 import { parseConfig } from './config.js';
 
 const path = '/_synapse/client/account-validity/renew';
+const adminPath = '/_synapse/client/account-validity/users';
+
+/** Accounts of administrators have no end. */
+const answer = (userId: string, expiresAtMs: number): Response =>
+  Response.json({ user_id: userId, expiration_ts: Number.isFinite(expiresAtMs) ? expiresAtMs : null });
 
 const page = (status: number, body: string): Response =>
   new Response(`<!doctype html><meta charset="utf-8"><title>Your account</title><p>${body}</p>`, {
@@ -40,6 +45,23 @@ export default defineModule({
       return (await accounts.renew(token))
         ? page(200, 'Your account was renewed. You can close this page.')
         : page(404, 'This link was used already or has run out.');
+    });
+
+    // For those whom no mail reaches, and for those who have gone.
+    api.registerWebResource(`${adminPath}/:userId`, async (request, { params }) => {
+      if (!(await api.getUserByReq(request)).isAdmin)
+        throw new MatrixError(403, 'M_FORBIDDEN', 'Only for administrators');
+      const userId = await api.checkUserExists(params['userId'] ?? '').catch(() => undefined);
+      if (userId === undefined) throw new MatrixError(404, 'M_NOT_FOUND', 'There is no such account');
+      if (request.method === 'GET') return answer(userId, await accounts.expiryOf(userId));
+      if (request.method !== 'PUT') throw new MatrixError(405, 'M_UNRECOGNIZED', 'This is not possible');
+      const { expiration_ts: wanted } = ((await request.json().catch(() => undefined)) ?? {}) as Record<
+        string,
+        unknown
+      >;
+      if (wanted !== undefined && !(Number.isSafeInteger(wanted) && (wanted as number) >= 0))
+        throw new MatrixError(400, 'M_BAD_JSON', 'expiration_ts is a number of milliseconds');
+      return answer(userId, await accounts.begin(userId, wanted as number | undefined));
     });
 
     async function mail(userId: string): Promise<void> {

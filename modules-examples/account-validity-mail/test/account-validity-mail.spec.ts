@@ -20,11 +20,12 @@ interface Loaded {
   job: () => Promise<void>;
   web: (query: string, method?: string) => Promise<{ status: number; text: string }>;
   expired: (userId: string) => Promise<unknown>;
+  asAdmin: (userId: string, request?: { method?: string; body?: object; by?: string }) => Promise<unknown>;
 }
 
 function load(more: Partial<ModuleApi> = {}): Loaded {
   let nowMs = 1_000 * dayMs;
-  let web: WebHandler | undefined;
+  const handlers = new Map<string, WebHandler>();
   const documents = new Map<string, unknown>();
   const store: DocumentStore = {
     get: async (key) => documents.get(key),
@@ -47,7 +48,9 @@ function load(more: Partial<ModuleApi> = {}): Loaded {
   const api = {
     publicBaseurl: 'https://example.org/',
     registerAccountValidityCallbacks: (given: AccountValidityCallbacks) => void (loaded.callbacks = given),
-    registerWebResource: (_: string, handler: WebHandler) => void (web = handler),
+    registerWebResource: (path: string, handler: WebHandler) => void handlers.set(path, handler),
+    checkUserExists: async (userId: string) => (userId === '@nobody:x' ? undefined : userId),
+    getUserByReq: async (request: Request) => ({ isAdmin: request.headers.get('authorization') === 'admin' }),
     registerCachedFunction: (_: string, get: (key: string) => Promise<unknown>) => (key: string) => {
       const known = cache.get(key) ?? get(key);
       cache.set(key, known);
@@ -69,8 +72,23 @@ function load(more: Partial<ModuleApi> = {}): Loaded {
   void accountValidity.register(api, accountValidity.parseConfig({ period_days: 30, renew_days_before: 7 }));
   loaded.web = async (query, method = 'GET') => {
     const request = new Request(`http://x/_synapse/client/account-validity/renew${query}`, { method });
-    const response = await web?.(request, { params: {}, requestId: '1', ip: undefined, userAgent: undefined });
+    const response = await handlers.get('/_synapse/client/account-validity/renew')?.(request, {
+      params: {},
+      requestId: '1',
+      ip: undefined,
+      userAgent: undefined,
+    });
     return { status: response?.status ?? 0, text: (await response?.text()) ?? '' };
+  };
+  loaded.asAdmin = async (userId, { method = 'GET', body, by = 'admin' } = {}) => {
+    const init = {
+      method,
+      headers: { authorization: by },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    };
+    const handler = handlers.get('/_synapse/client/account-validity/users/:userId')!;
+    const more = { params: { userId }, requestId: '1', ip: undefined, userAgent: undefined };
+    return (await handler(new Request('http://x/', init), more)).json();
   };
   loaded.expired = async (userId) => loaded.callbacks.isUserExpired?.(userId, context);
   return loaded;
@@ -168,6 +186,26 @@ it('a link that has reached one address of a user stays good though another addr
   await job();
   expect(sent).toHaveLength(1);
   expect((await web(tokenIn(sent[0] ?? ''), 'POST')).status).toBe(200);
+});
+
+it('an administrator says until when an account is good that no mail reaches', async () => {
+  const { callbacks, expired, pass, asAdmin } = load();
+  await callbacks.onUserRegistration?.('@nomail:x', context);
+  pass(31);
+  expect(await expired('@nomail:x')).toBe(true);
+  const { expiration_ts: renewed } = (await asAdmin('@nomail:x', { method: 'PUT' })) as { expiration_ts: number };
+  expect(await expired('@nomail:x')).toBe(false);
+  expect(await asAdmin('@nomail:x')).toEqual({ user_id: '@nomail:x', expiration_ts: renewed });
+  await asAdmin('@nomail:x', { method: 'PUT', body: { expiration_ts: 0 } });
+  expect(await expired('@nomail:x')).toBe(true);
+  expect(await asAdmin('@admin:x')).toEqual({ user_id: '@admin:x', expiration_ts: null });
+  for (const [userId, request, status] of [
+    ['@nomail:x', { by: 'somebody' }, 403],
+    ['@nobody:x', {}, 404],
+    ['@nomail:x', { method: 'DELETE' }, 405],
+    ['@nomail:x', { method: 'PUT', body: { expiration_ts: 'soon' } }, 400],
+  ] as const)
+    await expect(asAdmin(userId, request)).rejects.toMatchObject({ status });
 });
 
 it('needs a base for its links', () => {
