@@ -31,11 +31,19 @@ export function parseConfig(raw: unknown): readonly GitHubInstance[] {
       return value;
     };
     const baseUrl = text('base_url', 'https://github.com').replace(/\/+$/, '');
-    if (!/^https:\/\/|^http:\/\/127\.0\.0\.1[:/]/.test(baseUrl) || !URL.canParse(baseUrl))
+    const url = URL.parse(baseUrl);
+    const isSafe = url?.protocol === 'https:' || (url?.protocol === 'http:' && url.hostname === '127.0.0.1');
+    if (!isSafe || url.username !== '' || url.search !== '')
       throw new ConfigError('expected an https address', [...path, 'base_url']);
     const { allow_existing_users: allowExistingUsers = false } = values;
     if (typeof allowExistingUsers !== 'boolean')
       throw new ConfigError('expected true or false', [...path, 'allow_existing_users']);
+    // Whoever comes first has a name there.
+    if (allowExistingUsers && url.hostname === 'github.com')
+      throw new ConfigError('would give accounts of this server to whoever takes their names at github.com', [
+        ...path,
+        'allow_existing_users',
+      ]);
     return {
       id: text('id', 'github'),
       name: text('name', 'GitHub'),

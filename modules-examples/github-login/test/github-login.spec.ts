@@ -118,7 +118,15 @@ it.each([
   [undefined, 'providers'],
   [{ providers: [{ client_id: 'x' }] }, 'providers.0.client_secret'],
   [{ providers: [{ client_id: 'x', client_secret: 'y', base_url: 'http://github.example' }] }, 'providers.0.base_url'],
+  [
+    { providers: [{ client_id: 'x', client_secret: 'y', base_url: 'http://127.0.0.1:a@github.example' }] },
+    'providers.0.base_url',
+  ],
   [{ providers: [{ client_id: 'x', client_secret: 'y', secret: 1 }] }, 'providers.0.secret'],
+  [
+    { providers: [{ client_id: 'x', client_secret: 'y', allow_existing_users: true }] },
+    'providers.0.allow_existing_users',
+  ],
 ])('refuses settings that are wrong: %j', (raw, path) => {
   expect(() => parseConfig(raw)).toThrow(
     expect.objectContaining({ path: path.split('.').map((p) => (p === '0' ? 0 : p)) }),
