@@ -58,7 +58,8 @@ export default defineModule({
       const query = await asAdmin(request);
       const after = Number(query.get('after') ?? 0);
       const limit = Number(query.get('limit') ?? 100);
-      if (!(after >= 0 && limit >= 1)) throw new MatrixError(400, 'M_INVALID_PARAM', 'after and limit are numbers');
+      if (!(Number.isSafeInteger(after) && after >= 0 && Number.isSafeInteger(limit) && limit >= 1))
+        throw new MatrixError(400, 'M_INVALID_PARAM', 'after and limit are whole numbers');
       return Response.json({ entries: await read(after, Math.min(limit, pageSize)) });
     });
     api.registerWebResource('/_synapse/client/audit-log/verify', async (request) => {

@@ -63,6 +63,16 @@ describe.each(['sqlite', 'postgres'] as const)('a server with an audit log (%s)'
     expect(body).toMatchObject({ intact: true, entries: expect.any(Number) });
   });
 
+  it.each(['limit=1.5', 'after=0.5', 'after=1e21', 'limit=Infinity', 'after=-1', 'limit=x'])(
+    'does not take %s',
+    async (query) => {
+      expect(await server.request('GET', `/_synapse/client/audit-log?${query}`, undefined, admin)).toMatchObject({
+        status: 400,
+        body: { errcode: 'M_INVALID_PARAM' },
+      });
+    },
+  );
+
   it('is for administrators', async () => {
     const bob = await server.registerUser('bob');
     for (const path of ['', '/verify'])
