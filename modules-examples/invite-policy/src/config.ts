@@ -66,12 +66,20 @@ function actionAt(value: unknown, path: readonly (string | number)[]): Action {
   return value as Action;
 }
 
+/** Names of servers make no difference between large and small letters. */
+export const comparable = (userId: string): string => {
+  const at = userId.indexOf(':');
+  return at < 0 ? userId : userId.slice(0, at) + userId.slice(at).toLowerCase();
+};
+
 /** User ids in which `*` stands for any text, twice at most: so matching stays cheap. */
 function globAt(value: unknown, path: readonly (string | number)[]): RegExp | undefined {
   if (value === undefined) return undefined;
   if (typeof value !== 'string' || value === '' || value.split('*').length > 3) {
     throw new ConfigError('expected a user id such as @bot:example.org or *:example.org, with at most two *', path);
   }
-  const parts = value.split('*').map((part) => part.replace(/[\\^$.+?()[\]{}|]/g, '\\$&'));
+  const parts = comparable(value)
+    .split('*')
+    .map((part) => part.replace(/[\\^$.+?()[\]{}|]/g, '\\$&'));
   return new RegExp(`^${parts.join('.*')}$`, 's');
 }

@@ -1,5 +1,5 @@
 import { Codes, defineModule, DROP_SILENTLY, NOT_SPAM } from '@rookery/module-api';
-import { type Action, parseConfig } from './config.js';
+import { type Action, comparable, parseConfig } from './config.js';
 
 /** Decides who may invite whom: by user, by server, by whether they share a room. Administrators may always. */
 export default defineModule({
@@ -8,10 +8,11 @@ export default defineModule({
   register(api, { rules, otherwise, message }) {
     /** The first rule that fits. Of an address nobody knows whose it is: no rule about users fits it, and it shares no room. */
     async function actionFor(inviter: string, invitee: string | undefined): Promise<Action> {
+      const [by, whom] = [comparable(inviter), invitee === undefined ? undefined : comparable(invitee)];
       let shared = invitee === undefined ? false : undefined;
       for (const { from, to, sharedRoom, action } of rules) {
-        if (from && !from.test(inviter)) continue;
-        if (to && (invitee === undefined || !to.test(invitee))) continue;
+        if (from && !from.test(by)) continue;
+        if (to && (whom === undefined || !to.test(whom))) continue;
         if (sharedRoom !== undefined) {
           shared ??= await api.usersShareRoom(inviter, invitee ?? '');
           if (shared !== sharedRoom) continue;

@@ -35,7 +35,7 @@ async function invite(
 
 const rules = [
   { from: '@bot:example.org', action: 'allow' },
-  { from: '*:evil.example', action: 'drop' },
+  { from: '*:evil.Example', action: 'drop' },
   { to: '@vip*:example.org', shared_room: false, action: 'deny' },
   { shared_room: true, action: 'allow' },
 ];
@@ -43,6 +43,8 @@ const rules = [
 it.each([
   ['@bot:example.org', '@vip1:example.org', false, NOT_SPAM, 0],
   ['@a:evil.example', '@b:example.org', false, DROP_SILENTLY, 0],
+  ['@a:EVIL.example', '@b:example.org', false, DROP_SILENTLY, 0],
+  ['@BOT:example.org', '@b:example.org', false, deny, 1],
   ['@a:not-evil.example', '@b:example.org', false, deny, 1],
   ['@a:example.org', '@vip2:example.org', false, deny, 1],
   ['@a:example.org', '@vip2:example.org', true, NOT_SPAM, 1],
