@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -28,6 +28,17 @@ it('follows all code of a module’s package, and nothing that it uses', () => {
   expect(changedFile(before, codeOf(url))).toBeUndefined();
   const other = write('p/dist/other.js', 'changed');
   expect(changedFile(before, codeOf(url))).toBe(other);
+});
+
+it('knows code that was copied with its times, which are not kept to the last digit', () => {
+  const file = write('lone.mjs');
+  const seconds = 1_795_828_470.947_993;
+  const codeAt = (time: number): ReturnType<typeof codeOf> => {
+    utimesSync(file, time, time);
+    return codeOf(urlOf('lone.mjs'));
+  };
+  expect(changedFile(codeAt(seconds), codeAt(seconds + 0.000_000_5))).toBeUndefined();
+  expect(changedFile(codeAt(seconds), codeAt(seconds + 0.002))).toBe(file);
 });
 
 it('takes the folder of the settings for no module, though it has a package.json', () => {

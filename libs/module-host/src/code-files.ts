@@ -80,7 +80,8 @@ export function codeOf(url: string): Code {
   const files = new Map<string, string>();
   const note = (path: string): void => {
     const found = statSync(path, { throwIfNoEntry: false });
-    files.set(path, found ? `${found.size} ${found.mtimeMs}` : 'gone');
+    // A copy has the time of what it was made from, but for what is less than a microsecond.
+    files.set(path, found ? `${found.size} ${Math.floor(found.mtimeMs)}` : 'gone');
   };
   note(entry);
   const root = packageOf(dirname(entry));
