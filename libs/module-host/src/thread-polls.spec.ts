@@ -1,8 +1,9 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { NOT_SPAM } from '@rookery/module-api';
+import type { RoomEvent } from '@rookery/events';
+import { type ModuleEvent, NOT_SPAM } from '@rookery/module-api';
 import { eventually } from '@rookery/testing';
 import { callbackContext } from './context.js';
-import { toModuleDraft } from './isolation.js';
+import { toModuleDraft, toModuleEvent } from './isolation.js';
 import { answerPolls, type PollCall, Polls, together } from './thread-polls.js';
 
 let polls: Polls;
@@ -81,6 +82,26 @@ it('brings one question to all, word for word and frozen', async () => {
     ]);
     const [event] = given as { content: object }[];
     expect(Object.isFrozen(event) && Object.isFrozen(event?.content)).toBe(true);
+  }
+});
+
+it('brings each of several events with its own PDU, frozen in every depth', async () => {
+  const event = (body: string, deep: object): ModuleEvent =>
+    toModuleEvent({
+      ...{ eventId: `$${body}`, roomId: '!r:x', rules: { version: '12' }, type: 'm.room.message', stateKey: undefined },
+      ...{ sender: '@a:x', content: { body, deep }, originServerTs: 1, redacts: undefined, depth: 2 },
+      ...{ prevEventIds: ['$p'], authEventIds: ['$a'], pdu: { content: { body }, hashes: { sha256: body } } },
+    } as unknown as RoomEvent);
+  const threads = several(2);
+  const events = [event('äöü', { a: [{ b: 1 }] }), event('plain', {})];
+  ask(threads, events[0], 'between', events[1]);
+  for (const asked of await all(threads)) {
+    const [first, between, second] = asked.args() as [ModuleEvent, string, ModuleEvent];
+    expect(between).toBe('between');
+    expect([first, second].map((one) => ({ ...one }))).toEqual(events.map((one) => ({ ...one })));
+    expect([first.pdu, second.pdu]).toEqual(events.map(({ pdu }) => pdu));
+    const { a } = first.content['deep'] as { a: object[] };
+    expect([first, first.content, a, a[0], first.pdu['hashes'], second.prevEventIds].every(Object.isFrozen)).toBe(true);
   }
 });
 

@@ -1,6 +1,6 @@
 import { AsyncResource } from 'node:async_hooks';
 import { NOT_SPAM } from '@rookery/module-api';
-import { readArguments, writeArguments } from './thread-text.js';
+import { readArguments, writeArguments, type WrittenArguments } from './thread-text.js';
 
 // A module may change what it finds in its thread.
 const { add, load, notify, or, store, wait, waitAsync } = Atomics;
@@ -35,9 +35,16 @@ const bells = 256;
 /** Bits of whom a question of many is put to, at the least: four. */
 const askedByMany = 0b1111;
 
-/** Words of a slot: whom the question was put to, who has answered, who said what, whether each answer rings, and its text. */
-const word = { asked: 0, done: 1, passed: 2, agreed: 3, each: 4, bytes: 5, isAscii: 6 } as const;
-const wordsPerSlot = 8;
+/**
+ * Words of a slot: whom the question was put to, who has answered, who said what, whether each answer rings; its text, and how much
+ * of that is the target, and the arguments behind it.
+ */
+const word = {
+  ...{ asked: 0, done: 1, passed: 2, agreed: 3, each: 4 },
+  ...{ bytes: 5, isAscii: 6, target: 7, json: 8 },
+} as const;
+/** A line of what processors share. */
+const wordsPerSlot = 16;
 const bell = slots * wordsPerSlot;
 const firstBell = bell + wordsPerSlot;
 const firstByte = (firstBell + bells) * 4;
@@ -72,41 +79,37 @@ interface Group {
  * have answered, too.
  */
 export class PollAnswer {
-  #state: 'open' | 'given' | 'failed' = 'open';
-  #value: unknown;
-  #heard: (() => void) | undefined;
-
+  // No private names, which are slow until they are compiled well: each thread that is asked has one of these, each time.
   /** Whether there is nothing to wait for. */
-  get isThere(): boolean {
-    return this.#state !== 'open';
-  }
+  isThere = false;
+  private hasFailed = false;
+  private said: unknown = undefined;
+  private listener: (() => void) | undefined = undefined;
 
   /** What was said, once it is there. @throws what the call failed with */
   get value(): unknown {
-    if (this.#state === 'failed') throw this.#value;
-    return this.#value;
+    if (this.hasFailed) throw this.said;
+    return this.said;
   }
 
   /** Resolves when it is there. For one listener. */
   heard(): Promise<void> {
-    return new Promise((resolve) => (this.#heard = resolve));
+    return new Promise((resolve) => (this.listener = resolve));
   }
 
   /** To be told of the answer. */
   resolve(value: unknown): void {
-    this.#end('given', value);
+    if (this.isThere) return;
+    this.isThere = true;
+    this.said = value;
+    this.listener?.();
   }
 
   /** To be told that there is none. */
   reject(error: unknown): void {
-    this.#end('failed', error);
-  }
-
-  #end(state: 'given' | 'failed', value: unknown): void {
-    if (this.#state !== 'open') return;
-    this.#state = state;
-    this.#value = value;
-    this.#heard?.();
+    if (this.isThere) return;
+    this.hasFailed = true;
+    this.resolve(error);
   }
 }
 
@@ -132,13 +135,10 @@ class Poll {
 
   /** Whether a call is this question. */
   isFor(polls: Polls, target: string, given: readonly unknown[]): boolean {
-    return (
-      this.polls === polls &&
-      this.target === target &&
-      this.members.length < maxMembers &&
-      this.given.length === given.length &&
-      this.given.every((value, i) => value === given[i])
-    );
+    if (this.polls !== polls || this.target !== target || this.members.length === maxMembers) return false;
+    if (this.given.length !== given.length) return false;
+    for (let i = 0; i < given.length; i++) if (this.given[i] !== given[i]) return false;
+    return true;
   }
 }
 
@@ -197,7 +197,8 @@ export class Polls {
   #begin(target: string, given: readonly unknown[]): Poll | undefined {
     const args = this.#free.length > 0 ? writeArguments(given) : undefined;
     if (args === undefined) return undefined;
-    const text = `${target}\n${args}`;
+    const { json, pdus } = args;
+    const text = target + json + pdus;
     const bytes = Buffer.byteLength(text);
     if (bytes > slotBytes) return undefined;
     const slot = this.#free.pop()!;
@@ -207,6 +208,8 @@ export class Polls {
     this.#words.fill(0, at, at + wordsPerSlot);
     this.#words[at + word.bytes] = bytes;
     this.#words[at + word.isAscii] = isAscii ? 1 : 0;
+    this.#words[at + word.target] = target.length;
+    this.#words[at + word.json] = json.length;
     return new Poll(this, slot, target, given);
   }
 
@@ -227,7 +230,11 @@ export class Polls {
       inbox[at + 2] = 1 << i;
       store(inbox, inboxWord.posted, (posted + 1) | 0);
     }
-    this.#wake(members.map(({ member }) => member));
+    const { group } = members[0]!.member;
+    const isGroup = group.members.size === members.length && members.every(({ member }) => member.group === group);
+    // Nearly always.
+    if (isGroup) ring(this.#words, group.bell);
+    else this.#wake(members.map(({ member }) => member));
     this.#hurryLater();
     if (!this.#isListening) void this.#listen();
   }
@@ -358,11 +365,11 @@ class AskedCall implements PollCall {
     private readonly bit: number,
     readonly callId: number,
     readonly target: string,
-    private readonly text: string,
+    private readonly given: WrittenArguments,
   ) {}
 
   args(): unknown[] {
-    return readArguments(this.text);
+    return readArguments(this.given);
   }
 
   pass(value: unknown): boolean {
@@ -417,8 +424,10 @@ export async function answerPolls(
     const from = firstByte + slot * slotBytes;
     const encoding = words[at + word.isAscii] === 1 ? 'latin1' : 'utf8';
     const text = bytes.toString(encoding, from, from + words[at + word.bytes]!);
-    const end = text.indexOf('\n');
-    carryOut(new AskedCall(words, at, bit, callId, text.slice(0, end), text.slice(end + 1)));
+    const firstOfArguments = words[at + word.target]!;
+    const firstOfPdus = firstOfArguments + words[at + word.json]!;
+    const given = { json: text.slice(firstOfArguments, firstOfPdus), pdus: text.slice(firstOfPdus) };
+    carryOut(new AskedCall(words, at, bit, callId, text.slice(0, firstOfArguments), given));
   };
   let [turnedAtMs, askedAtMs, limitMs] = [0, 0, restMs];
   for (let read = 0; ;) {

@@ -1,6 +1,6 @@
 import type { CallbackContext, ModuleEvent, ModuleEventDraft } from '@rookery/module-api';
 import { ContextForModules } from './context.js';
-import { DraftForModules, EventForModules, SeenEvent } from './isolation.js';
+import { DraftForModules, EventForModules, hasObjects, SeenEvent } from './isolation.js';
 
 /** An event, an event in the making or a context as it travels to a thread: as JSON, and of an event its PDU, too. */
 export interface Travelling {
@@ -17,6 +17,7 @@ const kind = { nothing: 0, event: 1, draft: 2, context: 3 } as const;
 /** A field as JSON has it, which knows no `undefined`. No field is `null`. */
 type Field = string | number | boolean | null | readonly string[] | Readonly<Record<string, unknown>>;
 type Fields = readonly [what: number, ...Field[]];
+type Content = Readonly<Record<string, unknown>>;
 
 /** Frozen values as they travel: one event is given to many modules. */
 const travelling = new WeakMap<object, Travelling>();
@@ -43,6 +44,7 @@ function fieldsOf(value: object): Fields | undefined {
       value.stateKey ?? null,
       value.sender,
       value.content,
+      hasObjects(value.content),
       value.originServerTs,
       value.redacts ?? null,
       value.depth,
@@ -59,6 +61,7 @@ function fieldsOf(value: object): Fields | undefined {
       value.stateKey ?? null,
       value.sender,
       value.content,
+      hasObjects(value.content),
       value.originServerTs,
       value.redacts ?? null,
     ];
@@ -88,11 +91,6 @@ const pduOf = (value: object): string | undefined =>
       ? ArrivedEvent.pduText(value)
       : undefined;
 
-function hasObjects(value: Readonly<Record<string, unknown>>): boolean {
-  for (const key in value) if (typeof value[key] === 'object') return true;
-  return false;
-}
-
 // Written for the engine: each thread compiles it for itself, and what freezes what it goes through is compiled again and again.
 function freezeDeep<T>(value: T): T {
   if (typeof value !== 'object' || value === null) return value;
@@ -109,9 +107,21 @@ class ArrivedEvent extends SeenEvent {
   /** Its text, until a module looks at it. One field for both: each private one takes as long to make as ten others. */
   #pdu: string | ModuleEvent['pdu'];
 
-  /** @param event frozen in every depth */
-  constructor(event: Omit<ModuleEvent, 'pdu'>, pdu: string) {
-    super(event, event.roomVersion, event.content, event.prevEventIds, event.authEventIds);
+  constructor(fields: Fields, pdu: string) {
+    super(
+      fields[1] as string,
+      fields[2] as string,
+      fields[3] as string,
+      fields[4] as string,
+      (fields[5] as string | null) ?? undefined,
+      fields[6] as string,
+      frozenContent(fields[7] as Content, fields[8] as boolean),
+      fields[9] as number,
+      (fields[10] as string | null) ?? undefined,
+      fields[11] as number,
+      Object.freeze(fields[12] as readonly string[]),
+      Object.freeze(fields[13] as readonly string[]),
+    );
     this.#pdu = pdu;
     Object.freeze(this);
   }
@@ -128,51 +138,37 @@ class ArrivedEvent extends SeenEvent {
 // As of those in the server.
 Object.freeze(ArrivedEvent.prototype);
 
-type Content = Readonly<Record<string, unknown>>;
-const perhaps = (field: Field | undefined): string | undefined => (field as string | null) ?? undefined;
+/** What was parsed, in which nobody looks for objects where there are none. */
+const frozenContent = (content: Content, isDeep: boolean): Content =>
+  isDeep ? freezeDeep(content) : Object.freeze(content);
 
 function valueOf(fields: Fields, pdu: string | undefined): object | undefined {
   switch (fields[0]) {
-    case kind.event: {
-      const event: Omit<ModuleEvent, 'pdu'> = {
-        eventId: fields[1] as string,
-        roomId: fields[2] as string,
-        roomVersion: fields[3] as string,
-        type: fields[4] as string,
-        stateKey: perhaps(fields[5]),
-        sender: fields[6] as string,
-        content: freezeDeep(fields[7] as Content),
-        originServerTs: fields[8] as number,
-        redacts: perhaps(fields[9]),
-        depth: fields[10] as number,
-        prevEventIds: Object.freeze(fields[11] as readonly string[]),
-        authEventIds: Object.freeze(fields[12] as readonly string[]),
-      };
-      return new ArrivedEvent(event, pdu ?? '{}');
-    }
+    case kind.event:
+      return new ArrivedEvent(fields, pdu ?? '{}');
     case kind.draft: {
       const draft: Omit<ModuleEventDraft, 'eventId' | 'content'> = {
         roomId: fields[1] as string,
         roomVersion: fields[2] as string,
         type: fields[3] as string,
-        stateKey: perhaps(fields[4]),
+        stateKey: (fields[4] as string | null) ?? undefined,
         sender: fields[5] as string,
-        originServerTs: fields[7] as number,
-        redacts: perhaps(fields[8]),
+        originServerTs: fields[8] as number,
+        redacts: (fields[9] as string | null) ?? undefined,
       };
-      const content = freezeDeep(fields[6] as Content);
+      const content = frozenContent(fields[6] as Content, fields[7] as boolean);
       return new DraftForModules({ ...draft, content }, content);
     }
     case kind.context:
       return Object.freeze({
         source: fields[1] as CallbackContext['source'],
-        requestId: perhaps(fields[2]),
-        userId: perhaps(fields[3]),
-        deviceId: perhaps(fields[4]),
-        appserviceId: perhaps(fields[5]),
-        ip: perhaps(fields[6]),
-        userAgent: perhaps(fields[7]),
-        origin: perhaps(fields[8]),
+        requestId: (fields[2] as string | null) ?? undefined,
+        userId: (fields[3] as string | null) ?? undefined,
+        deviceId: (fields[4] as string | null) ?? undefined,
+        appserviceId: (fields[5] as string | null) ?? undefined,
+        ip: (fields[6] as string | null) ?? undefined,
+        userAgent: (fields[7] as string | null) ?? undefined,
+        origin: (fields[8] as string | null) ?? undefined,
         isAdmin: fields[9] as boolean,
         duringRoomCreation: fields[10] as boolean,
       } satisfies CallbackContext);
@@ -186,8 +182,16 @@ export const arrived = ({ text, pdu }: Travelling): object | undefined => valueO
 
 const nothing: Fields = [kind.nothing];
 
-/** Arguments of a call as a line of JSON, and one more for the PDU of each event; `undefined` when they hold more than such. */
-export function writeArguments(given: readonly unknown[]): string | undefined {
+/** Arguments of a call as they travel. */
+export interface WrittenArguments {
+  /** All of them. */
+  readonly json: string;
+  /** The PDU of each event, a line each. */
+  readonly pdus: string;
+}
+
+/** Arguments of a call as text; `undefined` when they hold more than events, contexts and plain values. */
+export function writeArguments(given: readonly unknown[]): WrittenArguments | undefined {
   const list: unknown[] = [];
   let pdus = '';
   for (const value of given) {
@@ -197,27 +201,27 @@ export function writeArguments(given: readonly unknown[]): string | undefined {
       if (!fields) return undefined;
       list.push(fields);
       const pdu = pduOf(value);
-      if (pdu !== undefined) pdus += `\n${pdu}`;
+      if (pdu !== undefined) pdus = pdus === '' ? pdu : `${pdus}\n${pdu}`;
     } else if (typeof value === 'function' || typeof value === 'symbol' || typeof value === 'bigint') return undefined;
     // JSON knows no such numbers.
     else if (typeof value === 'number' && !Number.isFinite(value)) return undefined;
     else list.push(value);
   }
-  return JSON.stringify(list) + pdus;
+  return { json: JSON.stringify(list), pdus };
 }
 
 /** What {@link writeArguments} was given, on the other side. */
-export function readArguments(text: string): unknown[] {
-  let end = text.indexOf('\n');
-  const given = JSON.parse(end === -1 ? text : text.slice(0, end)) as unknown[];
+export function readArguments({ json, pdus }: WrittenArguments): unknown[] {
+  const given = JSON.parse(json) as unknown[];
+  let from = 0;
   for (let i = 0; i < given.length; i++) {
     const fields = given[i];
     if (typeof fields !== 'object' || fields === null) continue;
     let pdu: string | undefined;
     if ((fields as Fields)[0] === kind.event) {
-      const next = text.indexOf('\n', end + 1);
-      pdu = next === -1 ? text.slice(end + 1) : text.slice(end + 1, next);
-      end = next;
+      const end = pdus.indexOf('\n', from);
+      pdu = end === -1 ? pdus.slice(from) : pdus.slice(from, end);
+      from = end + 1;
     }
     given[i] = valueOf(fields as Fields, pdu);
   }
