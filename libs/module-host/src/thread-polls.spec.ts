@@ -271,3 +271,19 @@ it('rests for the next question once it is asked often, and never while it has s
   while (one.rests.length < 3) await round();
   await round();
 });
+
+it('rests for longer where its event loop waits for nothing', async () => {
+  const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+  const restsOf = async (one: Thread): Promise<readonly number[]> => {
+    for (let asked = 0; one.rests.length < 5; asked = one.asked.length) {
+      ask([one], asked);
+      while (one.asked.length === asked) await turn();
+      one.asked.at(-1)!.pass(NOT_SPAM);
+    }
+    return one.rests;
+  };
+  isAtRest = isBusy = true;
+  expect(Math.min(...(await restsOf(thread())))).toBeLessThan(12);
+  isBusy = false;
+  expect(Math.max(...(await restsOf(thread())))).toBeGreaterThan(15);
+});
