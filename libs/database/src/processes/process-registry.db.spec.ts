@@ -176,6 +176,94 @@ describe('The processes of a server', () => {
     }
   });
 
+  describe('that end without a word', () => {
+    // So long that nothing below is due to time that has run out, and no longer than a test may wait.
+    const longMs = 9_000;
+    const long = { ttlMs: longMs, startTtlMs: 0 };
+    const leftMs = async (number: number): Promise<number> => {
+      const sql =
+        'SELECT expires_ts - extract(epoch FROM clock_timestamp()) * 1000 AS left_ms FROM processes WHERE number = ?';
+      return Number((await test.database.get<{ left_ms: number }>(sql, [number]))?.left_ms);
+    };
+    const through = (line: PostgresLine): PostgresOptions => ({
+      ...options(),
+      args: { ...options().args, host: '127.0.0.1', port: line.port },
+    });
+    /** Until whoever looks may judge by connections. */
+    const whole = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, longMs));
+
+    it('are replaced long before their time is over, since the system closes their connections', async () => {
+      const line = await PostgresLine.open();
+      const killed = await joinProcesses(through(line), { name: 'killed', version: '1', ...long });
+      const near = await join('near', long);
+      try {
+        await killed.acquire(['typing']);
+        await whole();
+        line.goDown('silent');
+        await eventually(async () => (await near.acquire(['typing'])).length === 1);
+        expect(await leftMs(killed.number)).toBeGreaterThan(0);
+        expect(names(near)).toEqual(['near']);
+        line.comeBack();
+        expect((await killed.lost).message).toMatch(/gave no sign of life/);
+      } finally {
+        await killed.leave();
+        line.close();
+      }
+    }, 60_000);
+
+    it('are not taken for those whose connection only broke, and who have another one at once', async () => {
+      const line = await PostgresLine.open();
+      const broken = await joinProcesses(through(line), { name: 'broken', version: '1', ...long });
+      const near = await join('near', long);
+      try {
+        await broken.acquire(['typing']);
+        await whole();
+        line.goDown('silent');
+        expect(broken.isTrusted).toBe(true);
+        line.comeBack();
+        await eventually(() => !broken.isTrusted);
+        await eventually(() => broken.isTrusted);
+        const untilMs = performance.now() + longMs / 2;
+        while (performance.now() < untilMs) {
+          await near.beat();
+          await new Promise((resolve) => setTimeout(resolve, 50));
+        }
+        expect(names(near)).toEqual(['broken', 'near']);
+        expect(await near.acquire(['typing'])).toEqual([]);
+      } finally {
+        await broken.leave();
+        line.close();
+      }
+    }, 60_000);
+
+    it('are not told from others by one whose own connection broke, as when the database restarts', async () => {
+      const lines = await Promise.all([PostgresLine.open(), PostgresLine.open()]);
+      const [early, late] = (await Promise.all(
+        lines.map((line, n) => joinProcesses(through(line), { name: `p${n}`, version: '1', ...long })),
+      )) as [ProcessRegistry, ProcessRegistry];
+      try {
+        await late.acquire(['typing']);
+        await whole();
+        for (const line of lines) line.goDown('silent');
+        lines[0]!.comeBack();
+        await eventually(() => early.isTrusted);
+        // Longer than one would wait for whoever has ended.
+        const untilMs = performance.now() + longMs / 2;
+        while (performance.now() < untilMs) {
+          await early.beat();
+          await new Promise((resolve) => setTimeout(resolve, 50));
+        }
+        expect(await early.acquire(['typing'])).toEqual([]);
+        lines[1]!.comeBack();
+        await eventually(() => late.isTrusted);
+        expect(names(late).toSorted()).toEqual(['p0', 'p1']);
+      } finally {
+        for (const one of [early, late]) await one.leave();
+        for (const line of lines) line.close();
+      }
+    }, 60_000);
+  });
+
   it('are not judged by one that could not reach the database itself, before they had the time to come back', async () => {
     const lines = await Promise.all([PostgresLine.open(), PostgresLine.open(), PostgresLine.open()]);
     // Long enough for a busy machine to come back in.
@@ -200,7 +288,8 @@ describe('The processes of a server', () => {
       // Who does not come back in that time is replaced.
       await eventually(async () => (await first.acquire(['typing'])).length === 1);
       await Promise.all([first.beat(), second.beat()]);
-      expect([names(first), names(second)]).toEqual([
+      // They came at once, so any of them may have come first.
+      expect([names(first).toSorted(), names(second).toSorted()]).toEqual([
         ['p0', 'p1'],
         ['p0', 'p1'],
       ]);

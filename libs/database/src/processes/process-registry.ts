@@ -45,8 +45,12 @@ const reconnectMs = 250;
 /** How long it may take the database to end the connections of a lost process before an operator is told. */
 const endingLimitMs = 5_000;
 const forgetEvery = 400;
+/** For which part of the time to live a connection may be gone: time enough for the next heartbeat to open another one. */
+const absentPart = 3;
 
 interface Row extends ProcessInfo {
+  /** Until when its last sign of life is good. */
+  readonly until: number;
   readonly expired: boolean;
   readonly fenced: boolean;
 }
@@ -60,6 +64,8 @@ interface BeatRow {
   readonly alive: boolean;
   /** JSON as text, whatever the driver would make of JSON. */
   readonly processes: string | null;
+  /** The numbers of those whose connection for signs of life is there. */
+  readonly present: string | null;
   readonly leases: string | null;
 }
 
@@ -70,6 +76,9 @@ const startLifeMs = ({ ttlMs = defaultTtlMs, startTtlMs = defaultStartTtlMs }: P
  * This process among the others of the server: its heartbeat, and the leases, all of which end with that. Times are by the
  * database's clock. Whoever finds a process without a heartbeat fences it: marks it, and ends its connections, by which nothing it
  * still does can be written. Only then are its leases taken.
+ *
+ * The system closes the connections of a process that ends, however it ends. So one whose connection for heartbeats has gone, and which
+ * gives no sign of life by another one in the time in which it would, is not waited for as long as one that only says nothing.
  *
  * A transaction costs nothing more for it: connections are known to the database by the number of their process from their
  * beginning, and a marked process gets no new ones.
@@ -92,7 +101,14 @@ export class ProcessRegistry {
   readonly #endingSinceMs = new Map<number, number>();
   // Until when those are not judged who may have been as unable to reach the database as this process was, by number.
   readonly #sparedUntilMs = new Map<number, number>();
+  // Whose connections for heartbeats were seen: an older version does not make its own known.
+  #present: ReadonlySet<number> = new Set();
+  // Those whose connections have gone since: from when on this process looked, and until when their last sign of life is good.
+  #absent: ReadonlyMap<number, { readonly sinceMs: number; readonly until: number }> = new Map();
   #client: pg.Client | undefined;
+  #lookAgain: NodeJS.Timeout | undefined;
+  // Since when this process has had its connection.
+  #connectedAtMs = Infinity;
   #view: ProcessView = { processes: [], leases: new Map() };
   #roles: readonly string[] = [];
   #address: string | undefined;
@@ -143,7 +159,7 @@ export class ProcessRegistry {
         await client.query('COMMIT');
         if (rows[0]) {
           const registry = new ProcessRegistry(options, own, Number(rows[0].number), own.name);
-          registry.#keep(client);
+          await registry.#keep(client);
           await registry.beat();
           registry.#timer = setInterval(() => void registry.beat(), ttlMs / 4);
           return registry;
@@ -176,8 +192,8 @@ export class ProcessRegistry {
   }
 
   /**
-   * Whether nobody else can have this process's leases yet. False for whoever was paused or cut off for some seconds, before
-   * it has heard what became of them.
+   * Whether nobody else has this process's leases, as far as it can know. False for whoever was paused or cut off for some seconds, or
+   * whose connection broke, before it has heard what became of them.
    */
   get isTrusted(): boolean {
     return !this.#isLost && performance.now() < this.#trustedUntilMs;
@@ -224,6 +240,7 @@ export class ProcessRegistry {
     if (this.#left) return;
     this.#left = true;
     clearInterval(this.#timer);
+    clearTimeout(this.#lookAgain);
     try {
       if (!this.#isLost) for (const statement of sql.leave) await this.#query(statement, [this.number]);
     } catch (err) {
@@ -268,11 +285,13 @@ export class ProcessRegistry {
   async #lookAt(row: BeatRow, wasAway: boolean): Promise<void> {
     const all = JSON.parse(row.processes ?? '[]') as Row[];
     this.#spare(all, wasAway);
-    const living = all.filter(({ number, expired, fenced }) => number === this.number || !(expired || fenced));
+    const ended = this.#whoEnded(all, new Set(JSON.parse(row.present ?? '[]') as number[]));
+    const isLost = ({ number, expired, fenced }: Row): boolean => expired || fenced || ended.has(number);
+    const living = all.filter((one) => one.number === this.number || !isLost(one));
     // What does not end soon is looked at again with the next heartbeat, which must not wait for it.
     const untilMs = performance.now() + this.#ttlMs / 8;
     for (const one of all) {
-      if (one.number === this.number || this.#gone.has(one.number) || !(one.expired || one.fenced)) continue;
+      if (one.number === this.number || this.#gone.has(one.number) || !isLost(one)) continue;
       if (await this.#fence(one, untilMs)) this.#gone.add(one.number);
     }
     if (++this.#beats % forgetEvery === 0) await this.#query(sql.forgetFenced, []);
@@ -313,11 +332,39 @@ export class ProcessRegistry {
     }
   }
 
+  /**
+   * The numbers of those whose connection for heartbeats has gone for so long that they would have another one. What this process
+   * lost as well may have been taken from all: it does not judge by that before it has its own connection for as long as a heartbeat lasts.
+   */
+  #whoEnded(all: readonly Row[], present: ReadonlySet<number>): ReadonlySet<number> {
+    const nowMs = performance.now();
+    const ended = new Set<number>();
+    const seen = all.filter(({ number }) => present.has(number) || this.#present.has(number));
+    this.#present = new Set(seen.map(({ number }) => number));
+    const canJudge = nowMs - this.#connectedAtMs >= this.#ttlMs;
+    const absent = new Map<number, { sinceMs: number; until: number }>();
+    for (const { number, until } of canJudge ? seen : []) {
+      if (present.has(number)) continue;
+      const before = this.#absent.get(number);
+      const sinceMs = before?.until === until ? before.sinceMs : nowMs;
+      absent.set(number, { sinceMs, until });
+      if (nowMs - sinceMs >= this.#ttlMs / absentPart) ended.add(number);
+      else this.#lookAgain ??= setTimeout(() => this.#beatForAbsent(), this.#ttlMs / absentPart + 20).unref();
+    }
+    this.#absent = absent;
+    return ended;
+  }
+
+  #beatForAbsent(): void {
+    this.#lookAgain = undefined;
+    void this.beat();
+  }
+
   /** @returns whether nothing of that process can be written any more */
-  async #fence({ number, name, fenced }: Row, untilMs: number): Promise<boolean> {
+  async #fence({ number, name, fenced, until, expired }: Row, untilMs: number): Promise<boolean> {
     if (!fenced) {
       if (performance.now() < (this.#sparedUntilMs.get(number) ?? 0)) return false;
-      const { rowCount } = await this.#query(sql.fence, [number, this.#ttlMs]);
+      const { rowCount } = await this.#query(sql.fence, [number, this.#ttlMs, expired ? null : until]);
       if (rowCount === 0) return false;
       this.#logger.warn('A process gives no sign of life: its work is taken over', { process: name, number });
     }
@@ -344,6 +391,7 @@ export class ProcessRegistry {
   #lose(): void {
     this.#isLost = true;
     clearInterval(this.#timer);
+    clearTimeout(this.#lookAgain);
     this.#tellLost(
       new DatabaseError(
         'This process gave no sign of life for too long: others have taken its work over',
@@ -369,15 +417,26 @@ export class ProcessRegistry {
   async #connect(): Promise<pg.Client> {
     await pause(reconnectMs);
     const client = await connectAlone(this.#options);
-    this.#keep(client);
+    try {
+      await this.#keep(client);
+    } catch (error) {
+      destroy(client);
+      throw error;
+    }
     return client;
   }
 
-  #keep(client: pg.Client): void {
+  async #keep(client: pg.Client): Promise<void> {
+    await client.query({ text: sql.bePresent, values: [this.number], query_timeout: this.#ttlMs / 2 } as pg.QueryConfig);
     if (this.#left) return destroy(client);
     this.#client = client;
+    this.#connectedAtMs = performance.now();
     const onGone = (): void => {
-      if (this.#client === client) this.#drop();
+      if (this.#client !== client) return;
+      this.#drop();
+      // Others wait for a sign of life by another connection, but not for long.
+      this.#trustedUntilMs = 0;
+      void this.#beatAnew();
     };
     client.on('error', onGone);
     client.on('end', onGone);

@@ -1,4 +1,4 @@
-import { processLockClass as lockClass } from '../postgres/process-connections.js';
+import { processLockClass as lockClass, presenceLockClass } from '../postgres/process-connections.js';
 
 /** Milliseconds since the epoch by the database's clock: the one that all processes agree on. */
 const nowMs = '(extract(epoch FROM clock_timestamp()) * 1000)::bigint';
@@ -18,23 +18,34 @@ export const registerTurn = `SELECT pg_advisory_xact_lock(${lockClass}, -1)`;
 /** Those that run, and what they say of themselves. */
 export const running = `SELECT name, version, address FROM processes WHERE NOT fenced AND expires_ts > ${nowMs} ORDER BY number`;
 
+/**
+ * What the connection does that gives the signs of life: while it holds this, its process runs. Nobody ends it, so that whoever is marked
+ * can hear of it; a process that was killed has it no more at once. Parameter: number.
+ */
+export const bePresent = `SELECT pg_advisory_lock_shared(${presenceLockClass}, $1::bigint::int)`;
+
 /** A heartbeat and what there is to know; parameters: own number, time to live (ms), roles (JSON), address. */
 export const beat = `
   WITH beat AS (
     UPDATE processes SET expires_ts = ${nowMs} + $2::bigint, roles = $3, address = $4 WHERE number = $1 AND NOT fenced RETURNING number)
   SELECT EXISTS (SELECT 1 FROM beat) AS alive,
          (SELECT json_agg(json_build_object('number', number, 'name', name, 'address', address, 'version', version,
-                 'roles', roles::json, 'expired', expires_ts < ${nowMs}, 'fenced', fenced) ORDER BY number)::text
+                 'roles', roles::json, 'until', expires_ts, 'expired', expires_ts < ${nowMs}, 'fenced', fenced) ORDER BY number)::text
             FROM processes) AS processes,
+         (SELECT json_agg(objid::bigint)::text FROM pg_locks
+           WHERE locktype = 'advisory' AND objsubid = 2 AND granted
+             AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+             AND classid = ${asOid(presenceLockClass)}) AS present,
          (SELECT json_agg(json_build_object('name', name, 'holder', holder, 'epoch', epoch))::text FROM leases) AS leases`;
 
 /**
- * Takes the right to write from a process without heartbeats; parameters: its number, the time to live (ms). Not before a server
- * that was down itself has run for that long: nobody could give it a heartbeat.
+ * Takes the right to write from a process without heartbeats; parameters: its number, the time to live (ms), and until when the last
+ * sign of life is good of one that has gone: a later one keeps it. Not before a server that was down itself has run for that long:
+ * nobody could give it a heartbeat.
  */
 export const fence = `
   UPDATE processes SET fenced = TRUE
-   WHERE number = $1 AND NOT fenced AND expires_ts < ${nowMs}
+   WHERE number = $1 AND NOT fenced AND (expires_ts < ${nowMs} OR expires_ts = $3::bigint)
      AND clock_timestamp() - pg_postmaster_start_time() > $2::bigint * interval '1 millisecond'
   RETURNING number`;
 
