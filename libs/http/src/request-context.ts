@@ -7,7 +7,7 @@ import { gunzip } from 'node:zlib';
 import type { InboundRequest, LateRequest } from './access.js';
 import { type AnswerTurn, AnswerTurns, moduleTurnLimits } from './answer-turns.js';
 import { UnreadAnswers } from './answers.js';
-import { RequestArrivals } from './request-arrivals.js';
+import { Arrivals } from './arrivals.js';
 import { HeldBytes, type HeldLimits, holderOf } from './held-bytes.js';
 import { parseJsonText } from './json-text.js';
 
@@ -40,7 +40,9 @@ export class RequestContexts {
   readonly waiting = new Set<RequestContext>();
   /** Requests under way. */
   readonly open = new Set<RequestContext>();
-  readonly arrivals = new RequestArrivals(() => this.nowMs());
+  readonly arrivals = new Arrivals(() => this.nowMs());
+  /** Pieces of bodies that lie there to be read. */
+  readonly pieces = new Arrivals(() => this.nowMs());
   readonly strangerBodies = new HeldBytes(strangerBodies);
   readonly knownBodies = new HeldBytes(knownBodies);
   readonly unread = new UnreadAnswers();
@@ -318,7 +320,7 @@ export class RequestContext implements LateRequest {
     const reading = new Promise<void>((resolve, reject) => {
       let chunks: Buffer[] = [];
       let size = 0;
-      // Listeners stay where they are: what comes after a refusal flows by unkept.
+      // What comes after a refusal is still read, and not kept.
       const fail = (error: MatrixError): void => {
         size = -Infinity;
         chunks = [];
@@ -327,11 +329,11 @@ export class RequestContext implements LateRequest {
         reject(error);
       };
       this.#bodyReading = { sinceMs: this.startedMs, fail };
-      raw.on('data', (chunk: Buffer) => {
-        size += chunk.length;
+      this.#readPieces((piece) => {
+        size += piece.length;
         if (size > limitBytes) fail(tooLarge());
         else if (size > 0) {
-          if (this.#hold(chunk.length)) chunks.push(chunk);
+          if (this.#hold(piece.length)) chunks.push(piece);
           else fail(MatrixError.limitExceeded(retryBodyMs));
         }
       });
@@ -346,6 +348,34 @@ export class RequestContext implements LateRequest {
       });
     });
     return coding === 'gzip' ? reading.then(() => this.#inflate(limitBytes, tooLarge)) : reading;
+  }
+
+  /**
+   * Reads the body piece by piece. The next piece comes out of the connection when the one before was taken, and in a turn of the event
+   * loop no more are taken than some: where the body flowed, a turn would bring as much as a thousand connections have sent.
+   */
+  #readPieces(take: (piece: Buffer) => void): void {
+    const { raw } = this;
+    let isWaiting = false;
+    const read = (): void => {
+      isWaiting = false;
+      const piece = raw.read() as Buffer | null;
+      if (piece !== null) take(piece);
+    };
+    raw.on('readable', () => {
+      if (isWaiting) return;
+      isWaiting = true;
+      this.store.pieces.add(read);
+    });
+  }
+
+  /** Reads what nobody has asked for of the body, and keeps none of it. To be called before the answer is written. */
+  discardBody(): void {
+    // Somebody reads it already.
+    if (this.raw.readableFlowing !== null) return;
+    // What nothing has begun to read when the answer is out the runtime lets go by, as fast as it comes.
+    this.raw.read();
+    this.#readPieces(() => undefined);
   }
 
   /** Puts what is packed in {@link rawBody} in its place. */

@@ -39,13 +39,14 @@ function sizeOf(body: Body): number {
   return isInParts(body) ? body.reduce((size, part) => size + part.length, 0) : body.length;
 }
 
-/** Keeps a client from sending a refused body for ever, without cutting off the answer it is to read. */
+/** Keeps a client from sending a refused body for ever, without cutting off the answer it is to read. To be called before that is written. */
 export function discardLeftover(context: RequestContext): void {
   const { raw } = context;
   if (raw.complete || raw.destroyed || !context.hasBody) return;
   const timer = setTimeout(() => raw.socket.destroy(), leftoverTimeoutMs);
   timer.unref();
   raw.once('end', () => clearTimeout(timer)).once('close', () => clearTimeout(timer));
+  context.discardBody();
 }
 
 function write(context: RequestContext, status: number, headers: Headers, body: Body): void {
@@ -53,12 +54,12 @@ function write(context: RequestContext, status: number, headers: Headers, body: 
   if (response.destroyed) return;
   context.sentBytes = sizeOf(body);
   headers['content-length'] = context.sentBytes;
+  discardLeftover(context);
   response.writeHead(status, headers);
   if (context.method === 'HEAD') response.end();
   else if (isInParts(body) || context.sentBytes > sliceBytes) pour(response, body);
   else response.end(body);
   context.noteUnread(context.sentBytes);
-  discardLeftover(context);
 }
 
 const mayCompress = (context: RequestContext, body: Body): boolean =>
@@ -85,6 +86,7 @@ function sendStream(context: RequestContext, status: number, headers: Headers, b
     body.destroy();
     if (response.destroyed) return;
   }
+  discardLeftover(context);
   response.writeHead(status, headers);
   if (context.method === 'HEAD') response.end();
   // A source that fails half-way leaves the answer short: the connection is destroyed, which the client notices.
@@ -92,7 +94,6 @@ function sendStream(context: RequestContext, status: number, headers: Headers, b
     pipeline(body, response, () => undefined);
     context.noteUnread(streamedBytes, true);
   }
-  discardLeftover(context);
 }
 
 /**
@@ -153,8 +154,8 @@ function sendReply(context: RequestContext, { status, headers: own, body }: Http
   if (body instanceof Readable) sendStream(context, status, headers, body);
   else if (body !== undefined) send(context, status, headers, body);
   else if (status === 204 || status === 304) {
-    context.response.writeHead(status, headers).end();
     discardLeftover(context);
+    context.response.writeHead(status, headers).end();
   } else write(context, status, headers, '');
 }
 

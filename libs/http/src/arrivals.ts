@@ -1,12 +1,12 @@
-/** Requests that are begun in one turn of the event loop: so many at most, and none after so many milliseconds. */
+/** What is begun in one turn of the event loop: so many at most, and none after so many milliseconds. */
 export const arrivalsPerTurn = 32;
 const msPerTurn = 4;
 
 /**
- * Begins requests in the order in which they came, no more than some in a turn of the event loop. What a thousand connections
- * bring at once would be begun in one turn otherwise, while nothing else goes on.
+ * Begins with what connections bring (requests, pieces of bodies) in the order in which it came, no more than some in a turn of the event
+ * loop. What a thousand of them bring at once would be begun in one turn otherwise, while nothing else goes on.
  */
-export class RequestArrivals {
+export class Arrivals {
   readonly #waiting: (() => void)[] = [];
   #begun = 0;
   #sinceMs = 0;
@@ -14,12 +14,12 @@ export class RequestArrivals {
   /** @param nowMs the monotonic clock, milliseconds */
   constructor(private readonly nowMs: () => number) {}
 
-  /** Requests that have come and were not begun. */
+  /** What has come and was not begun. */
   get size(): number {
     return this.#waiting.length;
   }
 
-  /** Begins a request: at once, unless this turn has had its share. */
+  /** Begins: at once, unless this turn has had its share. */
   add(begin: () => void): void {
     if (this.#waiting.length > 0 || !this.#hasRoom) this.#waiting.push(begin);
     else this.#begin(begin);
