@@ -38,6 +38,7 @@ import { RoomHistory } from './rooms/room-history.js';
 import { RoomHistoryForServersController } from './rooms/room-history.controller.js';
 import { InboundTransactionsModule } from './transactions/transactions.module.js';
 import { SendTransactionController } from './transactions/send.controller.js';
+import { TurnsModule } from './turns/turns.module.js';
 
 /** The API for other servers, and what becomes of their transactions. */
 @Module({
@@ -51,6 +52,7 @@ import { SendTransactionController } from './transactions/send.controller.js';
     MediaModule,
     E2eeModule,
     EphemeralModule,
+    TurnsModule,
   ],
   providers: [
     RequestVerifier,

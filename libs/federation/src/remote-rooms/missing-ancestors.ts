@@ -27,4 +27,8 @@ export class MissingAncestors implements MissingEventsSource {
   stateBefore(origin: string, event: RoomEvent): Promise<KnownState | undefined> {
     return this.states.beforeMissing(origin, event);
   }
+
+  inTurn<T>(origin: string, roomId: string, work: () => Promise<T>): Promise<T> {
+    return this.missing.inTurn(origin, roomId, work);
+  }
 }

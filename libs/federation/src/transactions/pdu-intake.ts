@@ -14,6 +14,7 @@ import { callbackContext, ModuleDispatcher, toModuleEvent } from '@rookery/modul
 import { Logger } from '@rookery/platform';
 import { EventStore, RoomServers, RoomStateReader } from '@rookery/rooms';
 import { OutOfBandLeaves } from '../membership/out-of-band-leaves.js';
+import { OriginTurns } from '../turns/origin-turns.js';
 
 /** What became of each PDU of a transaction, by event id; the texts are for people. */
 export type PduResults = Map<string, { error?: string }>;
@@ -24,6 +25,14 @@ export interface Intake {
   /** To be put into their rooms, in the order of the transaction. */
   readonly wanted: readonly RoomEvent[];
 }
+
+/** The same while it is being made. */
+interface GrowingIntake extends Intake {
+  readonly wanted: RoomEvent[];
+}
+
+/** PDUs that are checked before others get a turn. */
+const pdusAtOnce = 10;
 
 interface RoomFacts {
   readonly rules: RoomVersionRules;
@@ -46,6 +55,7 @@ const verdicts: Readonly<Record<'missing' | 'unknownKey' | 'expiredKey' | 'wrong
 export class PduIntake {
   readonly #logger: Logger;
 
+  // Eight parameters: each of them knows one thing that speaks for an event or against it, and when its turn is.
   constructor(
     private readonly keys: KeyRing,
     private readonly events: EventStore,
@@ -53,6 +63,7 @@ export class PduIntake {
     private readonly servers: RoomServers,
     private readonly leaves: OutOfBandLeaves,
     private readonly modules: ModuleDispatcher,
+    private readonly turns: OriginTurns,
     logger: Logger,
   ) {
     this.#logger = logger.child('federation');
@@ -60,8 +71,21 @@ export class PduIntake {
 
   /** @param pdus as they came: anything at all */
   async check(origin: string, pdus: readonly unknown[]): Promise<Intake> {
-    const results: PduResults = new Map();
+    const intake: GrowingIntake = { results: new Map(), wanted: [] };
     const rooms = await this.#factsOf(origin, pdus);
+    for (let start = 0; start < pdus.length; start += pdusAtOnce) {
+      const some = pdus.slice(start, start + pdusAtOnce);
+      await this.turns.run(origin, () => this.#checkSome(origin, some, rooms, intake));
+    }
+    return intake;
+  }
+
+  async #checkSome(
+    origin: string,
+    pdus: readonly unknown[],
+    rooms: ReadonlyMap<string, RoomFacts>,
+    { results, wanted }: GrowingIntake,
+  ): Promise<void> {
     const parsed = new Map<string, RoomEvent>();
     for (const pdu of pdus) {
       const event = this.#parse(origin, pdu, rooms, results);
@@ -70,7 +94,6 @@ export class PduIntake {
     const stored = await this.events.many(parsed.keys());
     const fresh = [...parsed.values()].filter(({ eventId }) => stored.get(eventId)?.outlier ?? true);
     const checked = await this.keys.verifyEvents(fresh);
-    const wanted: RoomEvent[] = [];
     for (const [index, event] of fresh.entries()) {
       const verdict = checked[index]!;
       if (!verdict.valid) {
@@ -84,7 +107,6 @@ export class PduIntake {
       else if (refusal !== '') results.set(event.eventId, { error: refusal });
     }
     for (const id of parsed.keys()) if (!results.has(id)) results.set(id, {});
-    return { results, wanted };
   }
 
   /** The event, if it may be looked at any further. */

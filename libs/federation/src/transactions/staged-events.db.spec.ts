@@ -7,6 +7,7 @@ import { Lifecycle, Metrics, SilentLogger } from '@rookery/platform';
 import type { EventPersister, InboundEvents, RoomStateReader } from '@rookery/rooms';
 import { eachDatabase, eventually, FakeClock, RecordingLogger } from '@rookery/testing';
 import { inboundTables } from '../migrations/federation-inbound.migration.js';
+import { OriginTurns } from '../turns/origin-turns.js';
 import { GapFillers } from './gap-fillers.js';
 import { GapRetries } from './gap-retries.js';
 import { type ReceiveVerdict, StagedEvents } from './staged-events.js';
@@ -90,9 +91,11 @@ eachDatabase('events that wait for their rooms', (open) => {
     const destinations = { onRecovery: (listener: RecoveryListener) => (recovered = listener) };
     const retries = new GapRetries(clock, destinations as unknown as Destinations);
     const { persister, inbound, state } = rooms;
+    const metrics = new Metrics('home.test');
+    const turns = new OriginTurns(clock, metrics);
     const staged = new StagedEvents(
-      ...([test.database, persister, inbound, state, gaps, retries, clock, lifecycle, logger] as const),
-      new Metrics('home.test'),
+      ...([test.database, persister, inbound, state, gaps, retries, turns, clock, lifecycle, logger] as const),
+      metrics,
     );
     return { staged, lifecycle, recovered: (server) => recovered(server) };
   };
@@ -251,7 +254,8 @@ eachDatabase('events that wait for their rooms', (open) => {
     rooms.fill = () => Promise.resolve(isThere ? known : nothing);
     const { staged, recovered } = start(rooms);
     await staged.stage(origin, [late, later]);
-    await eventually(() => clock.pendingTimers === 2);
+    // Nothing but the pauses.
+    await eventually(() => staged.busyRooms.length === 0 && clock.pendingTimers === 2);
     expect((await waiting()).sort()).toEqual(idsOf([late, later]).sort());
     isThere = true;
     recovered('third.test');
@@ -259,7 +263,7 @@ eachDatabase('events that wait for their rooms', (open) => {
     recovered(origin);
     await empty();
     expect(rooms.stored.sort()).toEqual(idsOf([late, later]).sort());
-    expect(clock.pendingTimers).toBe(0);
+    await eventually(() => clock.pendingTimers === 0);
   });
 
   it('are tried less and less often, not for ever, and not held against the server when it starts', async () => {
@@ -267,16 +271,16 @@ eachDatabase('events that wait for their rooms', (open) => {
     const late = message('!a:x');
     rooms.verdict = () => nothing;
     rooms.fill = () => Promise.resolve(nothing);
-    await start(rooms).staged.stage(origin, [late]);
-    await eventually(() => clock.pendingTimers === 1);
+    let { staged: waits } = start(rooms);
+    await waits.stage(origin, [late]);
+    const isAtRest = (): boolean => waits.busyRooms.length === 0 && clock.pendingTimers === 1;
+    await eventually(isAtRest);
     const tries = async (ms: number): Promise<number> => {
       const before = rooms.filled.length;
       await clock.advance(ms - 1);
       expect(rooms.filled).toHaveLength(before);
       await clock.advance(1);
-      await eventually(
-        async () => rooms.filled.length > before && (clock.pendingTimers === 1 || !(await waiting())[0]),
-      );
+      await eventually(async () => rooms.filled.length > before && (isAtRest() || !(await waiting())[0]));
       return rooms.filled.length;
     };
     const minute = 60_000;
@@ -295,9 +299,9 @@ eachDatabase('events that wait for their rooms', (open) => {
       await lifecycle.stop();
     }
     clock = new FakeClock();
-    const { staged } = start(rooms);
-    await staged.start();
-    await eventually(() => clock.pendingTimers === 1);
+    ({ staged: waits } = start(rooms));
+    await waits.start();
+    await eventually(isAtRest);
     for (const pauseMs of [10_000, 40_000, 160_000, 640_000, 2_560_000, 10_240_000, 360 * minute, 360 * minute])
       await tries(pauseMs);
     await empty();

@@ -1,12 +1,14 @@
 import { Injectable } from '@nestjs/common';
 import { Database, isTransient, type Tx } from '@rookery/database';
-import { eventFromRow, type RoomEvent, type RoomVersionRules, roomVersionRules } from '@rookery/events';
+import { eventFromRow, pduText, type RoomEvent, type RoomVersionRules, roomVersionRules } from '@rookery/events';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Lifecycle, Logger, Metrics } from '@rookery/platform';
 import { EventPersister, InboundEvents, RoomStateReader } from '@rookery/rooms';
+import { type OriginTurn, OriginTurns } from '../turns/origin-turns.js';
 import { GapFillers } from './gap-fillers.js';
 import { GapRetries } from './gap-retries.js';
 import { superfluousOf } from './backlog.js';
+import { EventsInHand, mostOfOrigin } from './events-in-hand.js';
 import {
   countAttempt,
   deleteStagedOf,
@@ -23,9 +25,13 @@ import { Unstaging } from './unstaging.js';
 /** What became of an event. */
 export type ReceiveVerdict = Awaited<ReturnType<InboundEvents['receive']>>;
 
-/** Rooms that are worked on at once, and events of one that are stored together. */
-const parallelRooms = 8;
-const batchSize = 50;
+/** Rooms that wait for their turn at once: of more the others are not looked at yet. */
+const maxRooms = 1_000;
+/** For so long a server that has too much on its way is kept waiting, and then told to come again; milliseconds. */
+const patienceMs = 20_000;
+const comeAgainMs = 10_000;
+/** Text of events that is written together, if not one of them alone is longer, UTF-16 units. */
+const writtenAtOnce = 262_144;
 /** Events that may wait in one room before those are dropped that can be fetched later. */
 const maxBacklog = 500;
 /** How often an event is tried that fails for no reason of its own, and how long between. */
@@ -64,6 +70,7 @@ export class StagedEvents {
   readonly #waiters = new Map<string, { readonly upTo: number; readonly done: () => void }[]>();
   /** Rooms with events that an earlier run of the server has left. */
   readonly #leftovers = new Set<string>();
+  readonly #inHand = new EventsInHand();
   readonly #unstaging: Unstaging;
   readonly #logger: Logger;
   readonly #pdus;
@@ -72,7 +79,7 @@ export class StagedEvents {
   readonly #pruned;
   #lastOrdering = 0;
 
-  // Ten parameters: the queue, its three ways on for an event, and what is counted of it.
+  // Eleven parameters: the queue and its turns, its three ways on for an event, and what is counted of it.
   constructor(
     private readonly database: Database,
     private readonly persister: EventPersister,
@@ -80,6 +87,7 @@ export class StagedEvents {
     private readonly state: RoomStateReader,
     private readonly gaps: GapFillers,
     private readonly retries: GapRetries,
+    private readonly turns: OriginTurns,
     private readonly clock: Clock,
     private readonly lifecycle: Lifecycle,
     logger: Logger,
@@ -118,6 +126,7 @@ export class StagedEvents {
   /** Resolves when nothing is being stored any more; what waits is there after the next start. */
   async stop(): Promise<void> {
     this.#queue.clear();
+    this.#inHand.release();
     await Promise.all([...this.#running.values(), this.gaps.stop()]);
     for (const roomId of this.#waiters.keys()) this.#reached(roomId, Number.MAX_SAFE_INTEGER);
   }
@@ -143,6 +152,20 @@ export class StagedEvents {
     });
   }
 
+  /**
+   * Resolves when a server may send more events.
+   * @throws MatrixError 429 `M_LIMIT_EXCEEDED` when too many of its events are on their way for long
+   */
+  async ready(origin: string): Promise<void> {
+    if (this.#inHand.of(origin) < mostOfOrigin) return;
+    const given = new AbortController();
+    const isReady = this.#inHand.room(origin).then(() => true);
+    const signal = AbortSignal.any([given.signal, this.lifecycle.stopping]);
+    const mayGo = await Promise.race([isReady, this.clock.sleep(patienceMs, signal).then(() => false)]);
+    given.abort();
+    if (!mayGo) throw MatrixError.limitExceeded(comeAgainMs);
+  }
+
   /** Everything in a room up to a place in the order was dealt with. */
   #reached(roomId: string, ordering: number): void {
     const waiters = this.#waiters.get(roomId);
@@ -155,15 +178,33 @@ export class StagedEvents {
 
   /**
    * Takes over events that were checked; once it resolves they are durable and on their way.
-   * @param also is written in the same transaction
+   * @param also is written with the last of them, in the same transaction
    */
   async stage(origin: string, events: readonly RoomEvent[], also?: (tx: Tx) => Promise<void>): Promise<void> {
-    if (events.length === 0 && !also) return;
+    if (events.length === 0) {
+      if (also) await this.#write(origin, [], also);
+      return;
+    }
     this.#pdus.inc({}, events.length);
-    let ordered: { readonly event: RoomEvent; readonly ordering: number }[] = [];
+    const texts = events.map((event) => ({ event, text: pduText(event) }));
+    // Large ones in several writes: the others of this server, and what others write, do not wait for all of them.
+    for (let start = 0, end = 0; start < texts.length; start = end) {
+      for (let length = 0; end < texts.length && (end === start || length < writtenAtOnce); end++)
+        length += texts[end]!.text.length;
+      const some = texts.slice(start, end);
+      await this.turns.run(origin, () => this.#write(origin, some, end === texts.length ? also : undefined));
+    }
+  }
+
+  async #write(
+    origin: string,
+    events: readonly { readonly event: RoomEvent; readonly text: string }[],
+    also?: (tx: Tx) => Promise<void>,
+  ): Promise<void> {
+    let ordered: { readonly event: RoomEvent; readonly text: string; readonly ordering: number }[] = [];
     await this.database.write(
       async (tx) => {
-        ordered = events.map((event) => ({ event, ordering: ++this.#lastOrdering }));
+        ordered = events.map((each) => ({ ...each, ordering: ++this.#lastOrdering }));
         await stageEvents(tx, origin, ordered, this.clock.nowMs());
         await also?.(tx);
       },
@@ -173,10 +214,11 @@ export class StagedEvents {
       const { roomId, eventId } = event;
       this.#keepFresh({ event, row: { origin, event_id: eventId, attempts: 0, ordering } });
       this.#backlog.set(roomId, (this.#backlog.get(roomId) ?? 0) + 1);
+      if (this.#aside.get(roomId)?.has(eventId) !== true) this.#inHand.add(origin, roomId, eventId);
       // Whoever sends it now may help with what is missing before it.
       this.retries.now(keyOf(roomId, eventId));
     }
-    for (const roomId of new Set(events.map((event) => event.roomId))) this.#wake(roomId);
+    for (const roomId of new Set(events.map(({ event }) => event.roomId))) this.#wake(roomId);
   }
 
   /** Keeps an event at hand that is about to be counted, as long as nothing of its room lies in the database only. */
@@ -215,10 +257,10 @@ export class StagedEvents {
     this.#next();
   }
 
-  /** Gives free places to rooms that wait, the first one first. */
+  /** Has rooms wait for their turn, the first one first. */
   #next(): void {
     for (const roomId of this.#queue) {
-      if (this.#running.size >= parallelRooms) return;
+      if (this.#running.size >= maxRooms) return;
       if (this.#running.has(roomId)) continue;
       this.#queue.delete(roomId);
       const work = this.#drain(roomId)
@@ -236,42 +278,68 @@ export class StagedEvents {
   }
 
   async #drain(roomId: string): Promise<void> {
-    const version = (await this.state.versions([roomId])).get(roomId);
-    const rules = roomVersionRules(version);
-    while (!this.lifecycle.stopping.aborted) {
-      const fresh = rules && this.#freshOf(roomId);
-      if (!fresh) return this.#drainStored(roomId, rules);
-      await this.#take(roomId, fresh);
-      this.#reached(roomId, fresh.at(-1)!.row.ordering);
-      // What is staged now wakes the room again.
-      if (!this.#backlog.has(roomId)) return;
+    const caused = {
+      roomId,
+      origins: () => this.#inHand.originsIn(roomId),
+      isSlow: () => this.#inHand.stuck(roomId, true),
+    };
+    let rules: RoomVersionRules | undefined | null = null;
+    const some = async (turn: OriginTurn): Promise<boolean> => {
+      if (this.lifecycle.stopping.aborted) return false;
+      if (rules === null) rules = roomVersionRules((await this.state.versions([roomId])).get(roomId));
+      return this.#drainSome(roomId, rules, turn);
+    };
+    try {
+      while (await this.turns.take(caused, some)) this.#inHand.stuck(roomId, false);
+    } finally {
+      this.#inHand.stuck(roomId, false);
     }
   }
 
-  /** @param rules of the room; `undefined` where it is gone */
-  async #drainStored(roomId: string, rules: RoomVersionRules | undefined): Promise<void> {
-    while (!this.lifecycle.stopping.aborted) {
-      if (rules && (this.#backlog.get(roomId) ?? 0) > maxBacklog) await this.#prune(roomId, rules);
-      const isLeftover = this.#leftovers.has(roomId);
-      const taken = [...(this.#aside.get(roomId) ?? [])];
-      const rows = await selectStaged(this.database, roomId, taken, isLeftover ? 1 : batchSize);
-      if (rows.length === 0) {
-        this.#leftovers.delete(roomId);
-        if (taken.length === 0) this.#backlog.delete(roomId);
-        return;
-      }
-      const [first] = rows as [StagedRow, ...StagedRow[]];
-      if (!rules)
-        await this.#drop(
-          roomId,
-          rows.map((row) => row.event_id),
-        );
-      else if (!isLeftover) await this.#take(roomId, stagedOf(rules, rows));
-      else if (await this.#mayTry(roomId, first)) {
-        await this.#take(roomId, stagedOf(rules, [{ ...first, attempts: first.attempts + 1 }]));
-      } else continue;
-      this.#reached(roomId, rows.at(-1)!.ordering);
+  /**
+   * Deals with the first events of a room, as many as others can wait for.
+   * @param rules of the room; `undefined` where it is gone
+   * @returns whether more wait
+   */
+  async #drainSome(roomId: string, rules: RoomVersionRules | undefined, turn: OriginTurn): Promise<boolean> {
+    const count = this.turns.eventsAtOnce(roomId);
+    const fresh = rules && this.#freshOf(roomId);
+    if (!fresh) return this.#drainStored(roomId, rules, count, turn);
+    const staged = fresh.slice(0, count);
+    await this.#take(roomId, staged, turn);
+    this.#reached(roomId, staged.at(-1)!.row.ordering);
+    // What is staged now wakes the room again.
+    return this.#backlog.has(roomId);
+  }
+
+  async #drainStored(
+    roomId: string,
+    rules: RoomVersionRules | undefined,
+    count: number,
+    turn: OriginTurn,
+  ): Promise<boolean> {
+    if (rules && (this.#backlog.get(roomId) ?? 0) > maxBacklog) await this.#prune(roomId, rules);
+    const isLeftover = this.#leftovers.has(roomId);
+    const taken = [...(this.#aside.get(roomId) ?? [])];
+    const rows = await selectStaged(this.database, roomId, taken, isLeftover ? 1 : count);
+    if (rows.length === 0) {
+      this.#leftovers.delete(roomId);
+      this.#inHand.removeAll(roomId);
+      if (taken.length === 0) this.#backlog.delete(roomId);
+      return false;
     }
+    const [first] = rows as [StagedRow, ...StagedRow[]];
+    if (!rules)
+      await this.#drop(
+        roomId,
+        rows.map((row) => row.event_id),
+      );
+    else if (!isLeftover) await this.#take(roomId, stagedOf(rules, rows), turn);
+    else if (await this.#mayTry(roomId, first))
+      await this.#take(roomId, stagedOf(rules, [{ ...first, attempts: first.attempts + 1 }]), turn);
+    else return true;
+    this.#reached(roomId, rows.at(-1)!.ordering);
+    return true;
   }
 
   /** What may have ended an earlier run of the server is tried alone, and not for ever. */
@@ -285,8 +353,9 @@ export class StagedEvents {
     return false;
   }
 
-  async #take(roomId: string, staged: readonly StagedEvent[]): Promise<void> {
+  async #take(roomId: string, staged: readonly StagedEvent[], turn: OriginTurn): Promise<void> {
     const startedMs = this.clock.monotonicMs();
+    turn.with(staged.map(({ row }) => row.origin));
     try {
       const events = staged.map(({ event, row }) => ({ event, origin: row.origin }));
       const verdicts = await this.persister.receive(roomId, events);
@@ -300,7 +369,7 @@ export class StagedEvents {
       // One of them may be to blame: each on its own.
       for (const one of staged) {
         if (this.lifecycle.stopping.aborted) return;
-        await this.#take(roomId, [one]);
+        await this.#take(roomId, [one], turn);
       }
     }
   }
@@ -338,7 +407,7 @@ export class StagedEvents {
     // Who was asked could not answer any more: it is tried again after the start.
     if (this.lifecycle.stopping.aborted) return;
     const again = (): void => {
-      this.#takeBack(roomId, row.event_id);
+      this.#takeBack(roomId, row.event_id, row.origin);
       this.#wake(roomId);
     };
     const isOnly = (await originsOf(this.database, roomId, row.event_id)) === 1;
@@ -386,7 +455,7 @@ export class StagedEvents {
     this.#tries.set(key, tries);
     this.#putAside(roomId, eventId);
     this.clock.after(retryMs * Math.max(1, tries), () => {
-      this.#takeBack(roomId, eventId);
+      this.#takeBack(roomId, eventId, row.origin);
       this.#wake(roomId);
     });
   }
@@ -395,12 +464,16 @@ export class StagedEvents {
     let aside = this.#aside.get(roomId);
     if (!aside) this.#aside.set(roomId, (aside = new Set()));
     aside.add(eventId);
+    this.#inHand.remove(roomId, [eventId]);
     this.#forgetFresh(roomId, eventId);
   }
 
-  #takeBack(roomId: string, eventId: string): void {
+  /** @param origin where the event goes its way again: who has sent it */
+  #takeBack(roomId: string, eventId: string, origin?: string): void {
     const aside = this.#aside.get(roomId);
-    if (!aside?.delete(eventId) || aside.size > 0) return;
+    if (!aside?.delete(eventId)) return;
+    if (origin !== undefined) this.#inHand.add(origin, roomId, eventId);
+    if (aside.size > 0) return;
     this.#aside.delete(roomId);
     // Perhaps the last one: then the room is forgotten.
     this.#wake(roomId);
@@ -416,6 +489,7 @@ export class StagedEvents {
     const left = (this.#backlog.get(roomId) ?? 0) - eventIds.length;
     if (left > 0) this.#backlog.set(roomId, left);
     else this.#backlog.delete(roomId);
+    this.#inHand.remove(roomId, eventIds);
     for (const eventId of eventIds) {
       this.#forgetFresh(roomId, eventId);
       this.#tries.delete(keyOf(roomId, eventId));
