@@ -1,6 +1,7 @@
 import { parsePdu, type RoomEvent, roomVersionRules, signEvent, SigningKey } from '@rookery/events';
 import { isJsonObject, type JsonObject } from '@rookery/matrix-types';
 import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
+import type { ServerResponse } from 'node:http';
 import { createRoom, databases, ok, outcome, say, setState, type WireEvent } from '../rooms/rooms-client.js';
 import { type Asked, FederationWorld, type PlayedServer } from './federation-world.js';
 import { Visit } from './visiting-server.js';
@@ -22,6 +23,8 @@ describe.each(databases)('a room with a policy server (%s)', (database) => {
   let key = judgeKey;
   let status = 200;
   const judged: RoomEvent[] = [];
+  let isSilent = false;
+  const silent: ServerResponse[] = [];
 
   const signatureOf = (event: RoomEvent): unknown => {
     const ofPolicy = (signEvent(event, 'policy.test', key).pdu['signatures'] as Record<string, JsonObject>)[
@@ -47,6 +50,7 @@ describe.each(databases)('a room with a policy server (%s)', (database) => {
     visitor = await world.played('visitor.test');
     policy.answer = (asked, response) => {
       const [code, body] = answer(asked);
+      if (isSilent) return void silent.push(response);
       response.writeHead(code, { 'content-type': 'application/json' }).end(JSON.stringify(body));
     };
     visitor.answer = (_, response) => void response.end('{"pdus":{}}');
@@ -103,6 +107,25 @@ describe.each(databases)('a room with a policy server (%s)', (database) => {
     });
     await say(alice, roomId, 'nobody has to agree');
     expect(judged).toEqual([]);
+  });
+
+  it('that is silent holds up no rooms but its own', async () => {
+    const rooms = await Promise.all(Array.from({ length: 13 }, make));
+    const roomId = await createRoom(alice, { preset: 'public_chat', room_version: '12' });
+    const visit = await Visit.join(visitor, home, roomId, bob);
+    isSilent = true;
+    try {
+      const waiting = rooms.map((room) => room.visit.message(bob, 'please'));
+      await rooms[0]!.visit.send(...waiting);
+      await eventually(() => judged.length > 0);
+      await visit.send(visit.message(bob, 'elsewhere'));
+      await eventually(async () => (await texts(roomId)).includes('elsewhere'));
+      // Nobody has given up waiting for it.
+      for (const room of rooms) expect(await texts(room.roomId)).not.toContain('please');
+    } finally {
+      isSilent = false;
+      for (const response of silent.splice(0)) response.writeHead(500).end('{}');
+    }
   });
 
   it('asks about events of others that it has not signed, and hides what it refuses', async () => {

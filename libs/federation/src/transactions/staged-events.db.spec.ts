@@ -81,6 +81,7 @@ eachDatabase('events that wait for their rooms', (open) => {
 
   interface Started {
     readonly staged: StagedEvents;
+    readonly turns: OriginTurns;
     readonly lifecycle: Lifecycle;
     readonly recovered: RecoveryListener;
   }
@@ -97,7 +98,7 @@ eachDatabase('events that wait for their rooms', (open) => {
       ...([test.database, persister, inbound, state, gaps, retries, turns, clock, lifecycle, logger] as const),
       metrics,
     );
-    return { staged, lifecycle, recovered: (server) => recovered(server) };
+    return { staged, turns, lifecycle, recovered: (server) => recovered(server) };
   };
   const waiting = async (): Promise<string[]> =>
     (
@@ -306,6 +307,63 @@ eachDatabase('events that wait for their rooms', (open) => {
       await tries(pauseMs);
     await empty();
     expect(rooms.stored).toEqual([]);
+  });
+
+  describe('that are too many on their way', () => {
+    const held = (): { readonly rooms: Rooms; readonly release: () => void; readonly until: Promise<void> } => {
+      const rooms = new Rooms();
+      let release = (): void => undefined;
+      const until = new Promise<void>((resolve) => (release = resolve));
+      rooms.verdict = () => until.then(() => known);
+      return { rooms, until, release: () => release() };
+    };
+    const events = (count: number, room = '!a:x'): RoomEvent[] => Array.from({ length: count }, () => message(room));
+
+    it('have their server wait until they are fewer, and no other', async () => {
+      const { rooms, release } = held();
+      const { staged } = start(rooms);
+      await staged.stage(origin, events(199));
+      await staged.ready(origin);
+      await staged.stage(origin, events(1, '!b:x'));
+      let isReady = false;
+      const ready = staged.ready(origin).then(() => (isReady = true));
+      await staged.ready('third.test');
+      expect(isReady).toBe(false);
+      release();
+      await ready;
+      await empty();
+    });
+
+    it('do not have it wait where a room is stuck', async () => {
+      const { rooms, release } = held();
+      const { staged } = start(rooms);
+      await staged.stage(origin, events(250));
+      await eventually(() => staged.busyRooms.length === 1 && clock.pendingTimers === 1);
+      const ready = staged.ready(origin);
+      await clock.advance(1_000);
+      await ready;
+      release();
+      await empty();
+    });
+
+    it('have it come again when that takes long', async () => {
+      const { rooms, until, release } = held();
+      const { staged, turns } = start(rooms);
+      // As many as may give their places away.
+      const others = Array.from({ length: 64 }, () => turns.run('slow.test', () => until));
+      for (let n = 0; n < 6; n++) await clock.advance(1_000);
+      others.push(...Array.from({ length: 11 }, () => turns.run('slow.test', () => until)));
+      await staged.stage(origin, events(200));
+      const refused = expect(staged.ready(origin)).rejects.toMatchObject({
+        ...{ status: 429, errcode: 'M_LIMIT_EXCEEDED', extra: { retry_after_ms: 10_000 } },
+      });
+      await clock.advance(20_000);
+      await refused;
+      release();
+      await Promise.all(others);
+      await empty();
+      await staged.ready(origin);
+    });
   });
 
   it('wait for no place, where many wait for the same server', async () => {
