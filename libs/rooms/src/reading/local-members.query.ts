@@ -23,3 +23,12 @@ export async function isLocalMember(db: Db, userId: string, roomId: string): Pro
   );
   return row !== undefined;
 }
+
+/** Those of some rooms that a user of this server is in. */
+export async function selectJoinedAmong(db: Db, userId: string, roomIds: readonly string[]): Promise<string[]> {
+  const rows = await db.query<{ room_id: string }>(
+    `SELECT room_id FROM local_current_membership WHERE user_id = ? AND ${db.dialect.anyOf('room_id')} AND membership = 'join'`,
+    [userId, roomIds],
+  );
+  return rows.map((row) => row.room_id);
+}

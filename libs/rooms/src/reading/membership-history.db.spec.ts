@@ -52,13 +52,18 @@ eachDatabase('what a user’s memberships were', (open) => {
     const leave = (await history.at(bob.userId, [roomId], join.streamOrdering - 1)).get(roomId)!;
     expect(leave.membership).toBe('leave');
     const resolvedAt = join.streamOrdering + 1;
-    await test.database.write((tx) =>
-      tx.run(
+    await test.database.write(async (tx) => {
+      await tx.run(
         `INSERT INTO current_state_delta_stream (stream_id, room_id, type, state_key, event_id, prev_event_id)
          VALUES (?, ?, 'm.room.member', ?, ?, ?)`,
         [resolvedAt, roomId, bob.userId, leave.eventId, join.eventId],
-      ),
-    );
+      );
+      await tx.run(
+        `UPDATE local_current_membership SET event_id = ?, membership = 'leave', event_stream_ordering = ?
+         WHERE user_id = ? AND room_id = ?`,
+        [leave.eventId, resolvedAt, bob.userId, roomId],
+      );
+    });
     const resolved = { eventId: leave.eventId, streamOrdering: resolvedAt };
     expect([await lastStay(), await end()]).toEqual([resolvedAt, resolved]);
     expect(await end(join.streamOrdering)).toBeUndefined();

@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
+import { selectJoinedAmong } from './local-members.query.js';
 import { type PastMembership, selectLastStays, selectMembershipsAt } from './membership-history.query.js';
 
 /** The event with which a user's stay in a room ended. */
@@ -22,11 +23,15 @@ export class MembershipHistory {
 
   /**
    * Up to which position a user was in each room: without end for one who is in it, else up to where the last stay ended.
-   * Rooms that the user never was in are absent. One query.
+   * Rooms that the user never was in are absent. One query, and one more for rooms that the user is not in.
    */
   async lastStays(userId: string, roomIds: readonly string[]): Promise<Map<string, number>> {
-    const stays = await selectLastStays(this.database, userId, roomIds, Number.MAX_SAFE_INTEGER);
-    return new Map(stays.map((row) => [row.room_id, row.ended ?? Infinity]));
+    const stays = new Map<string, number>();
+    for (const roomId of await selectJoinedAmong(this.database, userId, roomIds)) stays.set(roomId, Infinity);
+    const others = roomIds.filter((roomId) => !stays.has(roomId));
+    const ended = await selectLastStays(this.database, userId, others, Number.MAX_SAFE_INTEGER);
+    for (const row of ended) stays.set(row.room_id, row.ended ?? Infinity);
+    return stays;
   }
 
   /**

@@ -1,6 +1,9 @@
 import { jsonParts } from '@rookery/http';
 import type { JsonObject } from '@rookery/matrix-types';
 
+/** Where events lie in rooms by id: room, part, list, event. */
+const eventDepth = 4;
+
 const colon = Buffer.from(':');
 const comma = Buffer.from(',');
 const open = Buffer.from('{');
@@ -20,7 +23,7 @@ export class WrittenRooms {
 
   /** Adds rooms to a section. @param rooms by id, at least one */
   async add(section: string, rooms: Readonly<Record<string, JsonObject>>): Promise<void> {
-    const text = await jsonParts(rooms);
+    const text = await jsonParts(rooms, eventDepth);
     const written: Uint8Array[] = typeof text === 'string' ? [Buffer.from(text)] : text;
     // Without the brackets: those of all rooms of the section come later.
     written[0] = written[0]!.subarray(1);

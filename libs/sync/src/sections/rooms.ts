@@ -90,14 +90,15 @@ export class RoomsSection {
     if (entries.length === 0) return {};
     const joined = entries.filter((entry) => entry.section === 'join').map((entry) => entry.roomId);
     const changes = this.states.deltas(entries, context);
-    const timelines = await this.timelines.read(entries, changes, context, this.#timelineLimit);
+    const current = await this.states.current(entries, context);
+    const timelines = await this.timelines.read(entries, changes, current, context, this.#timelineLimit);
     const deltas = await changes;
     // Whom rooms are called by, the state must tell.
-    const summaries = await this.summaries.read(entries, deltas, context);
+    const summaries = await this.summaries.read(entries, deltas, current, context);
     const [timeline, state, ownData, ephemeral, prejoin, unread, messages] = await Promise.all([
       this.writer.timelines(timelines, context),
       this.writer.state(
-        this.states.pages(entries, { timelines, deltas, heroes: heroesIn(summaries) }, context),
+        this.states.pages(entries, { timelines, deltas, heroes: heroesIn(summaries), current }, context),
         context,
         asText,
       ),

@@ -11,6 +11,12 @@ import type { StateDelta } from '../model/rooms.js';
 
 type StateIds = Map<string, string>;
 
+/**
+ * What holds now in the rooms of which all is told: ids by state key, by room, without members where these are loaded lazily.
+ * Read once for all that goes by it; a room that the filter keeps state of from the client is absent.
+ */
+export type CurrentStates = ReadonlyMap<string, ReadonlyMap<string, string>>;
+
 const memberType = 'm.room.member';
 /** What the keys of members begin with, and no others. */
 const memberKeys = stateKeyOf(memberType, '');
@@ -22,6 +28,7 @@ export interface StateNeeds {
   readonly deltas: ReadonlyMap<string, readonly StateDelta[]>;
   /** Members by which rooms are called in this answer. */
   readonly heroes: ReadonlyMap<string, readonly string[]>;
+  readonly current: CurrentStates;
 }
 
 /** The state that goes with timelines. */
@@ -60,6 +67,19 @@ export class RoomStates {
     );
   }
 
+  /** Current state of the joined rooms of which all is told. One query. */
+  async current(entries: readonly RoomEntry[], { filter, fullState }: SyncContext): Promise<CurrentStates> {
+    const whole = entries.filter(
+      ({ section, fresh, roomId }) =>
+        section === 'join' && (fresh || fullState) && passesRoom(filter.room.state, roomId),
+    );
+    if (whole.length === 0) return new Map();
+    const roomIds = whole.map(({ roomId }) => roomId);
+    const { lazyLoadMembers } = filter.room.state;
+    const states = await this.state.currentIdsOf(roomIds, lazyLoadMembers ? { withoutMembers: true } : undefined);
+    return new Map(roomIds.map((roomId) => [roomId, states.get(roomId) ?? new Map<string, string>()]));
+  }
+
   /**
    * The state events of all rooms, in no order, a page at a time.
    * @spec client-server-api#get_matrixclientv3sync
@@ -77,7 +97,7 @@ export class RoomStates {
       rooms.map(({ roomId }) => [roomId, (needs.timelines.get(roomId)?.events ?? []).map(({ stored }) => stored)]),
     );
     const whole = rooms.filter((entry) => entry.fresh || context.fullState);
-    const full = await this.#wholeState(whole, shown, context);
+    const full = await this.#wholeState(whole, shown, needs.current, context);
     const result = new Map<string, StateIds>();
     for (const { roomId, section, membership, stay } of rooms) {
       const state = full.get(roomId);
@@ -103,13 +123,14 @@ export class RoomStates {
   async #wholeState(
     entries: readonly RoomEntry[],
     shown: ReadonlyMap<string, readonly StoredEvent[]>,
+    current: CurrentStates,
     context: SyncContext,
   ): Promise<Map<string, StateIds>> {
     const lazy = context.filter.room.state.lazyLoadMembers;
-    const stateFilter = lazy ? { withoutMembers: true } : undefined;
-    const joined = entries.filter((entry) => entry.section === 'join').map((entry) => entry.roomId);
     const left = entries.filter((entry) => entry.stay !== undefined);
-    const states = joined.length > 0 ? await this.state.currentIdsOf(joined, stateFilter) : new Map<string, StateIds>();
+    const states = new Map<string, StateIds>();
+    for (const { roomId, section } of entries)
+      if (section === 'join') states.set(roomId, new Map(current.get(roomId)));
     if (left.length > 0) {
       const after = await this.state.idsAfter(
         left.map((entry) => entry.stay?.eventId ?? ''),

@@ -5,6 +5,7 @@ import { stateKeyOf } from '@rookery/state-res';
 import type { SyncContext } from '../sync-context.js';
 import type { RoomEntry } from './room-list.js';
 import type { StateDelta } from '../model/rooms.js';
+import type { CurrentStates } from './state.js';
 
 const memberType = 'm.room.member';
 const nameTypes: ReadonlyMap<string, string> = new Map([
@@ -41,6 +42,7 @@ export class SummarySection {
   async read(
     entries: readonly RoomEntry[],
     deltas: ReadonlyMap<string, readonly StateDelta[]>,
+    current: CurrentStates,
     context: SyncContext,
   ): Promise<Map<string, JsonObject>> {
     const joined = entries.filter((entry) => entry.section === 'join');
@@ -51,7 +53,7 @@ export class SummarySection {
     );
     const rooms = [...whole, ...changes.keys()];
     if (rooms.length === 0) return new Map();
-    const [counts, named] = await Promise.all([this.memberships.counts(rooms), this.#named(rooms)]);
+    const [counts, named] = await Promise.all([this.memberships.counts(rooms), this.#named(rooms, current)]);
     const heroes = await this.heroes.of(
       rooms.filter((roomId) => !named.has(roomId)),
       context.userId,
@@ -120,13 +122,18 @@ export class SummarySection {
   }
 
   /** Those of the rooms that have a name or an alias which says something. */
-  async #named(roomIds: readonly string[]): Promise<Set<string>> {
-    const states = await this.state.currentIdsOf(roomIds, { types: [...nameTypes.keys()].map((type) => [type, '']) });
-    const loaded = await this.events.many([...states.values()].flatMap((ids) => [...ids.values()]));
+  async #named(roomIds: readonly string[], current: CurrentStates): Promise<Set<string>> {
+    const others = roomIds.filter((roomId) => !current.has(roomId));
+    const types = [...nameTypes.keys()].map((type) => [type, ''] as const);
+    const states = others.length > 0 ? await this.state.currentIdsOf(others, { types }) : new Map<string, never>();
+    const idOf = (roomId: string, type: string): string =>
+      (current.get(roomId) ?? states.get(roomId))?.get(stateKeyOf(type, '')) ?? '';
+    const ids = roomIds.flatMap((roomId) => types.map(([type]) => idOf(roomId, type)));
+    const loaded = await this.events.many(ids.filter((id) => id !== ''));
     const named = new Set<string>();
-    for (const [roomId, ids] of states) {
+    for (const roomId of roomIds) {
       for (const [type, field] of nameTypes) {
-        const text = loaded.get(ids.get(stateKeyOf(type, '')) ?? '')?.event.content[field];
+        const text = loaded.get(idOf(roomId, type))?.event.content[field];
         if (typeof text === 'string' && text !== '') named.add(roomId);
       }
     }

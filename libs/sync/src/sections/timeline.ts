@@ -13,6 +13,7 @@ import { stateKeyOf } from '@rookery/state-res';
 import type { SyncContext } from '../sync-context.js';
 import type { RoomEntry } from './room-list.js';
 import type { StateDelta, TimelineSlice } from '../model/rooms.js';
+import type { CurrentStates } from './state.js';
 import { visibleEnds } from '../model/visible-ends.js';
 
 const defaultLimit = 10;
@@ -42,11 +43,13 @@ export class Timelines {
    * query: one for the rooms that the user stayed in, one for those that are new, one per room that was left; and once more
    * for those of whose end most is hidden.
    * @param changes of current state since the last sync, of rooms that are not fresh
+   * @param current of those that are
    * @param limitMax the server's own limit, `undefined` for none
    */
   async read(
     entries: readonly RoomEntry[],
     changes: Promise<ReadonlyMap<string, readonly StateDelta[]>>,
+    current: CurrentStates,
     context: SyncContext,
     limitMax: number | undefined,
   ): Promise<Map<string, ShownTimeline>> {
@@ -71,7 +74,7 @@ export class Timelines {
       this.#endings(outside, context),
     ]);
     const { slices, visible } = ends;
-    const final = context.useStateAfter ? undefined : await this.#finalState(wanted, slices, changed);
+    const final = context.useStateAfter ? undefined : await this.#finalState(wanted, slices, changed, current);
     const shown = [...slices].map(([roomId, slice]): [string, ShownTimeline] => {
       const events = visible.get(roomId) ?? [];
       const first = final ? firstUnbroken(slice, events, final.get(roomId)) : 0;
@@ -88,9 +91,10 @@ export class Timelines {
     entries: readonly RoomEntry[],
     slices: ReadonlyMap<string, TimelineSlice>,
     changed: ReadonlyMap<string, readonly StateDelta[]>,
+    current: CurrentStates,
   ): Promise<ReadonlyMap<string, ReadonlyMap<string, string | undefined>>> {
     const final = new Map<string, ReadonlyMap<string, string | undefined>>();
-    const fresh: string[] = [];
+    const asked = new Set<string>();
     const types = new Map<string, readonly [string, string]>();
     for (const { roomId, section, fresh: isFresh } of entries) {
       const told = (slices.get(roomId)?.events ?? []).filter(({ event }) => event.stateKey !== undefined);
@@ -99,14 +103,20 @@ export class Timelines {
         const changes = changed.get(roomId) ?? [];
         final.set(roomId, new Map(changes.map((each) => [stateKeyOf(each.type, each.stateKey), each.eventId])));
       } else if (section === 'join') {
-        fresh.push(roomId);
-        for (const { event } of told)
-          types.set(stateKeyOf(event.type, event.stateKey ?? ''), [event.type, event.stateKey ?? '']);
+        const known = current.get(roomId);
+        final.set(roomId, known ?? new Map<string, string>());
+        for (const { event } of told) {
+          const key = stateKeyOf(event.type, event.stateKey ?? '');
+          // Where members are loaded lazily, none is in what is known.
+          if (known?.has(key) === true) continue;
+          asked.add(roomId);
+          types.set(key, [event.type, event.stateKey ?? '']);
+        }
       }
     }
-    if (fresh.length === 0) return final;
-    const current = await this.state.currentIdsOf(fresh, { types: [...types.values()] });
-    for (const roomId of fresh) final.set(roomId, current.get(roomId) ?? new Map<string, string>());
+    if (asked.size === 0) return final;
+    const more = await this.state.currentIdsOf([...asked], { types: [...types.values()] });
+    for (const [roomId, ids] of more) final.set(roomId, new Map([...(final.get(roomId) ?? []), ...ids]));
     return final;
   }
 
