@@ -42,13 +42,11 @@ export class WrittenList {
 /**
  * The JSON of a value: as one text where it is short, in parts where it is not, each of which is written in a turn of the event loop of its
  * own.
- * @param leafDepth how deep the values lie that are known to be short, as events in lists of rooms: what lies above is gone into, and nothing
- *   is measured. Measuring costs half of what writing does
  * @throws Error where there is none, as `JSON.stringify` does
  */
-export async function jsonParts(value: unknown, leafDepth?: number): Promise<string | Uint8Array[]> {
-  if (leafDepth === undefined && charsOf(value, pieceChars) <= pieceChars) return JSON.stringify(value) ?? 'null';
-  const pieces = new JsonPieces(leafDepth ?? Infinity);
+export async function jsonParts(value: unknown): Promise<string | Uint8Array[]> {
+  if (charsOf(value, pieceChars) <= pieceChars) return JSON.stringify(value) ?? 'null';
+  const pieces = new JsonPieces();
   for (const _ of pieces.write(value, 0)) await ownTurn();
   return pieces.end();
 }
@@ -80,19 +78,18 @@ class JsonPieces {
   readonly #parts: Uint8Array[] = [];
   #text = '';
 
-  /** @param leafDepth where values lie that are short; `Infinity` where that has to be found out */
-  constructor(private readonly leafDepth: number) {}
-
   /** Yields where others may have their turn. */
   *write(value: unknown, depth: number): Generator<undefined, void> {
     if (value instanceof WrittenList) {
       this.#flush();
       this.#parts.push(...value.parts());
-    } else if (!isOpen(value) || depth > maxDepth || this.#isShort(value, depth)) {
+    } else if (!isOpen(value) || depth > maxDepth || charsOf(value, pieceChars) <= pieceChars) {
       this.#text += JSON.stringify(value) ?? 'null';
     } else if (Array.isArray(value)) yield* this.#members('[', ']', value, depth);
     else yield* this.#members('{', '}', Object.entries(value).filter(isKept), depth);
-    if (this.#isDue) yield;
+    if (this.#text.length < pieceChars) return;
+    this.#flush();
+    yield;
   }
 
   end(): Uint8Array[] {
@@ -107,25 +104,9 @@ class JsonPieces {
       before = ',';
       const [key, value] = open === '{' ? (member as readonly [string, unknown]) : [undefined, member];
       if (key !== undefined) this.#text += `${JSON.stringify(key)}:`;
-      if (depth + 1 !== this.leafDepth) yield* this.write(value, depth + 1);
-      else {
-        this.#text += JSON.stringify(value) ?? 'null';
-        if (this.#isDue) yield;
-      }
+      yield* this.write(value, depth + 1);
     }
     this.#text += before === ',' ? close : open + close;
-  }
-
-  /** Above the leaves, where there are any, whatever is not gone into is a single value. */
-  #isShort(value: unknown, depth: number): boolean {
-    return this.leafDepth === Infinity ? charsOf(value, pieceChars) <= pieceChars : depth >= this.leafDepth;
-  }
-
-  /** Whether enough was written for one turn; puts it away then. */
-  get #isDue(): boolean {
-    if (this.#text.length < pieceChars) return false;
-    this.#flush();
-    return true;
   }
 
   #flush(): void {

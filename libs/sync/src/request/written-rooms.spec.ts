@@ -23,6 +23,19 @@ describe('rooms that are written ahead', () => {
     expect(read(answerBytes({ rooms }))).toEqual({ rooms: expected });
   });
 
+  it('of many events or large account data are the same, written in more than one turn', async () => {
+    const events = (count: number, size: number): object[] =>
+      Array.from({ length: count }, (_, n) => ({ n, body: 'x'.repeat(size) }));
+    const joined = {
+      ...{ '!few': { state: { events: events(3, 10) } }, '!many': { timeline: { events: events(100, 10_000) } } },
+      ...{ '!after': {}, '!data': { account_data: { events: events(5, 200_000) } }, '!last': {} },
+    };
+    const rooms = new WrittenRooms();
+    await rooms.add('join', joined as never);
+    expect(read(rooms.parts())).toEqual({ join: joined });
+    expect(rooms.parts().length).toBeGreaterThan(8);
+  });
+
   it('no rooms give an empty object', () => {
     const rooms = new WrittenRooms();
     expect(read(rooms.parts())).toEqual({});

@@ -1,8 +1,11 @@
-import { jsonParts } from '@rookery/http';
+import { jsonParts, WrittenList } from '@rookery/http';
 import type { JsonObject } from '@rookery/matrix-types';
 
-/** Where events lie in rooms by id: room, part, list, event. */
-const eventDepth = 4;
+/**
+ * Events of a room, and pieces of account data, which are larger, that are written in one go whatever they hold: measuring them would
+ * cost a third of writing them.
+ */
+const [fewEvents, fewPieces] = [64, 4];
 
 const colon = Buffer.from(':');
 const comma = Buffer.from(',');
@@ -23,14 +26,19 @@ export class WrittenRooms {
 
   /** Adds rooms to a section. @param rooms by id, at least one */
   async add(section: string, rooms: Readonly<Record<string, JsonObject>>): Promise<void> {
-    const text = await jsonParts(rooms, eventDepth);
-    const written: Uint8Array[] = typeof text === 'string' ? [Buffer.from(text)] : text;
-    // Without the brackets: those of all rooms of the section come later.
-    written[0] = written[0]!.subarray(1);
-    written.push(written.pop()!.subarray(0, -1));
-    const parts = this.#sections.get(section);
-    if (parts === undefined) this.#sections.set(section, written);
-    else parts.push(comma, ...written);
+    let parts = this.#sections.get(section);
+    if (parts === undefined) this.#sections.set(section, (parts = []));
+    let text = '';
+    for (const [roomId, room] of Object.entries(rooms)) {
+      text += `${text === '' && parts.length === 0 ? '' : ','}${JSON.stringify(roomId)}:`;
+      const written = hasFewEvents(room) ? JSON.stringify(room) : await jsonParts(room);
+      if (typeof written === 'string') text += written;
+      else {
+        parts.push(Buffer.from(text), ...written);
+        text = '';
+      }
+    }
+    if (text !== '') parts.push(Buffer.from(text));
   }
 
   /** The bytes of the whole, in parts. */
@@ -56,4 +64,16 @@ export function answerBytes(answer: JsonObject): Uint8Array[] | undefined {
   const text = JSON.stringify(rest);
   const start = Buffer.from(`${text.slice(0, -1)}${text === '{}' ? '' : ','}"rooms":`);
   return [start, ...rooms.parts(), close];
+}
+
+function hasFewEvents(room: JsonObject): boolean {
+  let count = 0;
+  for (const [name, part] of Object.entries(room)) {
+    const events = (part as JsonObject | undefined)?.['events'];
+    if (events instanceof WrittenList) return false;
+    if (!Array.isArray(events)) continue;
+    if (name === 'account_data' && events.length > fewPieces) return false;
+    count += events.length;
+  }
+  return count <= fewEvents;
 }
