@@ -427,7 +427,11 @@ export class ProcessRegistry {
   }
 
   async #keep(client: pg.Client): Promise<void> {
-    await client.query({ text: sql.bePresent, values: [this.number], query_timeout: this.#ttlMs / 2 } as pg.QueryConfig);
+    await client.query({
+      text: sql.bePresent,
+      values: [this.number],
+      query_timeout: this.#ttlMs / 2,
+    } as pg.QueryConfig);
     if (this.#left) return destroy(client);
     this.#client = client;
     this.#connectedAtMs = performance.now();
