@@ -87,15 +87,15 @@ eachDatabase('events that wait for their rooms', (open) => {
   }
   const start = (rooms: Rooms): Started => {
     const lifecycle = new Lifecycle(clock, new SilentLogger());
-    const gaps = new GapFillers(clock, lifecycle, logger);
     let recovered: RecoveryListener = () => undefined;
     const destinations = { onRecovery: (listener: RecoveryListener) => (recovered = listener) };
     const retries = new GapRetries(clock, destinations as unknown as Destinations);
+    const gaps = new GapFillers(retries, clock, lifecycle, logger);
     const { persister, inbound, state } = rooms;
     const metrics = new Metrics('home.test');
     const turns = new OriginTurns(clock, metrics);
     const staged = new StagedEvents(
-      ...([test.database, persister, inbound, state, gaps, retries, turns, clock, lifecycle, logger] as const),
+      ...([test.database, persister, inbound, state, gaps, turns, clock, lifecycle, logger] as const),
       metrics,
     );
     return { staged, turns, lifecycle, recovered: (server) => recovered(server) };

@@ -6,7 +6,6 @@ import { Clock, Lifecycle, Logger, Metrics } from '@rookery/platform';
 import { EventPersister, InboundEvents, RoomStateReader } from '@rookery/rooms';
 import { type OriginTurn, OriginTurns } from '../turns/origin-turns.js';
 import { GapFillers } from './gap-fillers.js';
-import { GapRetries } from './gap-retries.js';
 import { superfluousOf } from './backlog.js';
 import { EventsInHand, mostOfOrigin } from './events-in-hand.js';
 import {
@@ -79,14 +78,13 @@ export class StagedEvents {
   readonly #pruned;
   #lastOrdering = 0;
 
-  // Eleven parameters: the queue and its turns, its three ways on for an event, and what is counted of it.
+  // Ten parameters: the queue and its turns, its three ways on for an event, and what is counted of it.
   constructor(
     private readonly database: Database,
     private readonly persister: EventPersister,
     private readonly inbound: InboundEvents,
     private readonly state: RoomStateReader,
     private readonly gaps: GapFillers,
-    private readonly retries: GapRetries,
     private readonly turns: OriginTurns,
     private readonly clock: Clock,
     private readonly lifecycle: Lifecycle,
@@ -216,7 +214,7 @@ export class StagedEvents {
       this.#backlog.set(roomId, (this.#backlog.get(roomId) ?? 0) + 1);
       if (this.#aside.get(roomId)?.has(eventId) !== true) this.#inHand.add(origin, roomId, eventId);
       // Whoever sends it now may help with what is missing before it.
-      this.retries.now(keyOf(roomId, eventId));
+      this.gaps.retries.now(keyOf(roomId, eventId));
     }
     for (const roomId of new Set(events.map(({ event }) => event.roomId))) this.#wake(roomId);
   }
@@ -411,7 +409,7 @@ export class StagedEvents {
       this.#wake(roomId);
     };
     const isOnly = (await originsOf(this.database, roomId, row.event_id)) === 1;
-    if (isOnly && this.retries.later(keyOf(roomId, row.event_id), row.origin, again)) {
+    if (isOnly && this.gaps.retries.later(keyOf(roomId, row.event_id), row.origin, again)) {
       // It did not end the server.
       if (row.attempts > 0) await forgetAttempts(this.database, roomId, row.event_id);
       return;
@@ -493,7 +491,7 @@ export class StagedEvents {
     for (const eventId of eventIds) {
       this.#forgetFresh(roomId, eventId);
       this.#tries.delete(keyOf(roomId, eventId));
-      this.retries.forget(keyOf(roomId, eventId));
+      this.gaps.retries.forget(keyOf(roomId, eventId));
     }
   }
 
