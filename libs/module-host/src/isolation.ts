@@ -180,24 +180,40 @@ export const toModuleDraft = (draft: Omit<ModuleEventDraft, 'eventId'>): ModuleE
 
 /** An event as modules see it, in the server and in a thread. Frozen by who is made of it; what stands in it is frozen. */
 export abstract class SeenEvent implements ModuleEvent {
-  /**
-   * One by one: in a thread an object to take them from would be one more to make.
-   * @param content and the lists: frozen in every depth
-   */
+  readonly eventId: string;
+  readonly roomId: string;
+  readonly roomVersion: string;
+  readonly type: string;
+  readonly stateKey: string | undefined;
+  readonly sender: string;
+  readonly content: Readonly<Record<string, unknown>>;
+  readonly originServerTs: number;
+  readonly redacts: string | undefined;
+  readonly depth: number;
+  readonly prevEventIds: readonly string[];
+  readonly authEventIds: readonly string[];
+
+  /** @param content and the lists behind it: frozen in every depth */
   protected constructor(
-    readonly eventId: string,
-    readonly roomId: string,
-    readonly roomVersion: string,
-    readonly type: string,
-    readonly stateKey: string | undefined,
-    readonly sender: string,
-    readonly content: Readonly<Record<string, unknown>>,
-    readonly originServerTs: number,
-    readonly redacts: string | undefined,
-    readonly depth: number,
-    readonly prevEventIds: readonly string[],
-    readonly authEventIds: readonly string[],
-  ) {}
+    event: Omit<ModuleEvent, 'roomVersion' | 'content' | 'prevEventIds' | 'authEventIds' | 'pdu'>,
+    roomVersion: string,
+    content: Readonly<Record<string, unknown>>,
+    prevEventIds: readonly string[],
+    authEventIds: readonly string[],
+  ) {
+    this.eventId = event.eventId;
+    this.roomId = event.roomId;
+    this.roomVersion = roomVersion;
+    this.type = event.type;
+    this.stateKey = event.stateKey;
+    this.sender = event.sender;
+    this.content = content;
+    this.originServerTs = event.originServerTs;
+    this.redacts = event.redacts;
+    this.depth = event.depth;
+    this.prevEventIds = prevEventIds;
+    this.authEventIds = authEventIds;
+  }
 
   /** Made when a module looks at it: few do. */
   abstract get pdu(): ModuleEvent['pdu'];
@@ -215,20 +231,8 @@ export class EventForModules extends SeenEvent {
   #pdu: ModuleEvent['pdu'] | undefined;
 
   constructor(event: RoomEvent) {
-    super(
-      event.eventId,
-      event.roomId,
-      event.rules.version,
-      event.type,
-      event.stateKey,
-      event.sender,
-      frozenCopy(event.content),
-      event.originServerTs,
-      event.redacts,
-      event.depth,
-      frozenCopy(event.prevEventIds),
-      frozenCopy(event.authEventIds),
-    );
+    const { rules, content, prevEventIds, authEventIds } = event;
+    super(event, rules.version, frozenCopy(content), frozenCopy(prevEventIds), frozenCopy(authEventIds));
     this.#event = event;
     Object.freeze(this);
   }

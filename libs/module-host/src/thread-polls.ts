@@ -458,7 +458,7 @@ export async function answerPolls(
     const next = waitAsync(words, ownBell, heard);
     await (next.async ? next.value : aTurnOfTheEventLoop());
     turnedAtMs = now();
-    // With the shorter one, every rest of a thread that is asked all the time would end in here, and none behind an answer.
+    // With the shorter one, most rests of a thread that is asked all the time would end in here, and few behind an answer.
     limitMs = isBusy() ? restMs : idleRestMs;
   }
 }

@@ -108,20 +108,20 @@ class ArrivedEvent extends SeenEvent {
   #pdu: string | ModuleEvent['pdu'];
 
   constructor(fields: Fields, pdu: string) {
-    super(
-      fields[1] as string,
-      fields[2] as string,
-      fields[3] as string,
-      fields[4] as string,
-      (fields[5] as string | null) ?? undefined,
-      fields[6] as string,
-      frozenContent(fields[7] as Content, fields[8] as boolean),
-      fields[9] as number,
-      (fields[10] as string | null) ?? undefined,
-      fields[11] as number,
-      Object.freeze(fields[12] as readonly string[]),
-      Object.freeze(fields[13] as readonly string[]),
-    );
+    const content = frozenContent(fields[7] as Content, fields[8] as boolean);
+    const prevEventIds = Object.freeze(fields[12] as readonly string[]);
+    const authEventIds = Object.freeze(fields[13] as readonly string[]);
+    const event = {
+      eventId: fields[1] as string,
+      roomId: fields[2] as string,
+      type: fields[4] as string,
+      stateKey: (fields[5] as string | null) ?? undefined,
+      sender: fields[6] as string,
+      originServerTs: fields[9] as number,
+      redacts: (fields[10] as string | null) ?? undefined,
+      depth: fields[11] as number,
+    };
+    super(event, fields[3] as string, content, prevEventIds, authEventIds);
     this.#pdu = pdu;
     Object.freeze(this);
   }
