@@ -8,7 +8,7 @@ import { EventTexts } from './event-texts.js';
 import type { EduStore } from './outgoing-edu.js';
 import { SenderMetrics } from './sender-metrics.js';
 import { SuccessLog } from './success-log.js';
-import { TransactionBodies } from './transaction-bodies.js';
+import { WrittenTransactions } from './written-transactions.js';
 import { SendingTurns } from './turns.js';
 
 /** What waits for other servers: a {@link Destination} for each that is to get something, for as long as it is. */
@@ -43,7 +43,7 @@ export class DestinationQueues {
     this.#parts = {
       ...{ database, clock, ids, config, logger, client, texts, destinations: known },
       metrics: this.#metrics,
-      bodies: new TransactionBodies(config.serverName),
+      bodies: new WrittenTransactions(config.serverName),
       successes: this.#successes,
       turns: new SendingTurns(clock),
       stores: this.stores,

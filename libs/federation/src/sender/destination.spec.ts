@@ -3,7 +3,7 @@ import { SilentLogger } from '@rookery/platform';
 import { FakeClock, SeededIds } from '@rookery/testing';
 import { Destination, type DestinationParts } from './destination.js';
 import type { EduStore } from './outgoing-edu.js';
-import { TransactionBodies } from './transaction-bodies.js';
+import { WrittenTransactions } from './written-transactions.js';
 import { SendingTurns, type TurnTaker } from './turns.js';
 
 interface Tried {
@@ -43,7 +43,7 @@ function make(...answers: (FederationRequestError | 'silence' | undefined)[]): {
     metrics: { sent: () => undefined },
     destinations: { state: async () => ({ retryAtTs: 0 }) },
     texts: { of: async (ids: string[]) => new Map(ids.map((id) => [id, `{"id":"${id}"}`])) },
-    bodies: new TransactionBodies('home.test'),
+    bodies: new WrittenTransactions('home.test'),
     turns: { ask: (taker: TurnTaker) => (slow.push(taker.isSlow), turns.ask(taker)) },
     successes: { note: () => undefined, unwritten: () => 0 },
     stores: [],

@@ -16,7 +16,7 @@ import type { EduStore, OutgoingEdu } from './outgoing-edu.js';
 import type { SenderMetrics } from './sender-metrics.js';
 import { backlogOf, type OutgoingEvent } from './sender.query.js';
 import type { SuccessLog } from './success-log.js';
-import type { TransactionBodies } from './transaction-bodies.js';
+import type { WrittenTransactions } from './written-transactions.js';
 import type { SendingTurns, TurnTaker } from './turns.js';
 
 /** What destinations work with; the same for all. */
@@ -30,7 +30,7 @@ export interface DestinationParts {
   readonly client: FederationClient;
   readonly destinations: Destinations;
   readonly texts: EventTexts;
-  readonly bodies: TransactionBodies;
+  readonly bodies: WrittenTransactions;
   readonly turns: SendingTurns;
   readonly successes: SuccessLog;
   /** In the order in which they are to arrive. */

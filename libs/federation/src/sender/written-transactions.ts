@@ -18,7 +18,7 @@ const togetherMs = 1_000;
  * Writes transactions. News of a room go to many servers one after the other: what they are sent says the same, and is written once for
  * all of them.
  */
-export class TransactionBodies {
+export class WrittenTransactions {
   readonly #origin: string;
   #last: Written | undefined;
 
