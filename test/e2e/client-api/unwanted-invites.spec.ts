@@ -123,6 +123,25 @@ describe.each(['sqlite', 'postgres'] as const)('invites that somebody does not w
     await set('m.ignored_user_list', {});
   });
 
+  it('do not end a knock that they answer, as far as is told', async () => {
+    const roomId = await makeRoom();
+    expect(
+      (await alice.request('PUT', `/rooms/${roomId}/state/m.room.join_rules`, { join_rule: 'knock' })).status,
+    ).toBe(200);
+    expect((await bob.request('POST', `/knock/${roomId}`, {})).status).toBe(200);
+    await set('m.ignored_user_list', { ignored_users: { [alice.userId]: {} } });
+    const lists = { all: { ranges: [[0, 99]], timeline_limit: 10, required_state: [['m.room.member', '$ME']] } };
+    const path = `${slidingPath}?timeout=0`;
+    const { pos, rooms } = (await bob.request<{ pos: string; rooms: Record<string, object> }>('POST', path, { lists }))
+      .body;
+    expect(Object.keys(rooms)).toContain(roomId);
+    const since = String((await bob.request('GET', '/sync?timeout=0')).body['next_batch']);
+    expect((await invite(roomId)).status).toBe(200);
+    expect((await bob.request('GET', `/sync?timeout=0&since=${since}`)).body['rooms']).toBeUndefined();
+    expect((await bob.request('POST', `${path}&pos=${pos}`, { lists })).body['rooms']).toEqual({});
+    await set('m.ignored_user_list', {});
+  });
+
   it('are refused, and not shown any more, where all are blocked', async () => {
     const roomId = await makeRoom({ invite: [bob.userId] });
     expect((await seen())[0]).toContain(roomId);

@@ -64,7 +64,7 @@ export class RoomsOfUser {
    * The rooms as they are at `position` of the events. What the user left without being sent away is not listed.
    * No query while nothing of it has changed.
    * @param isShown rooms that the client has as something else than the invite they come with: where that is not to be shown,
-   *   they are told as left
+   *   they are told as left; nothing is told in place of those that answer a knock
    */
   async view(userId: string, position: number, isShown: (invite: CurrentMembership) => boolean): Promise<UserRoomView> {
     const [memberships, marks] = await Promise.all([this.#memberships(userId, position), this.#marksOf(userId)]);
@@ -142,7 +142,7 @@ export class RoomsOfUser {
     return [...[...byId.values()].filter((each) => each.streamOrdering <= position), ...before.values()];
   }
 
-  /** What is told in place of invites that are not shown: what was before them. */
+  /** What is told in place of invites that are not shown: how what was before them ended. */
   async #behindInvites(
     userId: string,
     invites: readonly CurrentMembership[],
@@ -150,9 +150,12 @@ export class RoomsOfUser {
   ): Promise<readonly CurrentMembership[]> {
     const roomIds = invites.map((each) => each.roomId);
     const before = await this.history.beforeInvites(userId, roomIds, position);
-    // Without an event of its own a stay was ended by state resolution.
-    return [...before.values()].map((each) =>
-      sectionOf[each.membership] === 'leave' ? each : { ...each, membership: 'leave' },
+    return (
+      [...before.values()]
+        // The knock that an invite answers: it has not ended.
+        .filter((each) => each.membership !== 'knock')
+        // Without an event of its own a stay was ended by state resolution.
+        .map((each) => (sectionOf[each.membership] === 'leave' ? each : { ...each, membership: 'leave' }))
     );
   }
 
