@@ -1,10 +1,10 @@
-import { Arrivals, arrivalsPerTurn } from './arrivals.js';
+import { NetworkArrivals, arrivalsPerTurn } from './arrivals.js';
 
 const nextTurn = (): Promise<unknown> => new Promise((resolve) => setImmediate(resolve));
 
 describe('requests that come at once', () => {
   it('are begun in order, so many in a turn of the event loop, those that come meanwhile behind them', async () => {
-    const arrivals = new Arrivals(() => 0);
+    const arrivals = new NetworkArrivals(() => 0);
     const begun: number[] = [];
     const counts: number[] = [];
     const count = arrivalsPerTurn * 3 + 1;
@@ -23,7 +23,7 @@ describe('requests that come at once', () => {
 
   it('are begun in the next turn where those before them took long', async () => {
     let nowMs = 0;
-    const arrivals = new Arrivals(() => nowMs);
+    const arrivals = new NetworkArrivals(() => nowMs);
     let begun = 0;
     for (let i = 0; i < 6; i++)
       arrivals.add(() => {
@@ -37,7 +37,7 @@ describe('requests that come at once', () => {
   });
 
   it('are begun at once where others have had their turn', async () => {
-    const arrivals = new Arrivals(() => 0);
+    const arrivals = new NetworkArrivals(() => 0);
     for (let turn = 0; turn < 3; turn++) {
       let begun = 0;
       for (let i = 0; i < arrivalsPerTurn; i++) arrivals.add(() => begun++);

@@ -6,7 +6,7 @@ const msPerTurn = 4;
  * Begins with what connections bring (requests, pieces of bodies) in the order in which it came, no more than some in a turn of the event
  * loop. What a thousand of them bring at once would be begun in one turn otherwise, while nothing else goes on.
  */
-export class Arrivals {
+export class NetworkArrivals {
   readonly #waiting: (() => void)[] = [];
   #begun = 0;
   #sinceMs = 0;

@@ -7,7 +7,7 @@ import { gunzip } from 'node:zlib';
 import type { InboundRequest, LateRequest } from './access.js';
 import { type AnswerTurn, AnswerTurns, moduleTurnLimits } from './answer-turns.js';
 import { UnreadAnswers } from './answers.js';
-import { Arrivals } from './arrivals.js';
+import { NetworkArrivals } from './arrivals.js';
 import { HeldBytes, type HeldLimits, holderOf } from './held-bytes.js';
 import { parseJsonText } from './json-text.js';
 
@@ -40,9 +40,9 @@ export class RequestContexts {
   readonly waiting = new Set<RequestContext>();
   /** Requests under way. */
   readonly open = new Set<RequestContext>();
-  readonly arrivals = new Arrivals(() => this.nowMs());
+  readonly arrivals = new NetworkArrivals(() => this.nowMs());
   /** Pieces of bodies that lie there to be read. */
-  readonly pieces = new Arrivals(() => this.nowMs());
+  readonly pieces = new NetworkArrivals(() => this.nowMs());
   readonly strangerBodies = new HeldBytes(strangerBodies);
   readonly knownBodies = new HeldBytes(knownBodies);
   readonly unread = new UnreadAnswers();

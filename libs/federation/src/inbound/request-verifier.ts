@@ -11,7 +11,7 @@ import {
 } from '@rookery/federation-client';
 import { type JsonRules, type LateRequest, parseJsonInSlices, targetOnWire } from '@rookery/http';
 import { isJsonObject, isValidServerName, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config, Logger } from '@rookery/platform';
+import { Clock, Config } from '@rookery/platform';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { OriginTurns } from '../turns/origin-turns.js';
 import { UnprovenLimits } from './unproven-limits.js';
@@ -60,11 +60,9 @@ const bodyRules: JsonRules = { maxDepth: Infinity, maxStringBytes, anyNumber: tr
 /** Checks who a request of another server is from. @spec server-server-api#request-authentication */
 @Injectable()
 export class RequestVerifier {
-  // Eight parameters: where keys come from, and what a request may cost before it is proven and after.
   constructor(
     private readonly config: Config,
     private readonly clock: Clock,
-    private readonly logger: Logger,
     private readonly keys: KeyRing,
     private readonly client: FederationClient,
     private readonly destinations: Destinations,
@@ -94,9 +92,7 @@ export class RequestVerifier {
     const bytes = bodyOf(request);
     const content = proof.content ?? (bytes && (await this.#understood(origin, bytes)));
     this.unproven.noteProven(request.ip, origin);
-    this.destinations.alive(origin).catch((error: unknown) => {
-      this.logger.error('Could not note that a server lives', { origin, err: error });
-    });
+    this.destinations.spoke(origin);
     return { origin, content };
   }
 

@@ -79,7 +79,7 @@ export class InboundTransactions {
     const known = await this.answers.find(origin, txnId);
     if (known !== undefined) return known;
     if (pdus.length > 0) await this.staged.ready(origin);
-    const { results, wanted } = await this.intake.check(origin, pdus);
+    const { results, wanted } = await this.intake.check(origin, pdus, (work) => this.staged.inTurn(origin, work));
     const nowTs = this.clock.nowMs();
     if (pdus.length > 0 && this.#watched.has(origin)) {
       this.#lastReceived.set({ origin_server_name: origin }, nowTs / 1000);

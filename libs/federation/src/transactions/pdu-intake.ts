@@ -14,7 +14,6 @@ import { callbackContext, ModuleDispatcher, toModuleEvent } from '@rookery/modul
 import { Logger } from '@rookery/platform';
 import { EventStore, RoomServers, RoomStateReader } from '@rookery/rooms';
 import { OutOfBandLeaves } from '../membership/out-of-band-leaves.js';
-import { OriginTurns } from '../turns/origin-turns.js';
 
 /** What became of each PDU of a transaction, by event id; the texts are for people. */
 export type PduResults = Map<string, { error?: string }>;
@@ -55,7 +54,6 @@ const verdicts: Readonly<Record<'missing' | 'unknownKey' | 'expiredKey' | 'wrong
 export class PduIntake {
   readonly #logger: Logger;
 
-  // Eight parameters: each of them knows one thing that speaks for an event or against it, and when its turn is.
   constructor(
     private readonly keys: KeyRing,
     private readonly events: EventStore,
@@ -63,19 +61,25 @@ export class PduIntake {
     private readonly servers: RoomServers,
     private readonly leaves: OutOfBandLeaves,
     private readonly modules: ModuleDispatcher,
-    private readonly turns: OriginTurns,
     logger: Logger,
   ) {
     this.#logger = logger.child('federation');
   }
 
-  /** @param pdus as they came: anything at all */
-  async check(origin: string, pdus: readonly unknown[]): Promise<Intake> {
+  /**
+   * @param pdus as they came: anything at all
+   * @param inTurn does work for their server once it is that one's turn
+   */
+  async check(
+    origin: string,
+    pdus: readonly unknown[],
+    inTurn: (work: () => Promise<void>) => Promise<void>,
+  ): Promise<Intake> {
     const intake: GrowingIntake = { results: new Map(), wanted: [] };
     const rooms = await this.#factsOf(origin, pdus);
     for (let start = 0; start < pdus.length; start += pdusAtOnce) {
       const some = pdus.slice(start, start + pdusAtOnce);
-      await this.turns.run(origin, () => this.#checkSome(origin, some, rooms, intake));
+      await inTurn(() => this.#checkSome(origin, some, rooms, intake));
     }
     return intake;
   }

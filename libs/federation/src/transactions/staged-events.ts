@@ -174,6 +174,11 @@ export class StagedEvents {
     for (const { upTo, done } of waiters) if (upTo <= ordering) done();
   }
 
+  /** Does work for what a server sends once it is that one's turn. */
+  inTurn(origin: string, work: () => Promise<void>): Promise<void> {
+    return this.turns.run(origin, work);
+  }
+
   /**
    * Takes over events that were checked; once it resolves they are durable and on their way.
    * @param also is written with the last of them, in the same transaction

@@ -23,3 +23,9 @@ export type MembershipChange = Awaited<ReturnType<MembershipReader['changesOf']>
 export type StayEnd = NonNullable<Awaited<ReturnType<MembershipHistory['lastLeave']>>>;
 /** Which part of a room's state is wanted. */
 export type StateFilter = NonNullable<Parameters<RoomStateReader['currentIds']>[1]>;
+
+/**
+ * What holds now in the rooms of which all is told: ids by state key, by room, without members where these are loaded lazily.
+ * Read once for all that goes by it; a room that the filter keeps state of from the client is absent.
+ */
+export type CurrentStates = ReadonlyMap<string, ReadonlyMap<string, string>>;

@@ -7,15 +7,9 @@ import type { SyncContext } from '../sync-context.js';
 import { claimedMembers, claimKey } from './claimed-members.js';
 import type { RoomEntry } from './room-list.js';
 import type { ShownTimeline } from './timeline.js';
-import type { StateDelta } from '../model/rooms.js';
+import type { CurrentStates, StateDelta } from '../model/rooms.js';
 
 type StateIds = Map<string, string>;
-
-/**
- * What holds now in the rooms of which all is told: ids by state key, by room, without members where these are loaded lazily.
- * Read once for all that goes by it; a room that the filter keeps state of from the client is absent.
- */
-export type CurrentStates = ReadonlyMap<string, ReadonlyMap<string, string>>;
 
 const memberType = 'm.room.member';
 /** What the keys of members begin with, and no others. */
@@ -129,8 +123,7 @@ export class RoomStates {
     const lazy = context.filter.room.state.lazyLoadMembers;
     const left = entries.filter((entry) => entry.stay !== undefined);
     const states = new Map<string, StateIds>();
-    for (const { roomId, section } of entries)
-      if (section === 'join') states.set(roomId, new Map(current.get(roomId)));
+    for (const { roomId, section } of entries) if (section === 'join') states.set(roomId, new Map(current.get(roomId)));
     if (left.length > 0) {
       const after = await this.state.idsAfter(
         left.map((entry) => entry.stay?.eventId ?? ''),

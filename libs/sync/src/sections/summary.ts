@@ -4,8 +4,7 @@ import type { JsonObject } from '@rookery/matrix-types';
 import { stateKeyOf } from '@rookery/state-res';
 import type { SyncContext } from '../sync-context.js';
 import type { RoomEntry } from './room-list.js';
-import type { StateDelta } from '../model/rooms.js';
-import type { CurrentStates } from './state.js';
+import type { CurrentStates, StateDelta } from '../model/rooms.js';
 
 const memberType = 'm.room.member';
 const nameTypes: ReadonlyMap<string, string> = new Map([

@@ -12,8 +12,7 @@ import {
 import { stateKeyOf } from '@rookery/state-res';
 import type { SyncContext } from '../sync-context.js';
 import type { RoomEntry } from './room-list.js';
-import type { StateDelta, TimelineSlice } from '../model/rooms.js';
-import type { CurrentStates } from './state.js';
+import type { CurrentStates, StateDelta, TimelineSlice } from '../model/rooms.js';
 import { visibleEnds } from '../model/visible-ends.js';
 
 const defaultLimit = 10;
