@@ -38,7 +38,6 @@ import { RoomHistory } from './rooms/room-history.js';
 import { RoomHistoryForServersController } from './rooms/room-history.controller.js';
 import { InboundTransactionsModule } from './transactions/transactions.module.js';
 import { SendTransactionController } from './transactions/send.controller.js';
-import { TurnsModule } from './turns/turns.module.js';
 
 /** The API for other servers, and what becomes of their transactions. */
 @Module({
@@ -52,7 +51,6 @@ import { TurnsModule } from './turns/turns.module.js';
     MediaModule,
     E2eeModule,
     EphemeralModule,
-    TurnsModule,
   ],
   providers: [
     RequestVerifier,

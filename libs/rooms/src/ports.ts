@@ -93,8 +93,6 @@ export interface MissingEventsSource {
   authChain(origin: string, roomId: string, eventId: string): Promise<readonly RoomEvent[]>;
   /** The state before an event that is not stored yet; `undefined` when the origin will not tell. */
   stateBefore(origin: string, event: RoomEvent): Promise<GivenState | undefined>;
-  /** Does work that an event of the origin makes necessary, once it is that server's turn. Absent: all work is done at once. */
-  inTurn?<T>(origin: string, roomId: string, work: () => Promise<T>): Promise<T>;
 }
 
 /** What application services know about aliases. */

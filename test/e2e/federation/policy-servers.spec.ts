@@ -126,6 +126,7 @@ describe.each(databases)('a room with a policy server (%s)', (database) => {
       isSilent = false;
       for (const response of silent.splice(0)) response.writeHead(500).end('{}');
     }
+    await eventually(() => judged.length === rooms.length);
   });
 
   it('asks about events of others that it has not signed, and hides what it refuses', async () => {

@@ -128,13 +128,6 @@ export class Destinations {
     }
   }
 
-  /** The server spoke to us: {@link alive}, for nobody who waits. */
-  spoke(destination: string): void {
-    this.alive(destination).catch((error: unknown) => {
-      this.logger.error('Could not note that a server lives', { destination, err: error });
-    });
-  }
-
   /** Ends the pause of a server: it is tried again at once. */
   async reset(destination: string): Promise<void> {
     this.#remember(destination, healthy);

@@ -11,9 +11,8 @@ import {
 } from '@rookery/federation-client';
 import { type JsonRules, type LateRequest, parseJsonInSlices, targetOnWire } from '@rookery/http';
 import { isJsonObject, isValidServerName, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config } from '@rookery/platform';
+import { Clock, Config, Logger } from '@rookery/platform';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { OriginTurns } from '../turns/origin-turns.js';
 import { UnprovenLimits } from './unproven-limits.js';
 
 /** A request whose signature is right. */
@@ -45,8 +44,6 @@ const strangerBodyBytes = 4_194_304;
 const rewrittenBodyBytes = 4_194_304;
 /** Most values of such a body: the canonical form is made before anything is proven. */
 const rewrittenValues = 50_000;
-/** Body that is understood at once, bytes. */
-const smallBodyBytes = 65_536;
 /** Body that takes a while to copy, bytes. */
 const largeBodyBytes = 1_048_576;
 /** Longest string of a body, bytes: no PDU has a longer one than its 64 KiB, and messages to devices have some room. */
@@ -63,11 +60,11 @@ export class RequestVerifier {
   constructor(
     private readonly config: Config,
     private readonly clock: Clock,
+    private readonly logger: Logger,
     private readonly keys: KeyRing,
     private readonly client: FederationClient,
     private readonly destinations: Destinations,
     private readonly unproven: UnprovenLimits,
-    private readonly turns: OriginTurns,
   ) {}
 
   /**
@@ -90,16 +87,12 @@ export class RequestVerifier {
     const proof = await this.#prove(request, credentials, key);
     request.vouchFor(origin);
     const bytes = bodyOf(request);
-    const content = proof.content ?? (bytes && (await this.#understood(origin, bytes)));
+    const content = proof.content ?? (bytes && contentOf(await parseJsonInSlices(bytes, bodyRules)));
     this.unproven.noteProven(request.ip, origin);
-    this.destinations.spoke(origin);
+    this.destinations.alive(origin).catch((error: unknown) => {
+      this.logger.error('Could not note that a server lives', { origin, err: error });
+    });
     return { origin, content };
-  }
-
-  /** What a server has proven to have sent. Where that takes time it waits for its turn. */
-  async #understood(origin: string, bytes: Buffer): Promise<JsonObject> {
-    const parse = (): Promise<unknown> => parseJsonInSlices(bytes, bodyRules);
-    return contentOf(await (bytes.length > smallBodyBytes ? this.turns.run(origin, parse) : parse()));
   }
 
   /** One of the signatures whose key holds, if possible without asking anybody; one is enough. */

@@ -27,8 +27,4 @@ export class MissingAncestors implements MissingEventsSource {
   stateBefore(origin: string, event: RoomEvent): Promise<KnownState | undefined> {
     return this.states.beforeMissing(origin, event);
   }
-
-  inTurn<T>(origin: string, roomId: string, work: () => Promise<T>): Promise<T> {
-    return this.missing.inTurn(origin, roomId, work);
-  }
 }

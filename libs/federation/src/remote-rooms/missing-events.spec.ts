@@ -1,10 +1,9 @@
 import type { RoomEvent } from '@rookery/events';
 import { type FederationClient, FederationRequestError } from '@rookery/federation-client';
 import type { Config } from '@rookery/platform';
-import { Metrics, SilentLogger } from '@rookery/platform';
+import { SilentLogger } from '@rookery/platform';
 import type { EventStore, RoomStateReader } from '@rookery/rooms';
 import { FakeClock } from '@rookery/testing';
-import { OriginTurns } from '../turns/origin-turns.js';
 import { MissingEvents } from './missing-events.js';
 import type { PduChecker } from './pdu-checker.js';
 import type { RoomHosts } from './room-hosts.js';
@@ -28,10 +27,8 @@ describe('what is missing before events', () => {
     } as unknown as EventStore;
     const state = { versions: () => Promise.resolve(new Map([['!r', '11']])) } as unknown as RoomStateReader;
     const config = { get: () => 10_000 } as unknown as Config;
-    const clock = new FakeClock();
-    const turns = new OriginTurns(clock, new Metrics('home.test'));
     return new MissingEvents(
-      ...([client, checker, hosts, stored, state, config, clock, turns, new SilentLogger()] as const),
+      ...([client, checker, hosts, stored, state, config, new FakeClock(), new SilentLogger()] as const),
     );
   };
   const event = { eventId: '$e', prevEventIds: [], roomId: '!r' } as unknown as RoomEvent;

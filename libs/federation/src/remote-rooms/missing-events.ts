@@ -5,7 +5,6 @@ import type { JsonObject } from '@rookery/matrix-types';
 import { Clock, Config, eachLimit, Logger } from '@rookery/platform';
 import { EventStore, type MissingEventsSource, RoomStateReader } from '@rookery/rooms';
 import { leadingTo } from '@rookery/state-res';
-import { OriginTurns } from '../turns/origin-turns.js';
 import { WrongAnswer } from './candidates.js';
 import { PduChecker } from './pdu-checker.js';
 import { RoomHosts } from './room-hosts.js';
@@ -20,8 +19,6 @@ const gapPages = 10;
 const maxExtremities = 20;
 /** Events of an auth chain that are looked at; a long one is of some hundreds. */
 const maxAuthChain = 2_000;
-/** Events that are checked before others get a turn. */
-const checkedAtOnce = 20;
 /** Single events that are asked for at once. */
 const parallel = 8;
 /** Other servers that are asked for what the origin does not give. */
@@ -36,7 +33,7 @@ export const maxBytes = 32 * 1_048_576;
 export class MissingEvents implements Omit<MissingEventsSource, 'stateBefore'> {
   readonly #logger: Logger;
 
-  // Nine parameters: what is missing is asked of servers, checked in turns, and held against what is stored.
+  // Eight parameters: what is missing is asked of servers, checked, and held against what is stored.
   constructor(
     private readonly client: FederationClient,
     private readonly checker: PduChecker,
@@ -45,7 +42,6 @@ export class MissingEvents implements Omit<MissingEventsSource, 'stateBefore'> {
     private readonly state: RoomStateReader,
     private readonly config: Config,
     private readonly clock: Clock,
-    private readonly turns: OriginTurns,
     logger: Logger,
   ) {
     this.#logger = logger.child('federation');
@@ -78,7 +74,7 @@ export class MissingEvents implements Omit<MissingEventsSource, 'stateBefore'> {
       });
       const told = listOf(server, answer['events'], gapPage);
       isAll = told.length < usualPage;
-      return this.#sound(origin, told, rules, roomId);
+      return this.checker.sound(told, rules, roomId);
     };
     for (let page = 0; !isAll && wanted.length > 0 && page < gapPages; page++) {
       const events = await this.orAnother(origin, roomId, ask);
@@ -94,12 +90,12 @@ export class MissingEvents implements Omit<MissingEventsSource, 'stateBefore'> {
   async events(origin: string, roomId: string, eventIds: readonly string[]): Promise<readonly RoomEvent[]> {
     const rules = await this.#rulesOf(roomId);
     if (!rules) return [];
-    const found = await this.#singly(origin, origin, roomId, eventIds, rules);
+    const found = await this.#singly(origin, roomId, eventIds, rules);
     const missing = (): string[] => eventIds.filter((id) => !found.has(id));
     if (missing().length === 0) return [...found.values()];
     for (const server of await this.hosts.likely(roomId, maxOthers + 1)) {
       if (server === origin) continue;
-      for (const [id, event] of await this.#singly(origin, server, roomId, missing(), rules)) found.set(id, event);
+      for (const [id, event] of await this.#singly(server, roomId, missing(), rules)) found.set(id, event);
       if (missing().length === 0) break;
     }
     return [...found.values()];
@@ -114,38 +110,13 @@ export class MissingEvents implements Omit<MissingEventsSource, 'stateBefore'> {
       const answer = await this.client.requestExactJson({
         ...{ destination: server, method: 'GET', path, maxBytes, timeoutMs: this.#patienceMs },
       });
-      return this.#sound(origin, listOf(server, answer['auth_chain'], maxAuthChain), rules, roomId);
+      return this.checker.sound(listOf(server, answer['auth_chain'], maxAuthChain), rules, roomId);
     };
     return (await this.orAnother(origin, roomId, ask)) ?? [];
   }
 
-  /** Does work for an event of a server once it is that one's turn: whoever is asked, what is missing is missing before its events. */
-  inTurn<T>(origin: string, roomId: string, work: () => Promise<T>): Promise<T> {
-    return this.turns.take({ roomId, origins: () => [origin] }, (turn) => {
-      turn.with([origin]);
-      return work();
-    });
-  }
-
-  /** The sound ones among what was given for the event of a server, checked a few at a time. */
-  async #sound(
-    origin: string,
-    pdus: readonly unknown[],
-    rules: RoomVersionRules,
-    roomId: string,
-  ): Promise<RoomEvent[]> {
-    const sound = new Map<string, RoomEvent>();
-    for (let start = 0; start < pdus.length; start += checkedAtOnce) {
-      const some = pdus.slice(start, start + checkedAtOnce);
-      const events = await this.inTurn(origin, roomId, () => this.checker.sound(some, rules, roomId));
-      for (const event of events) if (!sound.has(event.eventId)) sound.set(event.eventId, event);
-    }
-    return [...sound.values()];
-  }
-
   /** The events that were found of some ids, each asked for alone. */
   async #singly(
-    origin: string,
     server: string,
     roomId: string,
     eventIds: readonly string[],
@@ -168,7 +139,7 @@ export class MissingEvents implements Omit<MissingEventsSource, 'stateBefore'> {
         if (answer === undefined && found.size === 0) isInVain = true;
         const pdus = answer?.['pdus'];
         if (!Array.isArray(pdus)) return;
-        const [event] = await this.#sound(origin, pdus.slice(0, 1), rules, roomId);
+        const [event] = await this.checker.sound(pdus.slice(0, 1), rules, roomId);
         if (event?.eventId === id) found.set(id, event);
       },
       { while: () => !isInVain && this.clock.nowMs() < untilMs },

@@ -12,11 +12,10 @@ import { RemoteHistory } from './remote-history.js';
 import { RemoteState } from './remote-state.js';
 import { RoomHosts } from './room-hosts.js';
 import { StoredStates } from './stored-states.js';
-import { TurnsModule } from '../turns/turns.module.js';
 
 /** Events that only other servers have, and which servers those are. */
 @Module({
-  imports: [FederationClientModule, RoomsModule, TurnsModule],
+  imports: [FederationClientModule, RoomsModule],
   providers: [
     BackfillRequests,
     Backfiller,

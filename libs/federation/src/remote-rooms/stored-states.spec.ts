@@ -84,7 +84,6 @@ describe.each(['11', '12'])('all of the state before an event in a room of versi
         }
         return undefined;
       },
-      inTurn: (_: string, __: string, work: () => Promise<unknown>) => work(),
     } as unknown as MissingEvents;
     const states = new StoredStates(
       client as unknown as FederationClient,

@@ -53,8 +53,8 @@ interface At {
   /** Whose state is asked for, or what follows upon that; with its room. */
   readonly event: RoomEvent;
   readonly signal: AbortSignal;
-  /** An event of this server waits for it. */
-  readonly awaitedBy?: string;
+  /** Somebody waits for it. */
+  readonly isAwaited?: boolean;
 }
 
 /**
@@ -123,7 +123,7 @@ export class StoredStates {
   async beforeMissing(origin: string, event: RoomEvent): Promise<KnownState | undefined> {
     const signal = AbortSignal.timeout(awaitedLimitMs);
     return this.missing.orAnother(origin, event.roomId, async (server) => {
-      const found = await this.#before({ server, event, signal, awaitedBy: origin }, event.eventId);
+      const found = await this.#before({ server, event, signal, isAwaited: true }, event.eventId);
       if (!found) throw new WrongAnswer(server, 'its state takes too long to be stored');
       return found;
     });
@@ -143,7 +143,7 @@ export class StoredStates {
     const missing = new Set(all.filter((id) => !stored.has(id)));
     if (missing.size > fewEvents) {
       const store = (): Promise<void> => this.#storeMany(at, eventId, missing);
-      await (at.awaitedBy !== undefined ? this.#awaited.run(store, { holder: server }) : store());
+      await (at.isAwaited ? this.#awaited.run(store, { holder: server }) : store());
     }
     if (missing.size > 0 && missing.size <= fewEvents) {
       const events = await this.missing.events(server, event.roomId, [...missing]);
@@ -202,7 +202,7 @@ export class StoredStates {
   }
 
   /** Checks and stores events that are told, and gives their file back. */
-  async #storeAll({ server, event, signal, awaitedBy }: At, told: ToldEvents): Promise<void> {
+  async #storeAll({ server, event, signal, isAwaited }: At, told: ToldEvents): Promise<void> {
     const { roomId, rules } = event;
     const untilMs = this.clock.monotonicMs() + storingLimitMs;
     const storeSome = async (): Promise<boolean> => {
@@ -214,9 +214,9 @@ export class StoredStates {
     };
     try {
       const step = async (): Promise<boolean> => {
-        if (awaitedBy === undefined) return atEase(this.clock, storeSome);
+        if (!isAwaited) return atEase(this.clock, storeSome);
         await nextTurn();
-        return this.missing.inTurn(awaitedBy, roomId, storeSome);
+        return storeSome();
       };
       while (!signal.aborted && (await step()))
         if (this.clock.monotonicMs() >= untilMs) throw new WrongAnswer(server, 'its state takes too long to be stored');

@@ -1,13 +1,12 @@
 import { Lifecycle, SilentLogger } from '@rookery/platform';
 import { FakeClock } from '@rookery/testing';
 import { GapFillers } from './gap-fillers.js';
-import type { GapRetries } from './gap-retries.js';
 
 describe('work that waits for other servers', () => {
   const make = (): { gaps: GapFillers; clock: FakeClock } => {
     const clock = new FakeClock();
     const logger = new SilentLogger();
-    return { gaps: new GapFillers({} as GapRetries, clock, new Lifecycle(clock, logger), logger), clock };
+    return { gaps: new GapFillers(clock, new Lifecycle(clock, logger), logger), clock };
   };
   const never = (): Promise<void> => new Promise(() => undefined);
 

@@ -1,6 +1,5 @@
 import { Injectable } from '@nestjs/common';
 import { Clock, Lifecycle, Logger } from '@rookery/platform';
-import { GapRetries } from './gap-retries.js';
 
 /** Lanes that work at once, in all and for one server; and events in one lane. */
 const parallelLanes = 16;
@@ -27,9 +26,7 @@ export class GapFillers {
   readonly #running = new Map<string, Promise<void>>();
   #slow = 0;
 
-  /** @param retries what could not be filled is tried again by */
   constructor(
-    readonly retries: GapRetries,
     private readonly clock: Clock,
     private readonly lifecycle: Lifecycle,
     private readonly logger: Logger,

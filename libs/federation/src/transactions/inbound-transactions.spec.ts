@@ -18,7 +18,7 @@ describe('InboundTransactions', () => {
       write: async () => void answered++,
     } as unknown as Database;
     const intake = { check: async () => ({ results: new Map(), wanted: [] }) } as unknown as PduIntake;
-    const staged = { ready: async () => undefined, stage: async () => undefined } as unknown as StagedEvents;
+    const staged = { stage: async () => undefined } as unknown as StagedEvents;
     let haveArrived = false;
     const edus = { deliver: async () => haveArrived } as unknown as InboundEdus;
     const config = { get: () => [] } as unknown as Config;
@@ -47,7 +47,7 @@ describe('InboundTransactions', () => {
       },
     } as unknown as PduIntake;
     const database = { get: async () => undefined } as unknown as Database;
-    const staged = { ready: async () => undefined, stage: async () => undefined } as unknown as StagedEvents;
+    const staged = { stage: async () => undefined } as unknown as StagedEvents;
     const config = { get: () => [] } as unknown as Config;
     const clock = new FakeClock();
     const transactions = new InboundTransactions(

@@ -78,8 +78,7 @@ export class InboundTransactions {
   ): Promise<JsonObject> {
     const known = await this.answers.find(origin, txnId);
     if (known !== undefined) return known;
-    if (pdus.length > 0) await this.staged.ready(origin);
-    const { results, wanted } = await this.intake.check(origin, pdus, (work) => this.staged.inTurn(origin, work));
+    const { results, wanted } = await this.intake.check(origin, pdus);
     const nowTs = this.clock.nowMs();
     if (pdus.length > 0 && this.#watched.has(origin)) {
       this.#lastReceived.set({ origin_server_name: origin }, nowTs / 1000);

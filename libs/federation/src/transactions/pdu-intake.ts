@@ -25,14 +25,6 @@ export interface Intake {
   readonly wanted: readonly RoomEvent[];
 }
 
-/** The same while it is being made. */
-interface GrowingIntake extends Intake {
-  readonly wanted: RoomEvent[];
-}
-
-/** PDUs that are checked before others get a turn. */
-const pdusAtOnce = 10;
-
 interface RoomFacts {
   readonly rules: RoomVersionRules;
   readonly isOurs: boolean;
@@ -66,30 +58,10 @@ export class PduIntake {
     this.#logger = logger.child('federation');
   }
 
-  /**
-   * @param pdus as they came: anything at all
-   * @param inTurn does work for their server once it is that one's turn
-   */
-  async check(
-    origin: string,
-    pdus: readonly unknown[],
-    inTurn: (work: () => Promise<void>) => Promise<void>,
-  ): Promise<Intake> {
-    const intake: GrowingIntake = { results: new Map(), wanted: [] };
+  /** @param pdus as they came: anything at all */
+  async check(origin: string, pdus: readonly unknown[]): Promise<Intake> {
+    const results: PduResults = new Map();
     const rooms = await this.#factsOf(origin, pdus);
-    for (let start = 0; start < pdus.length; start += pdusAtOnce) {
-      const some = pdus.slice(start, start + pdusAtOnce);
-      await inTurn(() => this.#checkSome(origin, some, rooms, intake));
-    }
-    return intake;
-  }
-
-  async #checkSome(
-    origin: string,
-    pdus: readonly unknown[],
-    rooms: ReadonlyMap<string, RoomFacts>,
-    { results, wanted }: GrowingIntake,
-  ): Promise<void> {
     const parsed = new Map<string, RoomEvent>();
     for (const pdu of pdus) {
       const event = this.#parse(origin, pdu, rooms, results);
@@ -98,6 +70,7 @@ export class PduIntake {
     const stored = await this.events.many(parsed.keys());
     const fresh = [...parsed.values()].filter(({ eventId }) => stored.get(eventId)?.outlier ?? true);
     const checked = await this.keys.verifyEvents(fresh);
+    const wanted: RoomEvent[] = [];
     for (const [index, event] of fresh.entries()) {
       const verdict = checked[index]!;
       if (!verdict.valid) {
@@ -111,6 +84,7 @@ export class PduIntake {
       else if (refusal !== '') results.set(event.eventId, { error: refusal });
     }
     for (const id of parsed.keys()) if (!results.has(id)) results.set(id, {});
+    return { results, wanted };
   }
 
   /** The event, if it may be looked at any further. */

@@ -7,7 +7,6 @@ import { Lifecycle, Metrics, SilentLogger } from '@rookery/platform';
 import type { EventPersister, InboundEvents, RoomStateReader } from '@rookery/rooms';
 import { eachDatabase, eventually, FakeClock, RecordingLogger } from '@rookery/testing';
 import { inboundTables } from '../migrations/federation-inbound.migration.js';
-import { OriginTurns } from '../turns/origin-turns.js';
 import { GapFillers } from './gap-fillers.js';
 import { GapRetries } from './gap-retries.js';
 import { type ReceiveVerdict, StagedEvents } from './staged-events.js';
@@ -81,24 +80,21 @@ eachDatabase('events that wait for their rooms', (open) => {
 
   interface Started {
     readonly staged: StagedEvents;
-    readonly turns: OriginTurns;
     readonly lifecycle: Lifecycle;
     readonly recovered: RecoveryListener;
   }
   const start = (rooms: Rooms): Started => {
     const lifecycle = new Lifecycle(clock, new SilentLogger());
+    const gaps = new GapFillers(clock, lifecycle, logger);
     let recovered: RecoveryListener = () => undefined;
     const destinations = { onRecovery: (listener: RecoveryListener) => (recovered = listener) };
     const retries = new GapRetries(clock, destinations as unknown as Destinations);
-    const gaps = new GapFillers(retries, clock, lifecycle, logger);
     const { persister, inbound, state } = rooms;
-    const metrics = new Metrics('home.test');
-    const turns = new OriginTurns(clock, metrics);
     const staged = new StagedEvents(
-      ...([test.database, persister, inbound, state, gaps, turns, clock, lifecycle, logger] as const),
-      metrics,
+      ...([test.database, persister, inbound, state, gaps, retries, clock, lifecycle, logger] as const),
+      new Metrics('home.test'),
     );
-    return { staged, turns, lifecycle, recovered: (server) => recovered(server) };
+    return { staged, lifecycle, recovered: (server) => recovered(server) };
   };
   const waiting = async (): Promise<string[]> =>
     (
@@ -255,8 +251,7 @@ eachDatabase('events that wait for their rooms', (open) => {
     rooms.fill = () => Promise.resolve(isThere ? known : nothing);
     const { staged, recovered } = start(rooms);
     await staged.stage(origin, [late, later]);
-    // Nothing but the pauses.
-    await eventually(() => staged.busyRooms.length === 0 && clock.pendingTimers === 2);
+    await eventually(() => clock.pendingTimers === 2);
     expect((await waiting()).sort()).toEqual(idsOf([late, later]).sort());
     isThere = true;
     recovered('third.test');
@@ -264,7 +259,7 @@ eachDatabase('events that wait for their rooms', (open) => {
     recovered(origin);
     await empty();
     expect(rooms.stored.sort()).toEqual(idsOf([late, later]).sort());
-    await eventually(() => clock.pendingTimers === 0);
+    expect(clock.pendingTimers).toBe(0);
   });
 
   it('are tried less and less often, not for ever, and not held against the server when it starts', async () => {
@@ -272,16 +267,16 @@ eachDatabase('events that wait for their rooms', (open) => {
     const late = message('!a:x');
     rooms.verdict = () => nothing;
     rooms.fill = () => Promise.resolve(nothing);
-    let { staged: waits } = start(rooms);
-    await waits.stage(origin, [late]);
-    const isAtRest = (): boolean => waits.busyRooms.length === 0 && clock.pendingTimers === 1;
-    await eventually(isAtRest);
+    await start(rooms).staged.stage(origin, [late]);
+    await eventually(() => clock.pendingTimers === 1);
     const tries = async (ms: number): Promise<number> => {
       const before = rooms.filled.length;
       await clock.advance(ms - 1);
       expect(rooms.filled).toHaveLength(before);
       await clock.advance(1);
-      await eventually(async () => rooms.filled.length > before && (isAtRest() || !(await waiting())[0]));
+      await eventually(
+        async () => rooms.filled.length > before && (clock.pendingTimers === 1 || !(await waiting())[0]),
+      );
       return rooms.filled.length;
     };
     const minute = 60_000;
@@ -300,70 +295,13 @@ eachDatabase('events that wait for their rooms', (open) => {
       await lifecycle.stop();
     }
     clock = new FakeClock();
-    ({ staged: waits } = start(rooms));
-    await waits.start();
-    await eventually(isAtRest);
+    const { staged } = start(rooms);
+    await staged.start();
+    await eventually(() => clock.pendingTimers === 1);
     for (const pauseMs of [10_000, 40_000, 160_000, 640_000, 2_560_000, 10_240_000, 360 * minute, 360 * minute])
       await tries(pauseMs);
     await empty();
     expect(rooms.stored).toEqual([]);
-  });
-
-  describe('that are too many on their way', () => {
-    const held = (): { readonly rooms: Rooms; readonly release: () => void; readonly until: Promise<void> } => {
-      const rooms = new Rooms();
-      let release = (): void => undefined;
-      const until = new Promise<void>((resolve) => (release = resolve));
-      rooms.verdict = () => until.then(() => known);
-      return { rooms, until, release: () => release() };
-    };
-    const events = (count: number, room = '!a:x'): RoomEvent[] => Array.from({ length: count }, () => message(room));
-
-    it('have their server wait until they are fewer, and no other', async () => {
-      const { rooms, release } = held();
-      const { staged } = start(rooms);
-      await staged.stage(origin, events(199));
-      await staged.ready(origin);
-      await staged.stage(origin, events(1, '!b:x'));
-      let isReady = false;
-      const ready = staged.ready(origin).then(() => (isReady = true));
-      await staged.ready('third.test');
-      expect(isReady).toBe(false);
-      release();
-      await ready;
-      await empty();
-    });
-
-    it('do not have it wait where a room is stuck', async () => {
-      const { rooms, release } = held();
-      const { staged } = start(rooms);
-      await staged.stage(origin, events(250));
-      await eventually(() => staged.busyRooms.length === 1 && clock.pendingTimers === 1);
-      const ready = staged.ready(origin);
-      await clock.advance(1_000);
-      await ready;
-      release();
-      await empty();
-    });
-
-    it('have it come again when that takes long', async () => {
-      const { rooms, until, release } = held();
-      const { staged, turns } = start(rooms);
-      // As many as may give their places away.
-      const others = Array.from({ length: 64 }, () => turns.run('slow.test', () => until));
-      for (let n = 0; n < 6; n++) await clock.advance(1_000);
-      others.push(...Array.from({ length: 11 }, () => turns.run('slow.test', () => until)));
-      await staged.stage(origin, events(200));
-      const refused = expect(staged.ready(origin)).rejects.toMatchObject({
-        ...{ status: 429, errcode: 'M_LIMIT_EXCEEDED', extra: { retry_after_ms: 10_000 } },
-      });
-      await clock.advance(20_000);
-      await refused;
-      release();
-      await Promise.all(others);
-      await empty();
-      await staged.ready(origin);
-    });
   });
 
   it('wait for no place, where many wait for the same server', async () => {

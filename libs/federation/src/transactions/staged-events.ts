@@ -1,13 +1,12 @@
 import { Injectable } from '@nestjs/common';
 import { Database, isTransient, type Tx } from '@rookery/database';
-import { eventFromRow, pduText, type RoomEvent, type RoomVersionRules, roomVersionRules } from '@rookery/events';
+import { eventFromRow, type RoomEvent, type RoomVersionRules, roomVersionRules } from '@rookery/events';
 import { MatrixError } from '@rookery/matrix-types';
-import { Clock, Lifecycle, Logger, Metrics } from '@rookery/platform';
+import { Clock, Lifecycle, Logger, Metrics, type Timer } from '@rookery/platform';
 import { EventPersister, InboundEvents, RoomStateReader } from '@rookery/rooms';
-import { type OriginTurn, OriginTurns } from '../turns/origin-turns.js';
 import { GapFillers } from './gap-fillers.js';
+import { GapRetries } from './gap-retries.js';
 import { superfluousOf } from './backlog.js';
-import { EventsInHand, mostOfOrigin } from './events-in-hand.js';
 import {
   countAttempt,
   deleteStagedOf,
@@ -24,13 +23,15 @@ import { Unstaging } from './unstaging.js';
 /** What became of an event. */
 export type ReceiveVerdict = Awaited<ReturnType<InboundEvents['receive']>>;
 
-/** Rooms that wait for their turn at once: of more the others are not looked at yet. */
-const maxRooms = 1_000;
-/** For so long a server that has too much on its way is kept waiting, and then told to come again; milliseconds. */
-const patienceMs = 20_000;
-const comeAgainMs = 10_000;
-/** Text of events that is written together, if not one of them alone is longer, UTF-16 units. */
-const writtenAtOnce = 262_144;
+/** Rooms that are worked on at once, and events of one that are stored together. */
+const parallelRooms = 8;
+const batchSize = 50;
+/**
+ * A room whose events take longer than that waits for somebody: for a policy server, a module, or its share of state resolution. It holds no
+ * place then, milliseconds; so many rooms do.
+ */
+const slowAfterMs = 1_000;
+const maxSlow = 64;
 /** Events that may wait in one room before those are dropped that can be fetched later. */
 const maxBacklog = 500;
 /** How often an event is tried that fails for no reason of its own, and how long between. */
@@ -62,6 +63,9 @@ export class StagedEvents {
   #freshCount = 0;
   readonly #queue = new Set<string>();
   readonly #running = new Map<string, Promise<void>>();
+  /** Since when events of a room are on their way into it, by a clock that only goes on, milliseconds. */
+  readonly #takingSinceMs = new Map<string, number>();
+  #watch: Timer | undefined;
   /** Events that are in somebody's hands, by room: gaps are being filled, or they are tried again later. */
   readonly #aside = new Map<string, Set<string>>();
   readonly #tries = new Map<string, number>();
@@ -69,7 +73,6 @@ export class StagedEvents {
   readonly #waiters = new Map<string, { readonly upTo: number; readonly done: () => void }[]>();
   /** Rooms with events that an earlier run of the server has left. */
   readonly #leftovers = new Set<string>();
-  readonly #inHand = new EventsInHand();
   readonly #unstaging: Unstaging;
   readonly #logger: Logger;
   readonly #pdus;
@@ -78,14 +81,14 @@ export class StagedEvents {
   readonly #pruned;
   #lastOrdering = 0;
 
-  // Ten parameters: the queue and its turns, its three ways on for an event, and what is counted of it.
+  // Ten parameters: the queue, its three ways on for an event, and what is counted of it.
   constructor(
     private readonly database: Database,
     private readonly persister: EventPersister,
     private readonly inbound: InboundEvents,
     private readonly state: RoomStateReader,
     private readonly gaps: GapFillers,
-    private readonly turns: OriginTurns,
+    private readonly retries: GapRetries,
     private readonly clock: Clock,
     private readonly lifecycle: Lifecycle,
     logger: Logger,
@@ -124,7 +127,7 @@ export class StagedEvents {
   /** Resolves when nothing is being stored any more; what waits is there after the next start. */
   async stop(): Promise<void> {
     this.#queue.clear();
-    this.#inHand.release();
+    this.#watch?.cancel();
     await Promise.all([...this.#running.values(), this.gaps.stop()]);
     for (const roomId of this.#waiters.keys()) this.#reached(roomId, Number.MAX_SAFE_INTEGER);
   }
@@ -150,20 +153,6 @@ export class StagedEvents {
     });
   }
 
-  /**
-   * Resolves when a server may send more events.
-   * @throws MatrixError 429 `M_LIMIT_EXCEEDED` when too many of its events are on their way for long
-   */
-  async ready(origin: string): Promise<void> {
-    if (this.#inHand.of(origin) < mostOfOrigin) return;
-    const given = new AbortController();
-    const isReady = this.#inHand.room(origin).then(() => true);
-    const signal = AbortSignal.any([given.signal, this.lifecycle.stopping]);
-    const mayGo = await Promise.race([isReady, this.clock.sleep(patienceMs, signal).then(() => false)]);
-    given.abort();
-    if (!mayGo) throw MatrixError.limitExceeded(comeAgainMs);
-  }
-
   /** Everything in a room up to a place in the order was dealt with. */
   #reached(roomId: string, ordering: number): void {
     const waiters = this.#waiters.get(roomId);
@@ -174,40 +163,17 @@ export class StagedEvents {
     for (const { upTo, done } of waiters) if (upTo <= ordering) done();
   }
 
-  /** Does work for what a server sends once it is that one's turn. */
-  inTurn(origin: string, work: () => Promise<void>): Promise<void> {
-    return this.turns.run(origin, work);
-  }
-
   /**
    * Takes over events that were checked; once it resolves they are durable and on their way.
-   * @param also is written with the last of them, in the same transaction
+   * @param also is written in the same transaction
    */
   async stage(origin: string, events: readonly RoomEvent[], also?: (tx: Tx) => Promise<void>): Promise<void> {
-    if (events.length === 0) {
-      if (also) await this.#write(origin, [], also);
-      return;
-    }
+    if (events.length === 0 && !also) return;
     this.#pdus.inc({}, events.length);
-    const texts = events.map((event) => ({ event, text: pduText(event) }));
-    // Large ones in several writes: the others of this server, and what others write, do not wait for all of them.
-    for (let start = 0, end = 0; start < texts.length; start = end) {
-      for (let length = 0; end < texts.length && (end === start || length < writtenAtOnce); end++)
-        length += texts[end]!.text.length;
-      const some = texts.slice(start, end);
-      await this.turns.run(origin, () => this.#write(origin, some, end === texts.length ? also : undefined));
-    }
-  }
-
-  async #write(
-    origin: string,
-    events: readonly { readonly event: RoomEvent; readonly text: string }[],
-    also?: (tx: Tx) => Promise<void>,
-  ): Promise<void> {
-    let ordered: { readonly event: RoomEvent; readonly text: string; readonly ordering: number }[] = [];
+    let ordered: { readonly event: RoomEvent; readonly ordering: number }[] = [];
     await this.database.write(
       async (tx) => {
-        ordered = events.map((each) => ({ ...each, ordering: ++this.#lastOrdering }));
+        ordered = events.map((event) => ({ event, ordering: ++this.#lastOrdering }));
         await stageEvents(tx, origin, ordered, this.clock.nowMs());
         await also?.(tx);
       },
@@ -217,11 +183,10 @@ export class StagedEvents {
       const { roomId, eventId } = event;
       this.#keepFresh({ event, row: { origin, event_id: eventId, attempts: 0, ordering } });
       this.#backlog.set(roomId, (this.#backlog.get(roomId) ?? 0) + 1);
-      if (this.#aside.get(roomId)?.has(eventId) !== true) this.#inHand.add(origin, roomId, eventId);
       // Whoever sends it now may help with what is missing before it.
-      this.gaps.retries.now(keyOf(roomId, eventId));
+      this.retries.now(keyOf(roomId, eventId));
     }
-    for (const roomId of new Set(events.map(({ event }) => event.roomId))) this.#wake(roomId);
+    for (const roomId of new Set(events.map((event) => event.roomId))) this.#wake(roomId);
   }
 
   /** Keeps an event at hand that is about to be counted, as long as nothing of its room lies in the database only. */
@@ -260,10 +225,16 @@ export class StagedEvents {
     this.#next();
   }
 
-  /** Has rooms wait for their turn, the first one first. */
+  /** Gives free places to rooms that wait, the first one first. */
   #next(): void {
     for (const roomId of this.#queue) {
-      if (this.#running.size >= maxRooms) return;
+      if (this.#running.size - this.#slowRooms() >= parallelRooms) {
+        this.#watch ??= this.clock.after(slowAfterMs, () => {
+          this.#watch = undefined;
+          this.#next();
+        });
+        return;
+      }
       if (this.#running.has(roomId)) continue;
       this.#queue.delete(roomId);
       const work = this.#drain(roomId)
@@ -281,68 +252,42 @@ export class StagedEvents {
   }
 
   async #drain(roomId: string): Promise<void> {
-    const caused = {
-      roomId,
-      origins: () => this.#inHand.originsIn(roomId),
-      isSlow: () => this.#inHand.stuck(roomId, true),
-    };
-    let rules: RoomVersionRules | undefined | null = null;
-    const some = async (turn: OriginTurn): Promise<boolean> => {
-      if (this.lifecycle.stopping.aborted) return false;
-      if (rules === null) rules = roomVersionRules((await this.state.versions([roomId])).get(roomId));
-      return this.#drainSome(roomId, rules, turn);
-    };
-    try {
-      while (await this.turns.take(caused, some)) this.#inHand.stuck(roomId, false);
-    } finally {
-      this.#inHand.stuck(roomId, false);
+    const version = (await this.state.versions([roomId])).get(roomId);
+    const rules = roomVersionRules(version);
+    while (!this.lifecycle.stopping.aborted) {
+      const fresh = rules && this.#freshOf(roomId);
+      if (!fresh) return this.#drainStored(roomId, rules);
+      await this.#take(roomId, fresh);
+      this.#reached(roomId, fresh.at(-1)!.row.ordering);
+      // What is staged now wakes the room again.
+      if (!this.#backlog.has(roomId)) return;
     }
   }
 
-  /**
-   * Deals with the first events of a room, as many as others can wait for.
-   * @param rules of the room; `undefined` where it is gone
-   * @returns whether more wait
-   */
-  async #drainSome(roomId: string, rules: RoomVersionRules | undefined, turn: OriginTurn): Promise<boolean> {
-    const count = this.turns.eventsAtOnce(roomId);
-    const fresh = rules && this.#freshOf(roomId);
-    if (!fresh) return this.#drainStored(roomId, rules, count, turn);
-    const staged = fresh.slice(0, count);
-    await this.#take(roomId, staged, turn);
-    this.#reached(roomId, staged.at(-1)!.row.ordering);
-    // What is staged now wakes the room again.
-    return this.#backlog.has(roomId);
-  }
-
-  async #drainStored(
-    roomId: string,
-    rules: RoomVersionRules | undefined,
-    count: number,
-    turn: OriginTurn,
-  ): Promise<boolean> {
-    if (rules && (this.#backlog.get(roomId) ?? 0) > maxBacklog) await this.#prune(roomId, rules);
-    const isLeftover = this.#leftovers.has(roomId);
-    const taken = [...(this.#aside.get(roomId) ?? [])];
-    const rows = await selectStaged(this.database, roomId, taken, isLeftover ? 1 : count);
-    if (rows.length === 0) {
-      this.#leftovers.delete(roomId);
-      this.#inHand.removeAll(roomId);
-      if (taken.length === 0) this.#backlog.delete(roomId);
-      return false;
+  /** @param rules of the room; `undefined` where it is gone */
+  async #drainStored(roomId: string, rules: RoomVersionRules | undefined): Promise<void> {
+    while (!this.lifecycle.stopping.aborted) {
+      if (rules && (this.#backlog.get(roomId) ?? 0) > maxBacklog) await this.#prune(roomId, rules);
+      const isLeftover = this.#leftovers.has(roomId);
+      const taken = [...(this.#aside.get(roomId) ?? [])];
+      const rows = await selectStaged(this.database, roomId, taken, isLeftover ? 1 : batchSize);
+      if (rows.length === 0) {
+        this.#leftovers.delete(roomId);
+        if (taken.length === 0) this.#backlog.delete(roomId);
+        return;
+      }
+      const [first] = rows as [StagedRow, ...StagedRow[]];
+      if (!rules)
+        await this.#drop(
+          roomId,
+          rows.map((row) => row.event_id),
+        );
+      else if (!isLeftover) await this.#take(roomId, stagedOf(rules, rows));
+      else if (await this.#mayTry(roomId, first)) {
+        await this.#take(roomId, stagedOf(rules, [{ ...first, attempts: first.attempts + 1 }]));
+      } else continue;
+      this.#reached(roomId, rows.at(-1)!.ordering);
     }
-    const [first] = rows as [StagedRow, ...StagedRow[]];
-    if (!rules)
-      await this.#drop(
-        roomId,
-        rows.map((row) => row.event_id),
-      );
-    else if (!isLeftover) await this.#take(roomId, stagedOf(rules, rows), turn);
-    else if (await this.#mayTry(roomId, first))
-      await this.#take(roomId, stagedOf(rules, [{ ...first, attempts: first.attempts + 1 }]), turn);
-    else return true;
-    this.#reached(roomId, rows.at(-1)!.ordering);
-    return true;
   }
 
   /** What may have ended an earlier run of the server is tried alone, and not for ever. */
@@ -356,9 +301,9 @@ export class StagedEvents {
     return false;
   }
 
-  async #take(roomId: string, staged: readonly StagedEvent[], turn: OriginTurn): Promise<void> {
+  async #take(roomId: string, staged: readonly StagedEvent[]): Promise<void> {
     const startedMs = this.clock.monotonicMs();
-    turn.with(staged.map(({ row }) => row.origin));
+    this.#takingSinceMs.set(roomId, startedMs);
     try {
       const events = staged.map(({ event, row }) => ({ event, origin: row.origin }));
       const verdicts = await this.persister.receive(roomId, events);
@@ -372,9 +317,19 @@ export class StagedEvents {
       // One of them may be to blame: each on its own.
       for (const one of staged) {
         if (this.lifecycle.stopping.aborted) return;
-        await this.#take(roomId, [one], turn);
+        await this.#take(roomId, [one]);
       }
+    } finally {
+      this.#takingSinceMs.delete(roomId);
     }
+  }
+
+  /** Rooms that wait for somebody. */
+  #slowRooms(): number {
+    const untilMs = this.clock.monotonicMs() - slowAfterMs;
+    let count = 0;
+    for (const sinceMs of this.#takingSinceMs.values()) if (sinceMs <= untilMs) count++;
+    return Math.min(count, maxSlow);
   }
 
   async #settle(roomId: string, staged: readonly StagedEvent[], verdicts: readonly ReceiveVerdict[]): Promise<void> {
@@ -410,11 +365,11 @@ export class StagedEvents {
     // Who was asked could not answer any more: it is tried again after the start.
     if (this.lifecycle.stopping.aborted) return;
     const again = (): void => {
-      this.#takeBack(roomId, row.event_id, row.origin);
+      this.#takeBack(roomId, row.event_id);
       this.#wake(roomId);
     };
     const isOnly = (await originsOf(this.database, roomId, row.event_id)) === 1;
-    if (isOnly && this.gaps.retries.later(keyOf(roomId, row.event_id), row.origin, again)) {
+    if (isOnly && this.retries.later(keyOf(roomId, row.event_id), row.origin, again)) {
       // It did not end the server.
       if (row.attempts > 0) await forgetAttempts(this.database, roomId, row.event_id);
       return;
@@ -458,7 +413,7 @@ export class StagedEvents {
     this.#tries.set(key, tries);
     this.#putAside(roomId, eventId);
     this.clock.after(retryMs * Math.max(1, tries), () => {
-      this.#takeBack(roomId, eventId, row.origin);
+      this.#takeBack(roomId, eventId);
       this.#wake(roomId);
     });
   }
@@ -467,16 +422,12 @@ export class StagedEvents {
     let aside = this.#aside.get(roomId);
     if (!aside) this.#aside.set(roomId, (aside = new Set()));
     aside.add(eventId);
-    this.#inHand.remove(roomId, [eventId]);
     this.#forgetFresh(roomId, eventId);
   }
 
-  /** @param origin where the event goes its way again: who has sent it */
-  #takeBack(roomId: string, eventId: string, origin?: string): void {
+  #takeBack(roomId: string, eventId: string): void {
     const aside = this.#aside.get(roomId);
-    if (!aside?.delete(eventId)) return;
-    if (origin !== undefined) this.#inHand.add(origin, roomId, eventId);
-    if (aside.size > 0) return;
+    if (!aside?.delete(eventId) || aside.size > 0) return;
     this.#aside.delete(roomId);
     // Perhaps the last one: then the room is forgotten.
     this.#wake(roomId);
@@ -492,11 +443,10 @@ export class StagedEvents {
     const left = (this.#backlog.get(roomId) ?? 0) - eventIds.length;
     if (left > 0) this.#backlog.set(roomId, left);
     else this.#backlog.delete(roomId);
-    this.#inHand.remove(roomId, eventIds);
     for (const eventId of eventIds) {
       this.#forgetFresh(roomId, eventId);
       this.#tries.delete(keyOf(roomId, eventId));
-      this.gaps.retries.forget(keyOf(roomId, eventId));
+      this.retries.forget(keyOf(roomId, eventId));
     }
   }
 

@@ -14,19 +14,10 @@ import { AfterEvents } from './after-events.js';
 import { EduHandlers } from './edu-handlers.js';
 import { TransactionAnswers } from './transaction-answers.js';
 import { InboundTransactions } from './inbound-transactions.js';
-import { TurnsModule } from '../turns/turns.module.js';
 
 /** What becomes of the transactions of other servers. */
 @Module({
-  imports: [
-    FederationModule,
-    FederationSenderModule,
-    FederationClientModule,
-    RoomsModule,
-    E2eeModule,
-    EphemeralModule,
-    TurnsModule,
-  ],
+  imports: [FederationModule, FederationSenderModule, FederationClientModule, RoomsModule, E2eeModule, EphemeralModule],
   providers: [
     OutOfBandLeaves,
     PduIntake,

@@ -82,14 +82,8 @@ export class InboundEvents {
     if (first && source) await this.#fetchAuth(source, origin, first, missing, new AuthBudget());
   }
 
-  /** What costs time waits for its turn; who is asked for something meanwhile has none. */
-  #inTurn<T>(origin: string, roomId: string, work: () => Promise<T>): Promise<T> {
-    const source = this.remote.missingEvents;
-    return source?.inTurn ? source.inTurn(origin, roomId, work) : work();
-  }
-
   async #try(origin: string, roomId: string, remote: RemoteEvent): Promise<ReceiveVerdict> {
-    const [verdict] = await this.#inTurn(origin, roomId, () => this.persister.receive(roomId, [{ origin, ...remote }]));
+    const [verdict] = await this.persister.receive(roomId, [{ origin, ...remote }]);
     if (!verdict) throw new Error(`No verdict for ${remote.event.eventId}`);
     return verdict;
   }
@@ -134,9 +128,7 @@ export class InboundEvents {
       await take(await source.events(origin, roomId, wanted));
     }
     if (fetched.size === 0) return false;
-    await this.#inTurn(origin, roomId, () =>
-      this.persister.receiveOutliers(roomId, room.room_version, byAuth([...fetched.values()])),
-    );
+    await this.persister.receiveOutliers(roomId, room.room_version, byAuth([...fetched.values()]));
     return true;
   }
 
@@ -208,7 +200,7 @@ export class InboundEvents {
         event.type === 'm.room.create' ? { state: [], authChain: [] } : await source.stateBefore(origin, event);
       if (!state) continue;
       await this.completeAuth(origin, roomId, [event], state);
-      await this.#inTurn(origin, roomId, () => this.persister.backfill(roomId, [event], state));
+      await this.persister.backfill(roomId, [event], state);
     }
     return past;
   }
@@ -221,8 +213,10 @@ export class InboundEvents {
     if (events.length === 0) return [];
     let verdicts: readonly ReceiveVerdict[];
     try {
-      const remote = events.map((event) => ({ origin, event }));
-      verdicts = await this.#inTurn(origin, roomId, () => this.persister.receive(roomId, remote));
+      verdicts = await this.persister.receive(
+        roomId,
+        events.map((event) => ({ origin, event })),
+      );
     } catch (error) {
       if (events.length === 1 || isTransient(error)) throw error;
       // One of them may be to blame: each on its own.
@@ -254,7 +248,7 @@ export class InboundEvents {
       const state = event.roomId === roomId ? await source.stateBefore(origin, event) : undefined;
       if (!state) continue;
       await this.completeAuth(origin, roomId, [event], state);
-      await this.#inTurn(origin, roomId, () => this.persister.backfill(roomId, [event], state));
+      await this.persister.backfill(roomId, [event], state);
     }
   }
 
@@ -273,7 +267,7 @@ export class InboundEvents {
     const room = await selectRoom(this.database, roomId);
     const state = room && (await source.stateBefore(origin, remote.event));
     if (!room || !state) return verdict;
-    return this.#inTurn(origin, roomId, () => this.persister.receiveWithState(room.room_version, remote.event, state));
+    return this.persister.receiveWithState(room.room_version, remote.event, state);
   }
 }
 

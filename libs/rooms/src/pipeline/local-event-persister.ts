@@ -53,9 +53,8 @@ interface Task {
 const maxBatch = 64;
 /** Entries of a large state that are stored together: others get a turn in between. */
 const entriesAtOnce = 50;
-/** Events of a room that are staged before other rooms get a turn, and for how long, milliseconds. */
+/** Events of a room that are staged before other rooms get a turn. */
 const stagedPerTurn = 10;
-const stagingMs = 5;
 /** Events around a join, or of a state, that are stored together. */
 const eventsAtOnce = 25;
 const createKey = stateKeyOf('m.room.create', '');
@@ -223,9 +222,8 @@ export class LocalEventPersister extends EventPersister {
           const facts = await this.remote.factsOf(roomId, events);
           const misplaced = new Set<string>();
           let thinking: Waiting<RemoteJudgement> | undefined;
-          const breathe = this.#breather();
           for (const [index, event] of events.entries()) {
-            await breathe();
+            if (index % stagedPerTurn === stagedPerTurn - 1) await nextTurn();
             // What follows upon an event that has no place has none either, and nobody needs to be asked.
             const outcome =
               lackingOf(event.event, misplaced, facts) ??
@@ -244,18 +242,6 @@ export class LocalEventPersister extends EventPersister {
         reject,
       });
     });
-  }
-
-  /** To be called before each event: lets others have a turn now and then. */
-  #breather(): () => Promise<void> | undefined {
-    let sinceMs = this.clock.monotonicMs();
-    let count = 0;
-    const pause = async (): Promise<void> => {
-      await nextTurn();
-      sinceMs = this.clock.monotonicMs();
-    };
-    return () =>
-      ++count % stagedPerTurn === 0 || this.clock.monotonicMs() - sinceMs >= stagingMs ? pause() : undefined;
   }
 
   receiveOutliers(roomId: string, roomVersion: string, events: readonly RoomEvent[]): Promise<void> {
@@ -474,9 +460,8 @@ export class LocalEventPersister extends EventPersister {
         options: { backfilled: true },
         stage: async (room) => {
           const state = given && (await this.#stateBefore(room, given, events));
-          const breathe = this.#breather();
           for (const [index, event] of events.entries()) {
-            await breathe();
+            if (index % stagedPerTurn === stagedPerTurn - 1) await nextTurn();
             await this.remote.stage(room, { event }, index === 0 ? state : undefined, 'past');
           }
           return () => resolve();
