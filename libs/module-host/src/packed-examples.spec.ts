@@ -114,7 +114,7 @@ const cases: Record<string, { config: unknown; question: string; answer: unknown
   'account-validity-mail': {
     config: { period_days: 30 },
     question: `async (modules) => modules.webPrefixes`,
-    answer: ['/_synapse/client/account-validity/renew'],
+    answer: ['/_synapse/client/account-validity/renew', '/_synapse/client/account-validity/users'],
   },
   'audit-log': {
     config: { key: 'x'.repeat(32) },
