@@ -43,7 +43,7 @@ interface Sending {
 }
 
 /** What these say is over soon, though their status puts the blame on the request. */
-const passing = new Set(['RequestTimeout', 'OperationAborted', 'SlowDown']);
+const passing = new Set(['RequestTimeout', 'OperationAborted']);
 const mayHelpToRetry = (error: unknown): boolean =>
   !(error instanceof S3Error) ||
   error.status === undefined ||
