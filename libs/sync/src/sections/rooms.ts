@@ -89,8 +89,9 @@ export class RoomsSection {
   ): Promise<RoomsAnswer> {
     if (entries.length === 0) return {};
     const joined = entries.filter((entry) => entry.section === 'join').map((entry) => entry.roomId);
-    const changes = this.states.deltas(entries, context);
     const current = await this.states.current(entries, context);
+    // Begun last: whoever fails meanwhile would leave nobody to hear that this failed too.
+    const changes = this.states.deltas(entries, context);
     const timelines = await this.timelines.read(entries, changes, current, context, this.#timelineLimit);
     const deltas = await changes;
     // Whom rooms are called by, the state must tell.
