@@ -196,4 +196,17 @@ describe('Destination', () => {
     expect(tried.map(pdusOf)).toEqual([['$1', '$2'], ['$1'], ['$2']]);
     expect(destination.isIdle).toBe(true);
   });
+
+  it.each<[string, (destination: Destination, n: number) => void]>([
+    ['our own', (destination, n) => destination.addEvents([event(n)])],
+    ['those of others that it sends on', (destination, n) => destination.addOutOfOrder(event(n))],
+  ])('keeps no more than a thousand events in memory while no answer comes: %s', async (_, add) => {
+    const { destination, clock } = make('silence');
+    for (let n = 1; n <= 1_000; n++) add(destination, n);
+    await clock.advance(0);
+    expect(destination.waitingEvents).toBe(1_000);
+    add(destination, 1_001);
+    expect(destination.waitingEvents).toBe(0);
+    destination.stop();
+  });
 });

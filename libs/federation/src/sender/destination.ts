@@ -176,7 +176,7 @@ export class Destination implements TurnTaker {
 
   /** Events that the database knows to be for this server, in stream order. */
   addEvents(events: readonly OutgoingEvent[]): void {
-    if (this.#source.kind === 'memory' && this.#events.length + events.length > maxWaiting) this.#leaveToDatabase();
+    this.#makeRoom(events.length);
     if (this.#source.kind === 'database') this.#source.skipped += events.length;
     else this.#events.push(...events);
     this.#kick();
@@ -184,6 +184,7 @@ export class Destination implements TurnTaker {
 
   /** An event that another server asked us to send on; it may be older than those that wait. */
   addOutOfOrder(event: OutgoingEvent): void {
+    this.#makeRoom(1);
     if (this.#source.kind === 'database') this.#source.skipped++;
     else {
       const after = this.#events.findLastIndex((each) => each.streamOrdering < event.streamOrdering);
@@ -307,6 +308,10 @@ export class Destination implements TurnTaker {
     if (!this.#hasWork()) return this.parts.onIdle(this);
     this.#state = { kind: 'waiting' };
     this.parts.turns.ask(this);
+  }
+
+  #makeRoom(count: number): void {
+    if (this.#source.kind === 'memory' && this.#events.length + count > maxWaiting) this.#leaveToDatabase();
   }
 
   #leaveToDatabase(): void {
