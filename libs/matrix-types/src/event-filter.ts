@@ -72,7 +72,8 @@ const setOf = (list: readonly string[] | undefined): ReadonlySet<string> | undef
  * @throws MatrixError 400 `M_BAD_JSON`
  */
 export function parseEventFilter(value: unknown, where = 'filter'): EventFilter {
-  const source = value ?? {};
+  const source = value ?? undefined;
+  if (source === undefined) return emptyEventFilter;
   if (!isJsonObject(source)) throw MatrixError.badJson(`${where} must be an object`);
   const limit = source['limit'] ?? undefined;
   if (limit !== undefined && (!Number.isSafeInteger(limit) || (limit as number) < 0)) {

@@ -11,7 +11,7 @@ import {
   stable,
   Who,
 } from '@rookery/http';
-import { type JsonObject, MatrixError, parseSyncFilter } from '@rookery/matrix-types';
+import { type JsonObject, MatrixError, parseSyncFilter, type SyncFilter } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { FilterStore, SessionWatch } from '@rookery/users';
 import { setPresence, timeout } from './request/sync-params.js';
@@ -28,6 +28,8 @@ const syncQuery = queryOf({
   'org.matrix.msc4222.use_state_after': param.boolean('The same in answers of before it was specified.'),
   timeout,
 });
+
+const unfiltered = parseSyncFilter({});
 
 /** The client's window on everything. */
 @Controller()
@@ -55,7 +57,7 @@ export class SyncController {
       deviceId: requester.deviceId,
       isGuest: requester.isGuest,
       since: since === undefined ? undefined : parseSyncToken(since),
-      filter: parseSyncFilter(await this.#filter(requester.userId, asked.filter)),
+      filter: asked.filter === undefined ? unfiltered : await this.#filter(requester.userId, asked.filter),
       fullState: asked.full_state,
       setPresence: asked.set_presence,
       useStateAfter:
@@ -71,13 +73,14 @@ export class SyncController {
   }
 
   /** A filter is given in line, as JSON, or by the id under which it was stored. */
-  async #filter(userId: string, value: string | undefined): Promise<unknown> {
-    if (value === undefined) return {};
-    if (!value.startsWith('{')) return this.filters.get(userId, value);
+  async #filter(userId: string, value: string): Promise<SyncFilter> {
+    if (!value.startsWith('{')) return this.filters.parsed(userId, value);
+    let filter: unknown;
     try {
-      return JSON.parse(value) as unknown;
+      filter = JSON.parse(value);
     } catch {
       throw MatrixError.invalidParam("'filter' is neither JSON nor the id of a filter");
     }
+    return parseSyncFilter(filter);
   }
 }

@@ -138,7 +138,8 @@ export class TypingService implements OnModuleInit, OnModuleDestroy {
 
   /** Rooms with somebody typing, and further ones, that are among the given. */
   #among(roomIds: ReadonlySet<string> | readonly string[], more: readonly string[]): string[] {
-    const wanted: ReadonlySet<string> = new Set(roomIds);
+    if (this.#rooms.size + more.length === 0) return [];
+    const wanted: ReadonlySet<string> = roomIds instanceof Set ? roomIds : new Set(roomIds);
     return [...this.#rooms.keys(), ...more].filter((roomId) => wanted.has(roomId));
   }
 

@@ -44,10 +44,22 @@ export function formatSyncToken(token: SyncToken): string {
 export function parseSyncToken(text: string): SyncToken {
   if (!pattern.test(text)) throw MatrixError.invalidParam("'since' is not a token of this server");
   const positions = text.slice(1).split('_').map(Number);
-  const token = Object.fromEntries(tokenStreams.map((stream, index) => [stream, positions[index] ?? 0])) as SyncToken;
+  const token = tokenOf((_, place) => positions[place] ?? 0);
   const home = positions[homePlace];
   return home === undefined ? token : { ...token, home };
 }
 
 /** The beginning of time: what an initial sync starts from. */
-export const emptyToken: SyncToken = Object.fromEntries(tokenStreams.map((stream) => [stream, 0])) as SyncToken;
+export const emptyToken = Object.fromEntries(tokenStreams.map((stream) => [stream, 0])) as Record<TokenStream, number> &
+  SyncToken;
+
+/** A token of one position for each stream. */
+export function tokenOf(position: (stream: TokenStream, place: number) => number): SyncToken {
+  // A copy has its properties already: several of these are made for each sync.
+  const token = { ...emptyToken };
+  for (let place = 0; place < tokenStreams.length; place++) {
+    const stream = tokenStreams[place]!;
+    token[stream] = position(stream, place);
+  }
+  return token;
+}

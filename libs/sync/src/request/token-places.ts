@@ -3,7 +3,7 @@ import { Database, SkippedPositions } from '@rookery/database';
 import { E2eePorts } from '@rookery/e2ee';
 import { Logger } from '@rookery/platform';
 import { Notifier } from '@rookery/replication';
-import { parseSyncToken, type SyncToken, tokenStreams, type TokenStream } from './sync-token.js';
+import { parseSyncToken, type SyncToken, tokenOf, tokenStreams, type TokenStream } from './sync-token.js';
 
 /** Names of the streams on the bus, by their place in the token. */
 const streamNames: Readonly<Record<TokenStream, string>> = {
@@ -57,13 +57,13 @@ export class TokenPlaces implements OnModuleInit {
 
   /** Where every stream stands now. */
   current(): SyncToken {
-    return mapToken((stream) => this.notifier.position(streamNames[stream]));
+    return tokenOf((stream) => this.notifier.position(streamNames[stream]));
   }
 
   /** A token that is nowhere ahead of the streams. */
   upToHead(token: SyncToken): SyncToken {
     const head = this.current();
-    return mapToken((stream) => Math.min(head[stream], token[stream]));
+    return tokenOf((stream) => Math.min(head[stream], token[stream]));
   }
 
   /**
@@ -72,17 +72,17 @@ export class TokenPlaces implements OnModuleInit {
    * @param signal ends the wait for other processes
    */
   async placed(since: SyncToken, signal: AbortSignal): Promise<PlacedToken> {
-    const ahead = (): TokenStream[] => {
-      const head = this.current();
-      return tokenStreams.filter((stream) => since[stream] > head[stream]);
-    };
-    // Another process may have given it, and be ahead of this one.
-    await Promise.all(
-      ahead().map((stream) =>
-        this.notifier.reached(streamNames[stream], since[stream], { timeoutMs: catchUpMs, signal }),
-      ),
-    );
-    const streams = ahead();
+    const isAhead = (stream: TokenStream): boolean => since[stream] > this.notifier.position(streamNames[stream]);
+    let streams = tokenStreams.filter(isAhead);
+    if (streams.length > 0) {
+      // Another process may have given it, and be ahead of this one.
+      await Promise.all(
+        streams.map((stream) =>
+          this.notifier.reached(streamNames[stream], since[stream], { timeoutMs: catchUpMs, signal }),
+        ),
+      );
+      streams = tokenStreams.filter(isAhead);
+    }
     if (streams.length === 0) {
       const isLost = keptStreams.some((stream) => this.#skipped?.has(streamNames[stream], since[stream]));
       return { token: since, isLost };
@@ -97,6 +97,3 @@ export class TokenPlaces implements OnModuleInit {
     return { token: { ...this.upToHead(since), toDevice: 0 }, isLost: true };
   }
 }
-
-const mapToken = (position: (stream: TokenStream) => number): SyncToken =>
-  Object.fromEntries(tokenStreams.map((stream) => [stream, position(stream)])) as SyncToken;

@@ -28,17 +28,27 @@ export class WrittenRooms {
   async add(section: string, rooms: Readonly<Record<string, JsonObject>>): Promise<void> {
     let parts = this.#sections.get(section);
     if (parts === undefined) this.#sections.set(section, (parts = []));
-    let text = '';
+    const push = (...bytes: Uint8Array[]): void => {
+      if (parts.length > 0) parts.push(comma);
+      parts.push(...bytes);
+    };
+    let small: Record<string, JsonObject> = {};
+    const writeSmall = (): void => {
+      const text = JSON.stringify(small);
+      if (text !== '{}') push(Buffer.from(text).subarray(1, -1));
+      small = {};
+    };
     for (const [roomId, room] of Object.entries(rooms)) {
-      text += `${text === '' && parts.length === 0 ? '' : ','}${JSON.stringify(roomId)}:`;
-      const written = hasFewEvents(room) ? JSON.stringify(room) : await jsonParts(room);
-      if (typeof written === 'string') text += written;
-      else {
-        parts.push(Buffer.from(text), ...written);
-        text = '';
+      if (hasFewEvents(room)) {
+        small[roomId] = room;
+        continue;
       }
+      writeSmall();
+      const written = await jsonParts(room);
+      const bytes = typeof written === 'string' ? [Buffer.from(written)] : written;
+      push(Buffer.from(`${JSON.stringify(roomId)}:`), ...bytes);
     }
-    if (text !== '') parts.push(Buffer.from(text));
+    writeSmall();
   }
 
   /** The bytes of the whole, in parts. */

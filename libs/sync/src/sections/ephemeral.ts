@@ -13,12 +13,12 @@ export class EphemeralSection {
   ) {}
 
   /** Joined rooms in which somebody began or ceased to type, or read on, since the last sync. */
-  async changedRooms(joined: ReadonlySet<string>, { userId, since, now }: SyncContext): Promise<Set<string>> {
-    if (since === undefined) return new Set();
-    const receipts = this.receipts.mayHaveChanged(userId, joined, since.receipts)
-      ? await this.receipts.changes(userId, joined, since.receipts, now.receipts)
-      : new Map<string, never>();
-    return new Set([...(await this.typing.changes(joined, since.typing)).keys(), ...receipts.keys()]);
+  async changedRooms(joined: ReadonlySet<string>, { userId, since, now }: SyncContext): Promise<string[]> {
+    if (since === undefined) return [];
+    const typing = await this.typing.changes(joined, since.typing);
+    if (!this.receipts.mayHaveChanged(userId, joined, since.receipts)) return [...typing.keys()];
+    const receipts = await this.receipts.changes(userId, joined, since.receipts, now.receipts);
+    return [...typing.keys(), ...receipts.keys()];
   }
 
   /** The ephemeral events of each joined room: what changed, and all that holds for rooms that the client hears of anew. */

@@ -54,9 +54,9 @@ export class RoomList {
    * as new once they are.
    * @param otherNews joined rooms with news that are not events
    */
-  async entries(context: SyncContext, otherNews: Iterable<string>): Promise<RoomEntry[]> {
+  async entries(context: SyncContext, otherNews: readonly string[]): Promise<RoomEntry[]> {
     const entries = await this.#all(context, otherNews);
-    if (context.filter.room.state.lazyLoadMembers) return entries;
+    if (entries.length === 0 || context.filter.room.state.lazyLoadMembers) return entries;
     const joined = entries.filter(({ section }) => section === 'join').map(({ roomId }) => roomId);
     const { since, now } = context;
     const completed = await this.partial.completed(joined, since?.events ?? now.events, now.events);
@@ -69,7 +69,7 @@ export class RoomList {
    * The rooms to look at: for an initial sync all of the user's (left ones only where the filter asks), for an incremental
    * one those with news and those whose membership changed. A quiet room costs nothing.
    */
-  async #all(context: SyncContext, otherNews: Iterable<string>): Promise<RoomEntry[]> {
+  async #all(context: SyncContext, otherNews: readonly string[]): Promise<RoomEntry[]> {
     const { filter, since, now, userId } = context;
     const wanted = (roomId: string): boolean =>
       !filter.room.notRooms.has(roomId) && (filter.room.rooms === undefined || filter.room.rooms.has(roomId));
@@ -95,6 +95,7 @@ export class RoomList {
           .filter(({ membership }) => sectionOf[membership] !== 'leave')
           .map(({ roomId }) => roomId)
       : this.activity.changedRooms(rooms.joined, since.events);
+    if (active.length + otherNews.length + changes.length === 0) return [];
     const roomIds = new Set([...active, ...otherNews].filter(wanted));
     for (const change of changes) roomIds.add(change.roomId);
     if (roomIds.size === 0) return [];

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { type JsonObject, MatrixError, parseSyncFilter } from '@rookery/matrix-types';
+import { type JsonObject, MatrixError, parseSyncFilter, type SyncFilter } from '@rookery/matrix-types';
 import { Cache, Config } from '@rookery/platform';
 import { holdAccount } from '../store/account-hold.query.js';
 import { findFilter, findFilterByHash, insertFilter, nextFilterId } from './filter.query.js';
@@ -10,11 +10,20 @@ import { findFilter, findFilterByHash, insertFilter, nextFilterId } from './filt
 const largestFilterBytes = 65_536;
 /** Most filters of one user. */
 const maxFilters = 1_000;
+/** What a filter takes in memory besides its text twice, bytes. */
+const parsedBytes = 3_000;
+
+interface KeptFilter {
+  readonly filter: JsonObject;
+  readonly size: number;
+  /** Once a sync needed it. */
+  parsed?: SyncFilter;
+}
 
 /** Filters that clients have stored. A filter never changes, so what was read once is kept. */
 @Injectable()
 export class FilterStore {
-  readonly #cache: Cache<string, { readonly filter: JsonObject; readonly size: number }>;
+  readonly #cache: Cache<string, KeptFilter>;
 
   constructor(
     private readonly database: Database,
@@ -22,7 +31,7 @@ export class FilterStore {
   ) {
     this.#cache = new Cache(config, 'filters', {
       ...{ invalidation: 'never', max: 32_000_000 },
-      sizeOf: (entry) => entry.size + 100,
+      sizeOf: (entry) => 2 * entry.size + parsedBytes,
     });
   }
 
@@ -31,14 +40,27 @@ export class FilterStore {
    * @throws MatrixError 404 `M_NOT_FOUND`
    */
   async get(userId: string, filterId: string): Promise<JsonObject> {
+    return (await this.#kept(userId, filterId)).filter;
+  }
+
+  /**
+   * The same as a sync goes by it.
+   * @throws MatrixError 404 `M_NOT_FOUND`, 400 `M_BAD_JSON` where another server stored it
+   */
+  async parsed(userId: string, filterId: string): Promise<SyncFilter> {
+    const kept = await this.#kept(userId, filterId);
+    return (kept.parsed ??= parseSyncFilter(kept.filter));
+  }
+
+  async #kept(userId: string, filterId: string): Promise<KeptFilter> {
     const key = `${filterId}\n${userId}`;
     const cached = this.#cache.get(key);
-    if (cached) return cached.filter;
+    if (cached) return cached;
     const json = /^\d{1,9}$/.test(filterId) ? await findFilter(this.database, userId, Number(filterId)) : undefined;
     if (json === undefined) throw MatrixError.notFound('Unknown filter');
-    const filter = JSON.parse(json) as JsonObject;
-    this.#cache.set(key, { filter, size: json.length });
-    return filter;
+    const kept: KeptFilter = { filter: JSON.parse(json) as JsonObject, size: json.length };
+    this.#cache.set(key, kept);
+    return kept;
   }
 
   /**
