@@ -222,6 +222,7 @@ function sendersOf(entries: readonly RoomEntry[], shown: ReadonlyMap<string, rea
 
 /** Takes the timeline's own changes back, so that a client which applies the timeline on top ends at current state. */
 function setBack(ids: StateIds, timeline: readonly StoredEvent[]): void {
+  if (!timeline.some(({ event }) => event.stateKey !== undefined)) return;
   const inTimeline = new Set(timeline.map((stored) => stored.event.eventId));
   const seen = new Set<string>();
   for (const { event, replacesState } of timeline) {
@@ -240,6 +241,7 @@ function setBack(ids: StateIds, timeline: readonly StoredEvent[]): void {
 /** What changed since the last sync and the timeline does not tell; with `state_after`, all that changed. */
 function changedState(deltas: readonly StateDelta[], timeline: readonly StoredEvent[], context: SyncContext): StateIds {
   const ids: StateIds = new Map();
+  if (deltas.length === 0) return ids;
   const inTimeline = new Set(timeline.map((stored) => stored.event.eventId));
   const start = timeline[0]?.streamOrdering ?? Number.MAX_SAFE_INTEGER;
   const final = new Map(deltas.map((delta) => [stateKeyOf(delta.type, delta.stateKey), delta]));

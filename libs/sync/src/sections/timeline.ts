@@ -163,6 +163,7 @@ function firstUnbroken(
   visible: readonly VisibleEvent[],
   final: ReadonlyMap<string, string | undefined> | undefined,
 ): number {
+  if (!visible.some(({ stored }) => stored.event.stateKey !== undefined)) return 0;
   const keyOf = ({ event }: StoredEvent): string | undefined =>
     event.stateKey === undefined ? undefined : stateKeyOf(event.type, event.stateKey);
   const holds = final ?? new Map(events.map((stored) => [keyOf(stored) ?? '', stored.event.eventId]));
