@@ -11,6 +11,7 @@ import { OutgoingPresence } from './edus/outgoing-presence.js';
 import { OutgoingReceipts } from './edus/outgoing-receipts.js';
 import { PresenceArrivals } from './edus/presence-arrivals.js';
 import { FederationModule } from './federation.module.js';
+import { BacklogReader } from './sender/backlog-reader.js';
 import { DestinationQueues } from './sender/destination-queues.js';
 import { FederationEventFeed } from './sender/event-feed.js';
 import { EventTexts } from './sender/event-texts.js';
@@ -24,6 +25,7 @@ import { RemoteAudience } from './sender/remote-audience.js';
   providers: [
     EventTexts,
     RemoteAudience,
+    BacklogReader,
     FederationEventFeed,
     DestinationQueues,
     DeviceListNews,

@@ -6,6 +6,7 @@ import type { JsonObject } from '@rookery/matrix-types';
 import type { ServerResponse } from 'node:http';
 import { startAndReach } from '../rooms/reach.js';
 import { createRoom, databases, ok, say, setState } from '../rooms/rooms-client.js';
+import { ElsewhereRoom } from './elsewhere-room.js';
 import { type Asked, FederationWorld, type PlayedServer } from './federation-world.js';
 import { Visit } from './visiting-server.js';
 
@@ -359,6 +360,100 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
     await played.request(home, 'GET', '/_matrix/federation/v1/query/profile?user_id=@alice:home.test');
     await eventually(() => bodies().includes('after') && bodies().includes('welcome back'));
     expect(bodies()).toEqual(['after', 'welcome back']);
+  });
+
+  describe('brings a server that is back what was said since this one came into a room', () => {
+    const refusing = (asked: Asked, response: ServerResponse): void =>
+      isTransaction(asked) ? void response.writeHead(503).end('{}') : takeAll(asked, response);
+    const isBack = async (): Promise<void> => {
+      played.asked.length = 0;
+      played.answer = takeAll;
+      await played.request(home, 'GET', '/_matrix/federation/v1/query/profile?user_id=@alice:home.test');
+    };
+    /** A room of which the answer to a join names nobody but its creator; the rest of its state comes once `release` is called. */
+    const crowded = async (
+      isInside: boolean,
+    ): Promise<{ roomId: string; far: string; release: () => Promise<void> }> => {
+      const far = await world.played(`far${count}.test`);
+      const room = new ElsewhereRoom(far, '11');
+      if (isInside) {
+        const content = { membership: 'join' };
+        const member = room.make({ type: 'm.room.member', stateKey: zoe, sender: zoe, content, unsigned: true });
+        room.take(signEvent(member, played.name, played.key));
+      }
+      room.lies.set('send_join', (honest) => ({
+        ...honest,
+        state: (honest['state'] as JsonObject[]).filter((pdu) => pdu['state_key'] !== zoe),
+        ...{ members_omitted: true, servers_in_room: [far.name, played.name] },
+      }));
+      room.lies.set('send', () => ({ pdus: {} }));
+      let open = (): void => {};
+      const opened = new Promise<void>((resolve) => (open = resolve));
+      room.lies.set('state_ids', async (honest) => {
+        await opened;
+        return honest;
+      });
+      played.answer = refusing;
+      const { roomId } = room;
+      await ok(alice, 'POST', `/join/${roomId}?via=${far.name}`, {});
+      const release = async (): Promise<void> => {
+        open();
+        await ok(alice, 'GET', `/rooms/${roomId}/joined_members`);
+      };
+      return { roomId, far: far.name, release };
+    };
+
+    it('though its members became known later', async () => {
+      const { roomId, release } = await crowded(true);
+      for (const body of numbers(1, 4)) await say(alice, roomId, body);
+      await eventually(() => got().length >= 3);
+      await release();
+      for (const body of numbers(5, 6)) await say(alice, roomId, body);
+      await isBack();
+      await eventually(() => bodies().includes('6'));
+      expect(bodies()).toEqual(numbers(1, 6));
+    });
+
+    it('though its members are not known yet', async () => {
+      const { roomId, release } = await crowded(true);
+      for (const body of numbers(1, 4)) await say(alice, roomId, body);
+      await eventually(() => got().length >= 3);
+      await isBack();
+      await eventually(() => bodies().includes('4'));
+      expect(bodies()).toEqual(numbers(1, 4));
+      await release();
+    });
+
+    it('but nothing from before its own users came, whatever was told of it', async () => {
+      const { roomId, release } = await crowded(false);
+      for (const body of numbers(1, 4)) await say(alice, roomId, body);
+      await eventually(() => got().length >= 3);
+      await release();
+      await say(alice, roomId, '5');
+      await Visit.join(played, home, roomId, zoe);
+      for (const body of numbers(6, 7)) await say(alice, roomId, body);
+      await isBack();
+      await eventually(() => bodies().includes('7'));
+      expect(bodies()).toEqual(['6', '7']);
+    });
+
+    it('though they changed their names since, and the list of those who are shut out changed', async () => {
+      const visit = await sharedRoom();
+      const { roomId } = visit;
+      played.answer = refusing;
+      for (const body of numbers(1, 3)) await say(alice, roomId, body);
+      await eventually(() => got().length >= 3);
+      await setState(alice, roomId, 'm.room.server_acl', { allow: ['*'], deny: ['evil.test'] });
+      await say(alice, roomId, '4');
+      const renamed = { membership: 'join', displayname: 'Zoe' };
+      await visit.send(visit.next({ type: 'm.room.member', stateKey: zoe, sender: zoe, content: renamed }));
+      const name = (): Promise<JsonObject> => ok(alice, 'GET', `/rooms/${roomId}/state/m.room.member/${zoe}`);
+      await eventually(async () => (await name())['displayname'] === 'Zoe');
+      await say(alice, roomId, '5');
+      await isBack();
+      await eventually(() => bodies().includes('5'));
+      expect(bodies()).toEqual(numbers(1, 5));
+    });
   });
 
   it('brings a server that missed much the latest of each room', async () => {

@@ -2,6 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { Destinations, FederationClient } from '@rookery/federation-client';
 import { Clock, Config, Ids, Logger, Metrics } from '@rookery/platform';
+import { BacklogReader } from './backlog-reader.js';
 import { Destination, type DestinationParts } from './destination.js';
 import type { FeedStep } from './event-feed.js';
 import { EventTexts } from './event-texts.js';
@@ -24,7 +25,7 @@ export class DestinationQueues {
   #transactions = 0;
   #taken: (server: string, eventIds: readonly string[]) => void = () => undefined;
 
-  // Nine parameters: they are for the destinations, which come and go and are not made by Nest.
+  // Ten parameters: they are for the destinations, which come and go and are not made by Nest.
   constructor(
     database: Database,
     clock: Clock,
@@ -33,6 +34,7 @@ export class DestinationQueues {
     logger: Logger,
     metrics: Metrics,
     client: FederationClient,
+    backlogs: BacklogReader,
     texts: EventTexts,
     private readonly known: Destinations,
   ) {
@@ -41,7 +43,7 @@ export class DestinationQueues {
     // No transaction of an earlier process had one of these ids.
     const run = `${clock.nowMs()}${ids.letters(6)}`;
     this.#parts = {
-      ...{ database, clock, ids, config, logger, client, texts, destinations: known },
+      ...{ clock, ids, config, logger, client, backlogs, texts, destinations: known },
       metrics: this.#metrics,
       bodies: new WrittenTransactions(config.serverName),
       successes: this.#successes,

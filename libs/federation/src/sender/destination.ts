@@ -1,27 +1,25 @@
-import type { Database } from '@rookery/database';
 import {
   type Destinations,
   type FederationClient,
   federationPath,
   FederationRequestError,
-  lastSuccessOf,
 } from '@rookery/federation-client';
 import type { PresenceState, Receipt } from '@rookery/ephemeral';
 import { isJsonObject } from '@rookery/matrix-types';
 import type { Clock, Config, Ids, Logger, Timer } from '@rookery/platform';
 import { Attempt } from './attempt.js';
+import type { BacklogReader } from './backlog-reader.js';
 import { EphemeralOutbox, type TypingNews } from './ephemeral-outbox.js';
 import type { EventTexts } from './event-texts.js';
 import type { EduStore, OutgoingEdu } from './outgoing-edu.js';
 import type { SenderMetrics } from './sender-metrics.js';
-import { backlogOf, type OutgoingEvent } from './sender.query.js';
+import type { OutgoingEvent } from './sender.query.js';
 import type { SuccessLog } from './success-log.js';
 import type { WrittenTransactions } from './written-transactions.js';
 import type { SendingTurns, TurnTaker } from './turns.js';
 
 /** What destinations work with; the same for all. */
 export interface DestinationParts {
-  readonly database: Database;
   readonly clock: Clock;
   readonly ids: Ids;
   readonly config: Config;
@@ -29,6 +27,7 @@ export interface DestinationParts {
   readonly metrics: SenderMetrics;
   readonly client: FederationClient;
   readonly destinations: Destinations;
+  readonly backlogs: BacklogReader;
   readonly texts: EventTexts;
   readonly bodies: WrittenTransactions;
   readonly turns: SendingTurns;
@@ -418,12 +417,12 @@ export class Destination implements TurnTaker {
 
   /** Takes what the server has not got from the database, or has caught up. */
   async #recall(): Promise<void> {
-    const { config, database, successes } = this.parts;
+    const { backlogs, successes } = this.parts;
     while (this.#source.kind === 'database') {
       const source = this.#source;
       const { skipped } = source;
-      source.reached ??= Math.max(await lastSuccessOf(database, this.name), successes.unwritten(this.name));
-      this.#events = await backlogOf(database, config.serverName, this.name, source.reached);
+      source.reached ??= Math.max(await backlogs.reachedBy(this.name), successes.unwritten(this.name));
+      this.#events = await backlogs.of(this.name, source.reached);
       if (this.#events.length > 0) return;
       // What came meanwhile lies in the database by now, and somebody may have had it begin once more.
       if (this.#source === source && source.skipped === skipped) this.#source = { kind: 'memory' };

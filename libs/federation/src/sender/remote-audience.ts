@@ -131,6 +131,13 @@ export class RemoteAudience implements OnModuleInit {
     return open;
   }
 
+  /** Which of some access control lists, events' ids, let a server take part. */
+  async allowing(server: string, aclIds: Iterable<string>): Promise<Set<string>> {
+    const allowing = new Set<string>();
+    for (const aclId of new Set(aclIds)) if ((await this.#acl(aclId))?.allows(server) ?? true) allowing.add(aclId);
+    return allowing;
+  }
+
   /** Whether the settings allow to send to a server, and it is another one. */
   mayReach(server: string): boolean {
     return server !== this.config.serverName && isValidServerName(server) && this.client.allows(server);

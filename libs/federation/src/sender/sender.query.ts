@@ -68,33 +68,21 @@ const maxLookedAt = 1_000;
 const maxRooms = 50;
 
 /** An event between what a server has got and the latest event of its room. */
-interface Missed extends OutgoingEvent {
+export interface Missed extends OutgoingEvent {
   readonly isLatest: boolean;
 }
 
 /**
- * What a server has not got, in stream order, maybe the first part of it. While that is little it is everything that local users
- * did in rooms in which it was all the time; else, and in other rooms, the latest event that it was to get. Events that were
- * deleted are left out.
+ * What local users did in the rooms of a server, and the latest event of each room that it was to get, in stream order; `undefined`
+ * when that is much.
  * @param after everything up to this place was sent
  */
-export async function backlogOf(
+export async function missedBy(
   db: Db,
   serverName: string,
   destination: string,
   after: number,
-): Promise<OutgoingEvent[]> {
-  const missed = await missedBy(db, serverName, destination, after);
-  if (missed === undefined) return latestOfRooms(db, destination, after);
-  const rooms = new Set(missed.filter(({ isLatest }) => !isLatest).map(({ roomId }) => roomId));
-  const since = rooms.size === 0 ? new Map<string, number>() : await presentSince(db, destination, [...rooms]);
-  return missed
-    .filter(({ roomId, streamOrdering, isLatest }) => isLatest || streamOrdering > (since.get(roomId) ?? Infinity))
-    .map(({ eventId, roomId, streamOrdering }) => ({ eventId, roomId, streamOrdering }));
-}
-
-/** What local users did in the rooms of a server, and the latest event of each room; `undefined` when that is much. */
-async function missedBy(db: Db, serverName: string, destination: string, after: number): Promise<Missed[] | undefined> {
+): Promise<Missed[] | undefined> {
   const rows = await db.query<{
     event_id: string;
     room_id: string;
@@ -124,8 +112,8 @@ async function missedBy(db: Db, serverName: string, destination: string, after: 
     .sort((a, b) => a.streamOrdering - b.streamOrdering);
 }
 
-/** The latest event of each room that a server has not got, in stream order. */
-async function latestOfRooms(db: Db, destination: string, after: number): Promise<OutgoingEvent[]> {
+/** The latest event of each room that a server has not got, in stream order; maybe the first of them. */
+export async function latestOfRooms(db: Db, destination: string, after: number): Promise<OutgoingEvent[]> {
   const rows = await db.query<{ event_id: string; room_id: string; stream_ordering: number }>(
     `SELECT e.event_id, d.room_id, d.stream_ordering FROM destination_rooms d
      JOIN events e ON e.stream_ordering = d.stream_ordering
@@ -135,25 +123,69 @@ async function latestOfRooms(db: Db, destination: string, after: number): Promis
   return rows.map((row) => ({ eventId: row.event_id, roomId: row.room_id, streamOrdering: row.stream_ordering }));
 }
 
-/**
- * By room, the place behind which a server was surely in it, and not shut out: the earliest of the memberships that its users have
- * now, or the room's access control list if that is younger. Rooms in which it has nobody are missing.
- */
-async function presentSince(db: Db, destination: string, roomIds: readonly string[]): Promise<Map<string, number>> {
-  const rows = await db.query<{ room_id: string; joined: number | null; listed: number | null }>(
-    `SELECT room_id, MIN(CASE WHEN type = 'm.room.member' THEN event_stream_ordering END) AS joined,
-       MAX(CASE WHEN type = 'm.room.server_acl' THEN event_stream_ordering END) AS listed
-     FROM current_state_events
-     WHERE ${db.dialect.anyOf('room_id')} AND ((type = 'm.room.server_acl' AND state_key = '')
-       OR (type = 'm.room.member' AND membership = 'join' AND ${serverOf(db, 'state_key')} = ?))
-     GROUP BY room_id`,
+/** An entry of a room's current state that tells whether a server is in it: a member who has joined, or the access control list. */
+export interface PresenceEntry {
+  readonly room_id: string;
+  readonly type: 'm.room.member' | 'm.room.server_acl';
+  readonly state_key: string;
+  readonly event_id: string;
+  /** Where it became current. */
+  readonly place: number;
+}
+
+/** Users of a server that are looked at in a room; those who have been there for longest, most likely. */
+const maxUsers = 5;
+
+/** What tells whether a server is in rooms, and not shut out. */
+export function presenceIn(db: Db, destination: string, roomIds: readonly string[]): Promise<PresenceEntry[]> {
+  return db.query<PresenceEntry>(
+    `SELECT room_id, type, state_key, event_id, place FROM (
+       SELECT room_id, type, state_key, event_id, event_stream_ordering AS place,
+         ROW_NUMBER() OVER (PARTITION BY room_id, type ORDER BY event_stream_ordering, state_key) AS number
+       FROM current_state_events
+       WHERE ${db.dialect.anyOf('room_id')} AND ((type = 'm.room.server_acl' AND state_key = '')
+         OR (type = 'm.room.member' AND membership = 'join' AND ${serverOf(db, 'state_key')} = ?))
+     ) AS entries WHERE number <= ${maxUsers}`,
     [roomIds, destination],
   );
-  return new Map(
-    rows.flatMap(({ room_id: roomId, joined, listed }) =>
-      joined === null ? [] : [[roomId, Math.max(joined, listed ?? joined)] as const],
-    ),
+}
+
+/** How users came to be in rooms, the last time: what made them members who had not been, and where. Those of whom that is gone are missing. */
+export function arrivalsOf(db: Db, roomIds: readonly string[], userIds: readonly string[]): Promise<PresenceEntry[]> {
+  return db.query<PresenceEntry>(
+    `SELECT room_id, type, state_key, event_id, place FROM (
+       SELECT d.room_id, d.type, d.state_key, d.event_id, d.stream_id AS place,
+         ROW_NUMBER() OVER (PARTITION BY d.room_id, d.state_key ORDER BY d.stream_id DESC) AS number
+       FROM current_state_delta_stream d
+       JOIN room_memberships n ON n.event_id = d.event_id
+       LEFT JOIN room_memberships p ON p.event_id = d.prev_event_id
+       WHERE ${db.dialect.anyOf('d.room_id')} AND d.type = 'm.room.member' AND ${db.dialect.anyOf('d.state_key')}
+         AND n.membership = 'join' AND COALESCE(p.membership, 'leave') <> 'join'
+     ) AS arrivals WHERE number = 1`,
+    [roomIds, userIds],
   );
+}
+
+/**
+ * By room of which not all members are known, the place of the join with which this server came in: where a server was named as one
+ * of the room's, and none of its users is known to have gone since.
+ */
+export async function namedSince(
+  db: Db,
+  destination: string,
+  roomIds: readonly string[],
+): Promise<Map<string, number>> {
+  const rows = await db.query<{ room_id: string; place: number }>(
+    `SELECT p.room_id, j.stream_ordering AS place FROM partial_state_rooms p
+     JOIN partial_state_rooms_servers s ON s.room_id = p.room_id AND s.server_name = ?
+     JOIN events j ON j.event_id = p.join_event_id
+     WHERE ${db.dialect.anyOf('p.room_id')} AND NOT EXISTS (
+       SELECT 1 FROM current_state_delta_stream d LEFT JOIN room_memberships n ON n.event_id = d.event_id
+       WHERE d.room_id = p.room_id AND d.stream_id > j.stream_ordering AND d.type = 'm.room.member'
+         AND ${serverOf(db, 'd.state_key')} = ? AND COALESCE(n.membership, 'leave') <> 'join')`,
+    [destination, roomIds, destination],
+  );
+  return new Map(rows.map((row) => [row.room_id, row.place]));
 }
 
 /** Servers behind `after` in the alphabet for which events wait, and the last one that was looked at. */
