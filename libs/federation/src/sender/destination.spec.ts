@@ -18,6 +18,10 @@ function make(...answers: (FederationRequestError | 'silence' | undefined)[]): {
   readonly tried: Tried[];
   /** For each turn that it asked for, whether that was one of the slow. */
   readonly slow: boolean[];
+  /** Puts events in the database. @param reached answers up to where the server has them, each time that is read */
+  store(events: readonly ReturnType<typeof event>[], reached?: () => number): void;
+  /** What is noted of the server, and not written. */
+  noted: number;
 } {
   const clock = new FakeClock();
   const tried: Tried[] = [];
@@ -37,6 +41,9 @@ function make(...answers: (FederationRequestError | 'silence' | undefined)[]): {
     'federation.max_long_retry_delay': 60_000,
   };
   let transactions = 0;
+  let stored: readonly ReturnType<typeof event>[] = [];
+  let reachedBy = (): number => 0;
+  const made = { noted: 0 };
   const parts = {
     ...{ clock, client, ids: new SeededIds(), logger: new SilentLogger() },
     config: { serverName: 'home.test', get: (name: string) => settings[name] },
@@ -45,13 +52,21 @@ function make(...answers: (FederationRequestError | 'silence' | undefined)[]): {
     texts: { of: async (ids: string[]) => new Map(ids.map((id) => [id, `{"id":"${id}"}`])) },
     bodies: new WrittenTransactions('home.test'),
     turns: { ask: (taker: TurnTaker) => (slow.push(taker.isSlow), turns.ask(taker)) },
-    successes: { note: () => undefined, unwritten: () => 0 },
+    backlogs: {
+      reachedBy: async () => reachedBy(),
+      of: async (_: string, after: number) => stored.filter(({ streamOrdering }) => streamOrdering > after),
+    },
+    successes: { note: (_: string, ordering: number) => (made.noted = ordering), unwritten: () => made.noted },
     stores: [],
     stopping: new AbortController().signal,
     nextTransactionId: () => `t${++transactions}`,
     onIdle: () => undefined,
   } as unknown as DestinationParts;
-  return { destination: new Destination('far.test', parts), clock, tried, slow };
+  const store = (events: typeof stored, reached = reachedBy): void => {
+    stored = events;
+    reachedBy = reached;
+  };
+  return Object.assign(made, { destination: new Destination('far.test', parts), clock, tried, slow, store });
 }
 
 const failed = (details: { status: number; retryAfterMs?: number }): FederationRequestError =>
@@ -208,5 +223,31 @@ describe('Destination', () => {
     add(destination, 1_001);
     expect(destination.waitingEvents).toBe(0);
     destination.stop();
+  });
+
+  it('takes what is noted while it is looked up how far a server has got for what it has', async () => {
+    const made = make();
+    made.noted = 5;
+    // What was read is older than what is written while it is read.
+    made.store([event(4), event(6)], () => ((made.noted = 0), 3));
+    made.destination.catchUp();
+    await made.clock.advance(0);
+    expect(made.tried.map(pdusOf)).toEqual([['$6']]);
+    expect(made.destination.isIdle).toBe(true);
+  });
+
+  it('keeps no events in memory for a server that is left alone, which has them from the database later', async () => {
+    const { destination, clock, tried, store } = make(failed({ status: 403 }));
+    destination.addTyping({ roomId: '!r', userId: '@a:home.test', typing: true });
+    await clock.advance(0);
+    expect(tried).toHaveLength(1);
+    const events = [event(1), event(2), event(3)];
+    store(events);
+    destination.addEvents(events.slice(0, 2));
+    destination.addOutOfOrder(event(3));
+    expect(destination.waitingEvents).toBe(0);
+    await clock.advance(3_600_000);
+    expect(tried.slice(1).map(pdusOf)).toEqual([['$1', '$2', '$3']]);
+    expect(destination.isIdle).toBe(true);
   });
 });

@@ -278,7 +278,7 @@ export class Destination implements TurnTaker {
     return (this.#outbox ??= new EphemeralOutbox());
   }
 
-  /** It was down when it was tried last: what is news for a moment only need not wait for it. */
+  /** It was down when it was tried last: what is news for a moment only need not wait for it, and what lies in the database waits there. */
   get #isLeftAlone(): boolean {
     return this.#trouble.isGivenUp && this.#state.kind === 'pausing';
   }
@@ -310,7 +310,9 @@ export class Destination implements TurnTaker {
   }
 
   #makeRoom(count: number): void {
-    if (this.#source.kind === 'memory' && this.#events.length + count > maxWaiting) this.#leaveToDatabase();
+    if (this.#source.kind !== 'memory') return;
+    // Of servers that are left alone for long there may be many thousands.
+    if (this.#isLeftAlone || this.#events.length + count > maxWaiting) this.#leaveToDatabase();
   }
 
   #leaveToDatabase(): void {
@@ -421,7 +423,9 @@ export class Destination implements TurnTaker {
     while (this.#source.kind === 'database') {
       const source = this.#source;
       const { skipped } = source;
-      source.reached ??= Math.max(await backlogs.reachedBy(this.name), successes.unwritten(this.name));
+      // Before the other: what is written meanwhile is noted no longer, and may not be read yet.
+      const unwritten = successes.unwritten(this.name);
+      source.reached ??= Math.max(await backlogs.reachedBy(this.name), unwritten);
       this.#events = await backlogs.of(this.name, source.reached);
       if (this.#events.length > 0) return;
       // What came meanwhile lies in the database by now, and somebody may have had it begin once more.
