@@ -56,6 +56,17 @@ export interface FeedStep {
   readonly looked: number;
 }
 
+/** Where the feed leads to. */
+export interface FeedEnd {
+  /**
+   * Looks up what is to be known of servers that are to get something. A rejection brings the same once more; nobody knows of it
+   * then, who reads the database meanwhile and would send it.
+   */
+  prepare(servers: readonly string[]): Promise<void>;
+  /** Told what there is for servers, as soon as the database knows. */
+  take(step: FeedStep): void;
+}
+
 /**
  * Follows the events of local users and hands them to the servers in their rooms. While the server runs, who is in a room is
  * noted when an event is stored, without a query; after a restart it is worked out from the database. Rooms without other
@@ -103,14 +114,14 @@ export class FederationEventFeed implements OnModuleInit {
       await database.write((tx) => saveCursor(tx, eventCursor, notifier.position('events')), { name: 'save_cursor' });
   }
 
-  /** @param take told what there is for servers; a rejection brings the same once more */
-  async start(take: (step: FeedStep) => Promise<void>): Promise<void> {
+  /** Begins to follow, from where it was. */
+  async start(end: FeedEnd): Promise<void> {
     const { database, notifier, clock, logger } = this;
     this.#notedFrom = notifier.position('events');
     this.#follower = new Follower({
       ...{ name: eventCursor, stream: 'events', database, notifier, clock, logger, saveEveryMs },
       advance: async (after, upTo) => {
-        const reached = await this.#advance(after, upTo, take);
+        const reached = await this.#advance(after, upTo, end);
         this.#measure.reached(reached);
         return reached;
       },
@@ -166,7 +177,7 @@ export class FederationEventFeed implements OnModuleInit {
     return aclId !== undefined && events.some(({ event }) => event.eventId === aclId);
   }
 
-  async #advance(after: number, upTo: number, take: (step: FeedStep) => Promise<void>): Promise<number> {
+  async #advance(after: number, upTo: number, end: FeedEnd): Promise<number> {
     const step =
       after < this.#notedFrom ? await this.#recall(after, Math.min(upTo, this.#notedFrom)) : this.#due(after, upTo);
     if (step.events.length === 0) return step.reached;
@@ -193,9 +204,10 @@ export class FederationEventFeed implements OnModuleInit {
       looked++;
     }
     if (looked < addressed.length) reached = addressed[looked - 1]?.streamOrdering ?? reached;
+    if (byServer.size > 0) await end.prepare([...byServer.keys()]);
     if (marks.size > 0)
       await this.database.write((tx) => writeRoomMarks(tx, [...marks.values()]), { name: 'federation_queue' });
-    await take({ byServer, destinationCounts, looked });
+    end.take({ byServer, destinationCounts, looked });
     this.#measure.looked(addressed.slice(0, looked), this.clock.nowMs());
     const last = reached;
     this.#pending = this.#pending.filter((event) => event.streamOrdering > last);

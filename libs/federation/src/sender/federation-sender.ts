@@ -94,9 +94,9 @@ export class FederationSender implements OnModuleInit {
       this.logger.error('What other servers have not got could not be looked up', { err: error });
     }
     if (this.#stopping.signal.aborted) return;
-    await this.feed.start(async (batch) => {
-      await this.known.prepare([...batch.byServer.keys()]);
-      this.queues.addEvents(batch);
+    await this.feed.start({
+      prepare: (servers) => this.known.prepare(servers),
+      take: (step) => this.queues.addEvents(step),
     });
   }
 

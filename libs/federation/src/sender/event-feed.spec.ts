@@ -1,0 +1,64 @@
+import type { Database, Tx } from '@rookery/database';
+import { type Config, Metrics, SilentLogger } from '@rookery/platform';
+import type { Notifier } from '@rookery/replication';
+import type { RoomHooks } from '@rookery/rooms';
+import { eventually, FakeClock } from '@rookery/testing';
+import type { HandedOver } from '../remote-rooms/handed-over.js';
+import { FederationEventFeed } from './event-feed.js';
+import type { EventTexts } from './event-texts.js';
+import type { RemoteAudience } from './remote-audience.js';
+import type { OutgoingEvent } from './sender.query.js';
+
+const event = (n: number): OutgoingEvent => ({ eventId: `$${n}`, roomId: '!r', streamOrdering: n });
+const farAway = { servers: ['far.test'], aclId: undefined };
+
+/** A feed over a database that is made up; what it does, in order. */
+function make(): { feed: FederationEventFeed; clock: FakeClock; done: string[]; advance(to: number): void } {
+  const clock = new FakeClock();
+  const done: string[] = [];
+  let [position, wake] = [1, (): void => undefined];
+  const database = {
+    get: async () => ({ position: 1 }),
+    write: async (_: (tx: Tx) => Promise<void>, { name }: { name: string }) => void done.push(name),
+  } as unknown as Database;
+  const notifier = {
+    position: () => position,
+    onAdvance: (_: string, listener: () => void) => ((wake = listener), () => undefined),
+  } as unknown as Notifier;
+  const audience = { allowed: async () => farAway.servers, mayReach: () => true } as unknown as RemoteAudience;
+  const feed = new FederationEventFeed(
+    ...([database, notifier, clock] as const),
+    { serverName: 'home.test' } as Config,
+    new SilentLogger(),
+    { subscribe: () => undefined } as unknown as RoomHooks,
+    audience,
+    {} as EventTexts,
+    {} as HandedOver,
+    new Metrics('home.test'),
+  );
+  const advance = (to: number): void => {
+    position = to;
+    wake();
+  };
+  return { feed, clock, done, advance };
+}
+
+describe('FederationEventFeed', () => {
+  it('has everything looked up before the database says that servers are to get an event', async () => {
+    const { feed, clock, done, advance } = make();
+    let failures = 1;
+    await feed.start({
+      prepare: async () => {
+        done.push('prepare');
+        if (failures-- > 0) throw new Error('the database is away');
+      },
+      take: () => void done.push('take'),
+    });
+    feed.addRemote(event(2), farAway);
+    advance(2);
+    await eventually(async () => (await clock.advance(1_000), done.includes('take')));
+    await feed.stop();
+    // Whoever reads what is written would send it, and get it once more from the second try.
+    expect(done.filter((name) => name !== 'save_cursor')).toEqual(['prepare', 'prepare', 'federation_queue', 'take']);
+  });
+});
