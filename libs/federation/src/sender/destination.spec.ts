@@ -72,6 +72,7 @@ function make(...answers: (FederationRequestError | 'silence' | undefined)[]): {
 const failed = (details: { status: number; retryAfterMs?: number }): FederationRequestError =>
   new FederationRequestError('far.test', 'status', 'no', details);
 const lost = (): FederationRequestError => new FederationRequestError('far.test', 'unreachable', 'gone');
+const timedOut = (): FederationRequestError => new FederationRequestError('far.test', 'timeout', 'silent');
 const unwanted = (): FederationRequestError => new FederationRequestError('far.test', 'aborted', 'given up');
 const event = (n: number): { eventId: string; roomId: string; streamOrdering: number } => ({
   eventId: `$${n}`,
@@ -163,6 +164,18 @@ describe('Destination', () => {
     // It was away, as somebody else noticed, and is there again.
     destination.recovered();
     await clock.advance(0);
+    expect(tried.map(({ id }) => id)).toEqual(['t1', 't1', 't1']);
+    expect(destination.isIdle).toBe(true);
+  });
+
+  it('does not wait for the answer of a server that speaks, though it owed one before until its time was over', async () => {
+    const { destination, clock, tried } = make(timedOut(), 'silence');
+    destination.addEvents([event(1)]);
+    await clock.advance(1_300);
+    expect(tried).toHaveLength(2);
+    await clock.advance(2_000);
+    destination.showedLife();
+    await clock.advance(3_000);
     expect(tried.map(({ id }) => id)).toEqual(['t1', 't1', 't1']);
     expect(destination.isIdle).toBe(true);
   });

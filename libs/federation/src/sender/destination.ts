@@ -460,6 +460,8 @@ export class Destination implements TurnTaker {
     if (error.isDown) {
       const failures = this.#trouble.failures + 1;
       const timedOut = reason === 'timeout';
+      // It was not at work on what it got: the next answer is not waited for once it speaks.
+      this.#wasSlow = false;
       this.#trouble = { ...this.#trouble, failures, timedOut, atMs: clock.monotonicMs() };
       if (isLast) return this.#giveUp((await destinations.state(this.name)).retryAtTs - clock.nowMs());
       const planned = firstPauseMs * 4 ** Math.min(failures - 1, 10);
