@@ -98,15 +98,28 @@ describe('media of other servers', () => {
     expect(await reason(wrong.media.download(request))).toBe('bad_response');
   });
 
-  it('come the old way from servers that know no other', async () => {
-    const { media, server } = await mediaOf((asked, response) =>
-      asked.url.startsWith('/_matrix/media/v3/download/b.test/a%2Fb?')
-        ? void response.setHeader('content-type', 'image/gif').end('old')
-        : json(response, { errcode: 'M_UNRECOGNIZED' }, 404),
-    );
+  it.each<[string, number, object | string]>([
+    ['nowadays', 404, { errcode: 'M_UNRECOGNIZED' }],
+    ['by the method', 405, { errcode: 'M_UNRECOGNIZED' }],
+    ['as older servers do', 400, { errcode: 'M_UNRECOGNIZED' }],
+    ['without words of Matrix', 404, 'page not found'],
+    ['as no request of theirs', 400, 'bad request'],
+  ])('come the old way from servers that know no other, which they say %s', async (_how, status, body) => {
+    const { media, server } = await mediaOf((asked, response) => {
+      if (asked.url.startsWith('/_matrix/media/v3/download/b.test/a%2Fb?'))
+        response.setHeader('content-type', 'image/gif').end('old');
+      else if (typeof body === 'string') response.writeHead(status).end(body);
+      else json(response, body, status);
+    });
     const content = await media.download(request);
     expect([content.contentType, await read(content)]).toEqual(['image/gif', 'old']);
     expect(server.seen[1]!.url).toContain('allow_remote=false');
+  });
+
+  it('are refused where the server refuses, without another question', async () => {
+    const { media, server } = await mediaOf((_, response) => json(response, { errcode: 'M_BAD_JSON' }, 400));
+    await expect(media.download(request)).rejects.toMatchObject({ status: 400, errcode: 'M_BAD_JSON' });
+    expect(server.seen).toHaveLength(1);
   });
 
   it('are missing where the server says so, without another question', async () => {

@@ -163,9 +163,14 @@ function failureOf(destination: string, error: unknown): FederationRequestError 
   return new FederationRequestError(destination, 'bad_response', `${destination}: ${text}`, { cause: error });
 }
 
+/**
+ * Whether a server does not know an endpoint, rather than what was asked for there: older ones say 400, and whoever gives no code
+ * did not look at the media at all.
+ */
 const isUnknownEndpoint = (error: unknown): boolean =>
   error instanceof FederationRequestError &&
-  ((error.status === 404 && (error.errcode === 'M_UNRECOGNIZED' || error.errcode === undefined)) ||
+  (((error.status === 404 || error.status === 400) &&
+    (error.errcode === 'M_UNRECOGNIZED' || error.errcode === undefined)) ||
     error.status === 405);
 
 function contentOf(body: Readable, header: (name: string) => string | undefined): RemoteContent {
