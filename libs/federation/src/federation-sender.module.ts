@@ -3,6 +3,7 @@ import { E2eeModule } from '@rookery/e2ee';
 import { EphemeralModule } from '@rookery/ephemeral';
 import { FederationClientModule } from '@rookery/federation-client';
 import { RoomsModule } from '@rookery/rooms';
+import { DeviceListIntroductions } from './devices/device-list-introductions.js';
 import { DeviceListNews } from './devices/device-list-news.js';
 import { OutgoingToDevice } from './devices/outgoing-to-device.js';
 import { FederationKeySource } from './devices/remote-key-source.js';
@@ -29,6 +30,7 @@ import { RemoteAudience } from './sender/remote-audience.js';
     FederationEventFeed,
     DestinationQueues,
     DeviceListNews,
+    DeviceListIntroductions,
     OutgoingToDevice,
     FederationSender,
     OutgoingReceipts,

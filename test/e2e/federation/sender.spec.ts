@@ -664,17 +664,18 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
     expect(receipts.filter((text) => text.includes('"thread_id":"main"'))).toHaveLength(1);
   });
 
+  const keysOf = ({ userId, deviceId }: TestUser, name: string) => ({
+    device_keys: {
+      ...{ user_id: userId, device_id: deviceId, algorithms: ['m.olm.v1.curve25519-aes-sha2'] },
+      keys: { [`curve25519:${deviceId}`]: name, [`ed25519:${deviceId}`]: name },
+      signatures: { [userId]: { [`ed25519:${deviceId}`]: 'c2ln' } },
+    },
+  });
+
   it('tells of changed devices, each change after the one before', async () => {
     await sharedRoom();
-    const keys = (name: string) => ({
-      device_keys: {
-        ...{ user_id: alice.userId, device_id: alice.deviceId, algorithms: ['m.olm.v1.curve25519-aes-sha2'] },
-        keys: { [`curve25519:${alice.deviceId}`]: name, [`ed25519:${alice.deviceId}`]: name },
-        signatures: { [alice.userId]: { [`ed25519:${alice.deviceId}`]: 'c2ln' } },
-      },
-    });
     const updates = (): JsonObject[] => edusOf('m.device_list_update');
-    await ok(alice, 'POST', '/keys/upload', keys(`a${count}`));
+    await ok(alice, 'POST', '/keys/upload', keysOf(alice, `a${count}`));
     await eventually(() => updates().length === 1);
     await ok(alice, 'PUT', `/devices/${alice.deviceId}`, { display_name: 'Phone' });
     await eventually(() => updates().length === 2);
@@ -682,5 +683,34 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
     expect(first).toMatchObject({ user_id: alice.userId, device_id: alice.deviceId });
     expect((first?.['keys'] as JsonObject)['user_id']).toBe(alice.userId);
     expect(second?.['prev_id']).toEqual([first?.['stream_id']]);
+  });
+
+  it('tells of the devices of whoever joins a room, where that is news', async () => {
+    const rooms = [await sharedRoom(), await sharedRoom(), await sharedRoom()] as const;
+    const [bob, carol] = [await home.registerUser(`bob${count}`), await home.registerUser(`carol${count}`)];
+    const join = (user: TestUser, { roomId }: Visit): Promise<unknown> =>
+      ok(user, 'POST', `/join/${encodeURIComponent(roomId)}`, {});
+    const updates = ({ userId }: TestUser): JsonObject[] =>
+      edusOf('m.device_list_update').filter((update) => update['user_id'] === userId);
+    await ok(bob, 'POST', '/keys/upload', keysOf(bob, `b${count}`));
+    await join(bob, rooms[0]);
+    await eventually(() => updates(bob).length === 1);
+    expect(updates(bob)[0]).toMatchObject({ device_id: bob.deviceId, prev_id: [], keys: { user_id: bob.userId } });
+    // A server that knows of him already hears no more of him. A device without keys is one, too.
+    await join(bob, rooms[1]);
+    await join(carol, rooms[1]);
+    await eventually(() => updates(carol).length === 1);
+    expect(updates(carol)[0]).toMatchObject({ device_id: carol.deviceId, prev_id: [] });
+    expect(updates(bob)).toHaveLength(1);
+    // What happens while no room is shared is news later. Of her nothing changed.
+    for (const { roomId } of rooms.slice(0, 2)) await ok(bob, 'POST', `/rooms/${encodeURIComponent(roomId)}/leave`, {});
+    await ok(bob, 'PUT', `/devices/${bob.deviceId}`, { display_name: 'Phone' });
+    await join(carol, rooms[2]);
+    await join(bob, rooms[2]);
+    await eventually(() => updates(bob).length === 2);
+    const [told, news] = updates(bob);
+    expect(news).toMatchObject({ device_id: bob.deviceId, prev_id: [told?.['stream_id']] });
+    expect(news?.['stream_id']).toBeGreaterThan(Number(told?.['stream_id']));
+    expect(updates(carol)).toHaveLength(1);
   });
 });

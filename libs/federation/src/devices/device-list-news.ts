@@ -11,15 +11,19 @@ import {
   type DevicePoke,
   insertPokes,
   lastPokesOf,
+  latestDevices,
   pokedServers,
   pokesDelivered,
   pokesFor,
+  serversTold,
 } from './device-pokes.query.js';
 
 const cursor = 'federation_device_lists';
 const maxChanges = 100;
 /** Rows of one step. */
 const maxPokes = 5_000;
+/** So many servers are told at once of a user whom they meet; more of them with what they are sent next. */
+const fewServers = 50;
 /** A public key of cross-signing; a change of one is noted under it. */
 const publicKey = /^[A-Za-z0-9+/]{43}$/;
 
@@ -90,6 +94,27 @@ export class DeviceListNews implements OnModuleInit {
     return reached;
   }
 
+  /**
+   * Tells servers of users whom they may not have heard of before: of one device of each, upon which they ask for the whole list.
+   * Whoever was told of everything already is not told again.
+   * @param met servers that came to share a room with users, by user
+   */
+  async introduce(met: ReadonlyMap<string, ReadonlySet<string>>): Promise<void> {
+    const { database } = this;
+    const now = this.notifier.position(deviceListsStream.name);
+    for (const { userId, deviceId, changedAt } of await latestDevices(database, [...met.keys()])) {
+      const told = await serversTold(database, userId, changedAt ?? 0);
+      const servers = [...(met.get(userId) ?? [])].filter((server) => !told.has(server));
+      const poke = { userId, deviceId, streamId: changedAt ?? now };
+      for (let start = 0; start < servers.length; start += maxPokes) {
+        const pokes = servers.slice(start, start + maxPokes).map((destination) => ({ destination, ...poke }));
+        await database.write((tx) => insertPokes(tx, pokes, this.clock.nowMs()), { name: 'federation_device_pokes' });
+      }
+      if (servers.length <= fewServers) this.sender.wake(this.store, servers);
+      else this.sender.enclose(this.store, servers);
+    }
+  }
+
   /** The changes that wait for servers. */
   readonly store: EduStore = {
     destinations: () => pokedServers(this.database),
@@ -125,12 +150,11 @@ export class DeviceListNews implements OnModuleInit {
       // Some servers know the second name only.
       edus.push(eduOf('m.signing_key_update', content), eduOf('org.matrix.signing_key_update', content));
     }
-    const upTo = pokes.at(-1)?.streamId ?? 0;
     return {
       edus,
       isAll: pokes.length < max,
       delivered: () =>
-        this.database.write((tx) => pokesDelivered(tx, destination, upTo, last), { name: 'federation_device_pokes' }),
+        this.database.write((tx) => pokesDelivered(tx, destination, pokes, last), { name: 'federation_device_pokes' }),
     };
   }
 }

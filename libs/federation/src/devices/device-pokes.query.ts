@@ -51,14 +51,52 @@ export async function lastPokesOf(
   return new Map(rows.map((row) => [row.user_id, row.stream_id]));
 }
 
-/** A server has got everything up to a place. @param last the place of each user's last change among it */
+/** The device of a user that changed last, and the place of the latest change of any; `undefined` where nothing ever changed. */
+export interface LatestDevice {
+  readonly userId: string;
+  readonly deviceId: string;
+  readonly changedAt: number | undefined;
+}
+
+/** The devices of some users that changed last; whoever has none is absent. */
+export async function latestDevices(db: Db, userIds: readonly string[]): Promise<LatestDevice[]> {
+  const rows = await db.query<{ user_id: string; device_id: string; latest: number | null }>(
+    `SELECT d.user_id, d.device_id,
+       (SELECT MAX(s.stream_id) FROM device_lists_stream s WHERE s.user_id = d.user_id) AS latest
+     FROM devices d WHERE ${db.dialect.anyOf('d.user_id')} AND d.hidden = FALSE
+     ORDER BY (SELECT COALESCE(MAX(s.stream_id), 0) FROM device_lists_stream s
+       WHERE s.user_id = d.user_id AND s.device_id = d.device_id)`,
+    [userIds],
+  );
+  const devices = rows.map((row) => ({
+    ...{ userId: row.user_id, deviceId: row.device_id },
+    changedAt: row.latest ?? undefined,
+  }));
+  return [...new Map(devices.map((device) => [device.userId, device])).values()];
+}
+
+/** Servers that were told of a user, as of a place or later. */
+export async function serversTold(db: Db, userId: string, streamId: number): Promise<Set<string>> {
+  const rows = await db.query<{ destination: string }>(
+    'SELECT destination FROM device_lists_outbound_last_success WHERE user_id = ? AND stream_id >= ?',
+    [userId, streamId],
+  );
+  return new Set(rows.map((row) => row.destination));
+}
+
+/** A server has got some changes. @param last the place of the last one of each of their users that it got */
 export async function pokesDelivered(
   tx: Tx,
   destination: string,
-  upTo: number,
+  pokes: readonly DevicePoke[],
   last: ReadonlyMap<string, number>,
 ): Promise<void> {
-  await tx.run('DELETE FROM device_lists_outbound_pokes WHERE destination = ? AND stream_id <= ?', [destination, upTo]);
+  // Not all up to the last of them: older ones of others may have come meanwhile.
+  await tx.run(
+    `DELETE FROM device_lists_outbound_pokes
+     WHERE destination = ? AND ${tx.dialect.anyOf('stream_id')} AND ${tx.dialect.anyOf('user_id')}`,
+    [destination, pokes.map(({ streamId }) => streamId), [...new Set(pokes.map(({ userId }) => userId))]],
+  );
   await tx.insertMany(
     'device_lists_outbound_last_success',
     ['destination', 'user_id', 'stream_id'],

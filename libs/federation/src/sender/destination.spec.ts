@@ -215,6 +215,21 @@ describe('Destination', () => {
     expect(destination.isIdle).toBe(true);
   });
 
+  it('waits with what is in no hurry for something else to go along with', async () => {
+    const { destination, clock, tried } = make();
+    const edus = [{ type: 'm.test', text: '{}' }];
+    destination.enclose({
+      destinations: async () => [],
+      next: async () => ({ edus: [...edus], isAll: true, delivered: async () => void edus.pop() }),
+    });
+    await clock.advance(60_000);
+    expect([tried.length, destination.isIdle]).toEqual([0, false]);
+    destination.addEvents([event(1)]);
+    await clock.advance(0);
+    expect(tried.map(pdusOf)).toEqual([['$1']]);
+    expect([edus.length, destination.isIdle]).toEqual([0, true]);
+  });
+
   it('tells what a server refused under new ids, bit by bit', async () => {
     const refusal = failed({ status: 413 });
     const { destination, clock, tried } = make(refusal, refusal);

@@ -222,6 +222,11 @@ export class Destination implements TurnTaker {
     this.#kick();
   }
 
+  /** The same, but it waits for something else to go along with. */
+  enclose(store: EduStore): void {
+    this.#stored.add(store);
+  }
+
   /** The server shows life again. */
   recovered(): void {
     this.#trouble = { ...this.#trouble, failures: 0, isGivenUp: false };

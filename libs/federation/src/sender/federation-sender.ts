@@ -71,6 +71,11 @@ export class FederationSender implements OnModuleInit {
     for (const server of servers) if (this.audience.mayReach(server)) this.to(server).addStored(store);
   }
 
+  /** The same for what is in no hurry: it goes along with what the servers are sent next. */
+  enclose(store: EduStore, servers: Iterable<string>): void {
+    for (const server of servers) if (this.audience.mayReach(server)) this.to(server).enclose(store);
+  }
+
   /**
    * Sends on an event of another server that came by way of this one: a join, leave or knock for which it asked us. The other
    * servers in the room get it; `origin` has it.

@@ -1,0 +1,71 @@
+import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
+import { Clock, Lifecycle, Logger, type Timer } from '@rookery/platform';
+import { type EventBatch, EventStore, RoomHooks } from '@rookery/rooms';
+import { BestEffort } from '../edus/best-effort.js';
+import { RemoteAudience } from '../sender/remote-audience.js';
+import { DeviceListNews } from './device-list-news.js';
+
+/** The servers of a room pay no heed to the devices of somebody of whose join they have not heard yet. */
+const delayMs = 1_000;
+/** Users in rooms who wait; whoever comes behind them is not introduced. */
+const maxArrivals = 1_000;
+
+/**
+ * Tells the servers of a room which a user of this server joins of the user's devices. Best effort: whoever is not told learns of
+ * them by asking.
+ * @spec server-server-api#device-management
+ */
+@Injectable()
+export class DeviceListIntroductions implements OnModuleInit, OnModuleDestroy {
+  /** Rooms by user. */
+  #arrivals = new Map<string, Set<string>>();
+  #timer: Timer | undefined;
+  readonly #effort: BestEffort;
+
+  constructor(
+    private readonly clock: Clock,
+    private readonly hooks: RoomHooks,
+    private readonly events: EventStore,
+    private readonly audience: RemoteAudience,
+    private readonly news: DeviceListNews,
+    lifecycle: Lifecycle,
+    logger: Logger,
+  ) {
+    this.#effort = new BestEffort(lifecycle, logger);
+  }
+
+  onModuleInit(): void {
+    this.hooks.subscribe({ afterCommit: (batch) => this.#noteArrivals(batch) });
+  }
+
+  onModuleDestroy(): void {
+    this.#timer?.cancel();
+  }
+
+  #noteArrivals({ roomId, moves, room, backfilled }: EventBatch): void {
+    if (backfilled || moves.length === 0 || !this.audience.hasAny) return;
+    for (const { userId, membership, prevEventId } of moves) {
+      if (membership !== 'join' || !room.localMembers.has(userId)) continue;
+      // A new name is the commonest of these events, and no arrival.
+      const before = prevEventId === undefined ? undefined : this.events.peek(prevEventId)?.event.content;
+      if (before?.['membership'] === 'join') continue;
+      const rooms = this.#arrivals.get(userId);
+      if (rooms) rooms.add(roomId);
+      else if (this.#arrivals.size < maxArrivals) this.#arrivals.set(userId, new Set([roomId]));
+      this.#timer ??= this.clock.after(delayMs, () => this.#effort.try('device lists', () => this.#introduce()));
+    }
+  }
+
+  async #introduce(): Promise<void> {
+    this.#timer = undefined;
+    const arrivals = this.#arrivals;
+    this.#arrivals = new Map();
+    const audiences = await this.audience.ofRooms([...arrivals.values()].flatMap((rooms) => [...rooms]));
+    const met = new Map<string, Set<string>>();
+    for (const [userId, rooms] of arrivals) {
+      const servers = new Set([...rooms].flatMap((roomId) => audiences.get(roomId) ?? []));
+      if (servers.size > 0) met.set(userId, servers);
+    }
+    if (met.size > 0) await this.news.introduce(met);
+  }
+}
