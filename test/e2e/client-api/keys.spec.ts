@@ -1,3 +1,5 @@
+import { DeviceListService } from '@rookery/e2ee';
+import { Notifier } from '@rookery/replication';
 import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { validatedFetch } from '../../support/openapi.js';
 
@@ -79,6 +81,49 @@ describe.each(['sqlite', 'postgres'] as const)('keys of devices, over HTTP (%s)'
     const again = performance.now();
     await Promise.all([sync(since, 400), slide(pos, 400)]);
     expect(performance.now() - again).toBeGreaterThan(350);
+  });
+
+  it('are told once, though they change while an answer is being written', async () => {
+    await upload(3);
+    let since = (await sync()).next_batch;
+    let pos = (await slide()).pos;
+    // Both read on, once they have chosen up to where, when the change is known everywhere.
+    const { promise: changed, resolve: goOn } = Promise.withResolvers<void>();
+    const { promise: begun, resolve: begin } = Promise.withResolvers<void>();
+    let held = 0;
+    const undo = homeserver.servers.map((one) => {
+      const lists = one.service(DeviceListService);
+      const changes = lists.changes.bind(lists);
+      lists.changes = async (query) => {
+        if (query.userId === alice.userId && ++held >= 2) begin();
+        await changed;
+        return changes(query);
+      };
+      return () => void (lists.changes = changes);
+    });
+    const waiting = Promise.all([sync(since, 30_000), slide(pos, 30_000)]);
+    await begun;
+    await claim();
+    const positions = (): Set<number> =>
+      new Set(homeserver.servers.map((one) => one.service(Notifier).position('to_device')));
+    while (positions().size > 1) await new Promise((resolve) => setTimeout(resolve, 10));
+    goOn();
+    const [classic, sliding] = await waiting;
+    for (const restore of undo) restore();
+    const left = classic.device_one_time_keys_count;
+    expect(sliding.extensions.e2ee?.device_one_time_keys_count).toEqual(left);
+    ({ next_batch: since } = classic);
+    ({ pos } = sliding);
+    const timed = async <T>(asking: Promise<T>): Promise<T> => {
+      const startedMs = performance.now();
+      const answer = await asking;
+      // Long enough that an answer at once is none on a machine that has much to do either.
+      expect(performance.now() - startedMs).toBeGreaterThan(1_450);
+      return answer;
+    };
+    const [again, slidAgain] = await Promise.all([timed(sync(since, 1_500)), timed(slide(pos, 1_500))]);
+    expect(again.device_one_time_keys_count).toEqual(left);
+    expect(slidAgain.extensions.e2ee?.device_one_time_keys_count).toEqual(left);
   });
 
   it('are handed out once each to 50 claimers at a time', async () => {

@@ -65,9 +65,13 @@ export class OneTimeKeyService {
     });
   }
 
-  /** Whether the {@link counts} of a device may differ from those at a position of the to-device stream; `false` is certain. */
-  mayHaveChanged(userId: string, deviceId: string, since: number): boolean {
-    return this.#changes.hasChanged(deviceKey(userId, deviceId), since);
+  /**
+   * Whether the {@link counts} of a device may be news to a client that comes from a position of the to-device stream and goes to
+   * another; `false` is certain. Counts are told as they are: where they changed again behind `upTo`, the answer that goes there
+   * has the news, and whoever waits is woken for it.
+   */
+  mayHaveChanged(userId: string, deviceId: string, since: number, upTo: number): boolean {
+    return this.#changes.hasChanged(deviceKey(userId, deviceId), since, upTo);
   }
 
   /** What a device has left. Costs no query while nothing changes. */

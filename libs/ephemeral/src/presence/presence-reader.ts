@@ -116,7 +116,8 @@ export class PresenceReader {
     const found = new Map(
       (isWhole ? this.#whole(changed) : board.news(changed)).map((state) => [state.userId, state] as const),
     );
-    if ((this.#everybody.get(userId) ?? 0) > (since ?? upTo))
+    const everybody = this.#everybody.get(userId) ?? 0;
+    if (everybody > (since ?? upTo) && everybody <= upTo)
       for (const state of this.localPresent()) found.set(state.userId, state);
     if (isWhole) {
       const offline = since === undefined ? await this.#offline(changed) : await this.#changedBefore(changed, since);

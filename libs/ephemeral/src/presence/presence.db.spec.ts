@@ -242,6 +242,8 @@ eachDatabase('presence', (open) => {
     const upTo = presence.stream.current();
     expect(byUser(await reader.changes({ ...alone, since, upTo }))).toMatchObject({ [alice.userId]: 'online' });
     expect(await reader.changes({ ...alone, since: upTo, upTo })).toEqual([]);
+    // Whoever reads up to before it, because it has not heard of it yet, is told by the next answer.
+    expect(await reader.changes({ ...alone, since, upTo: since })).toEqual([]);
     expect(await news(bob.userId, since)).toEqual({});
     expect(remote).toEqual([['@dora:elsewhere.org'], true]);
   });

@@ -26,17 +26,32 @@ eachDatabase('typing', (open) => {
   });
   afterAll(() => fixture.close());
 
+  const since = (after: number, upTo = Infinity): { after: number; upTo: number } => ({ after, upTo });
+
   it('tells the rooms in which it changed, and nothing else', async () => {
     const quiet = await fixture.room(alice, bob);
     const before = typing.stream.current();
-    expect(typing.changes([roomId, quiet], before)).toEqual(new Map());
+    expect(typing.changes([roomId, quiet], since(before))).toEqual(new Map());
     await typing.setByClient(roomId, alice.userId, true);
     const after = typing.stream.current();
     expect(after).toBeGreaterThan(before);
-    expect(typing.changes([roomId, quiet], before)).toEqual(new Map([[roomId, [alice.userId]]]));
-    expect(typing.changes([roomId, quiet], after)).toEqual(new Map());
+    expect(typing.changes([roomId, quiet], since(before))).toEqual(new Map([[roomId, [alice.userId]]]));
+    expect(typing.changes([roomId, quiet], since(after))).toEqual(new Map());
     await typing.setByClient(roomId, alice.userId, false);
-    expect(typing.changes([roomId, quiet], after)).toEqual(new Map([[roomId, []]]));
+    expect(typing.changes([roomId, quiet], since(after))).toEqual(new Map([[roomId, []]]));
+  });
+
+  it('tells a change to who reads up to it, though others know of it before, and to nobody twice', async () => {
+    const before = typing.stream.current();
+    await typing.setByClient(roomId, alice.userId, true);
+    const between = typing.stream.current();
+    await typing.setByClient(roomId, bob.userId, true);
+    const after = typing.stream.current();
+    expect(typing.changes([roomId], since(before, between))).toEqual(new Map());
+    const both = new Map([[roomId, [alice.userId, bob.userId]]]);
+    expect(typing.changes([roomId], since(between, after))).toEqual(both);
+    expect(typing.changes([roomId], since(before, after))).toEqual(both);
+    expect(typing.changes(new Set([roomId]), since(after, after))).toEqual(new Map());
   });
 
   it('says who types now to a client that is new', async () => {
@@ -106,15 +121,15 @@ eachDatabase('typing', (open) => {
     const second = await buildEphemeral({ database: await test.reopen(), clock });
     const after = second.get(TypingService);
     expect(after.stream.current()).toBeGreaterThanOrEqual(token);
-    expect(after.changes([roomId, quiet], token)).toEqual(new Map([[roomId, []]]));
+    expect(after.changes([roomId, quiet], since(token))).toEqual(new Map([[roomId, []]]));
     expect(after.changes([roomId, quiet], undefined)).toEqual(new Map());
-    expect(after.changes([roomId, quiet], after.stream.current())).toEqual(new Map());
+    expect(after.changes([roomId, quiet], since(after.stream.current()))).toEqual(new Map());
     await after.setByClient(roomId, bob.userId, true);
-    expect(after.changes([roomId, quiet], token)).toEqual(new Map([[roomId, [bob.userId]]]));
+    expect(after.changes([roomId, quiet], since(token))).toEqual(new Map([[roomId, [bob.userId]]]));
     await after.setByClient(roomId, bob.userId, false);
     await second.close();
     const third = await buildEphemeral({ database: await test.reopen(), clock });
-    expect(third.get(TypingService).changes([roomId], token)).toEqual(new Map());
+    expect(third.get(TypingService).changes([roomId], since(token))).toEqual(new Map());
     await third.close();
   });
 });

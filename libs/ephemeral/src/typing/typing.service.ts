@@ -23,9 +23,15 @@ const setTyping = defineRpc<TypingChange, void>('set_typing');
 
 /** Where typing changed; answered by the process that knows who types. */
 const typingChanges = defineRpc<
-  { readonly roomIds: readonly string[]; readonly since?: number },
+  { readonly roomIds: readonly string[]; readonly since?: number; readonly upTo?: number },
   readonly (readonly [roomId: string, userIds: readonly string[]])[]
 >('typing_changes');
+
+/** News of typing: behind one position, up to another. */
+export interface TypingRange {
+  readonly after: number;
+  readonly upTo: number;
+}
 
 interface TypingChange {
   readonly roomId: string;
@@ -62,7 +68,9 @@ export class TypingService implements OnModuleInit, OnModuleDestroy {
   ) {
     this.stream = streams.of(typingStream);
     this.#changes = this.stream.changes('room');
-    this.stream.serve(typingChanges, async ({ roomIds, since }) => [...(await this.changes(roomIds, since))]);
+    this.stream.serve(typingChanges, async ({ roomIds, since, upTo = Infinity }) => [
+      ...(await this.changes(roomIds, since === undefined ? undefined : { after: since, upTo })),
+    ]);
     this.stream.serve(setTyping, ({ roomId, userId, timeoutMs }) => this.#set(roomId, userId, timeoutMs));
     roomHooks.subscribe({
       afterCommit: ({ roomId, moves }) => {
@@ -109,30 +117,32 @@ export class TypingService implements OnModuleInit, OnModuleDestroy {
   }
 
   /**
-   * Rooms in which typing changed after `since`, with who is typing there now (maybe nobody). Without `since` the rooms in
-   * which somebody types. Costs no query; in a process that does not write the stream a call where something changed.
+   * Rooms in which typing changed last after one position and not after another, with who is typing there now (maybe nobody):
+   * where it changed again behind `upTo`, whoever reads up to there is told. Without a range the rooms in which somebody types.
+   * Costs no query; in a process that does not write the stream a call where something changed.
    */
   changes(
     roomIds: ReadonlySet<string> | readonly string[],
-    since: number | undefined,
+    range: TypingRange | undefined,
   ): ReadonlyMap<string, readonly string[]> | Promise<ReadonlyMap<string, readonly string[]>> {
-    if (!this.stream.isWrittenHere) return this.#changesElsewhere(roomIds, since);
-    const isKnown = since !== undefined && since >= this.#changes.earliestKnown;
+    if (!this.stream.isWrittenHere) return this.#changesElsewhere(roomIds, range);
+    const isKnown = range !== undefined && range.after >= this.#changes.earliestKnown;
     const changed = isKnown
-      ? this.#changes.changedSince(roomIds, since)
-      : this.#among(roomIds, since === undefined ? [] : this.#before);
+      ? this.#changes.changedSince(roomIds, range.after, range.upTo)
+      : this.#among(roomIds, range === undefined ? [] : this.#before);
     return new Map(changed.map((roomId) => [roomId, this.typists(roomId)]));
   }
 
   /** What the process says that knows who types. */
   async #changesElsewhere(
     roomIds: ReadonlySet<string> | readonly string[],
-    since: number | undefined,
+    range: TypingRange | undefined,
   ): Promise<ReadonlyMap<string, readonly string[]>> {
-    const isKnown = since !== undefined && since >= this.#changes.earliestKnown;
-    const asked = isKnown ? this.#changes.changedSince(roomIds, since) : [...roomIds];
+    const isKnown = range !== undefined && range.after >= this.#changes.earliestKnown;
+    const asked = isKnown ? this.#changes.changedSince(roomIds, range.after, range.upTo) : [...roomIds];
     if (asked.length === 0) return new Map();
-    const answer = await this.stream.atWriter(typingChanges, { roomIds: asked, ...(since !== undefined && { since }) });
+    const asking = { roomIds: asked, ...(range && { since: range.after, upTo: range.upTo }) };
+    const answer = await this.stream.atWriter(typingChanges, asking);
     return new Map(answer);
   }
 

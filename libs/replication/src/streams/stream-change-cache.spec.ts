@@ -40,6 +40,23 @@ describe('StreamChangeCache', () => {
     expect(cache.changedSince(keys, -1).toSorted()).toEqual(all);
   });
 
+  it('leaves a change behind where a reader goes to the next one', () => {
+    const cache = cacheAt(0);
+    cache.changed('a', 5);
+    cache.changed('a', 8);
+    cache.changed('b', 6);
+    const news = (key: string, since: number, upTo: number): boolean => cache.hasChanged(key, since, upTo);
+    expect([news('a', 4, 7), news('a', 4, 8), news('a', 7, 8)]).toEqual([false, true, true]);
+    expect([news('b', 4, 7), news('c', 4, 7)]).toEqual([true, false]);
+    for (const keys of [['a', 'b', 'c'], new Set(['a', 'b', 'c'])]) {
+      expect(cache.changedSince(keys, 4, 7)).toEqual(['b']);
+      expect(cache.changedSince(keys, 4, 8).toSorted()).toEqual(['a', 'b']);
+      // Of what lies before it knows nothing: but of what has changed since.
+      expect(cache.changedSince(keys, -1, 7).toSorted()).toEqual(['b', 'c']);
+    }
+    expect([news('a', -1, 7), news('b', -1, 7), news('c', -1, 7)]).toEqual([false, true, true]);
+  });
+
   it('forgets the oldest changes and never claims that nothing changed where it forgot', () => {
     const cache = cacheAt(0, 3);
     for (let i = 1; i <= 5; i++) cache.changed(`k${i}`, i);

@@ -97,10 +97,15 @@ export class StreamChangeCache implements CountedCache {
     return true;
   }
 
-  /** Whether the key may have changed after `since`; false is certain, true may be ignorance. */
-  hasChanged(key: string, since: number): boolean {
-    if (!this.#knows(since)) return true;
-    return (this.#positions.get(key) ?? -Infinity) > since;
+  /**
+   * Whether the key may have changed after `since`; false is certain, true may be ignorance. With `upTo` for what is told as it
+   * stands, not as it stood at a position: false as well where the key has changed behind it, which is news for who reads up to
+   * there, and for nobody twice.
+   */
+  hasChanged(key: string, since: number, upTo = Infinity): boolean {
+    const isKnown = this.#knows(since);
+    const last = this.#positions.get(key);
+    return last === undefined ? !isKnown : (last > since || !isKnown) && last <= upTo;
   }
 
   /** Whether any key may have changed after `since`. */
@@ -108,16 +113,17 @@ export class StreamChangeCache implements CountedCache {
     return !this.#knows(since) || this.#latest > since;
   }
 
-  /** Those of `keys` that may have changed after `since`; all of them when that is too long ago to tell. */
-  changedSince(keys: ReadonlySet<string> | readonly string[], since: number): string[] {
-    if (!this.#knows(since)) return [...keys];
+  /** Those of `keys` that may have changed after `since`, all of them when that is too long ago to tell; `upTo` as there. */
+  changedSince(keys: ReadonlySet<string> | readonly string[], since: number, upTo = Infinity): string[] {
+    if (!this.#knows(since)) return [...keys].filter((key) => (this.#positions.get(key) ?? -Infinity) <= upTo);
     if (this.#latest <= since) return [];
+    const isNews = (position: number): boolean => position > since && position <= upTo;
     const count = Array.isArray(keys) ? keys.length : (keys as ReadonlySet<string>).size;
     if (count > this.#positions.size && !Array.isArray(keys)) {
       const wanted = keys as ReadonlySet<string>;
-      return [...this.#positions].flatMap(([key, position]) => (position > since && wanted.has(key) ? [key] : []));
+      return [...this.#positions].flatMap(([key, position]) => (isNews(position) && wanted.has(key) ? [key] : []));
     }
-    return [...keys].filter((key) => (this.#positions.get(key) ?? -Infinity) > since);
+    return [...keys].filter((key) => isNews(this.#positions.get(key) ?? -Infinity));
   }
 
   /** The position of the key's last change, if it is remembered. */

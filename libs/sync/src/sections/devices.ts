@@ -36,7 +36,7 @@ export class DevicesSection {
     if (page.events.length > 0) body['to_device'] = { events: page.events };
     const hasNews =
       Object.keys(body).length > 0 ||
-      (since !== undefined && this.keys.mayHaveChanged(userId, deviceId, since.toDevice));
+      (since !== undefined && this.keys.mayHaveChanged(userId, deviceId, since.toDevice, now.toDevice));
     const { counts, unusedFallbackTypes } = await this.keys.counts(userId, deviceId);
     body['device_one_time_keys_count'] = counts;
     body['device_unused_fallback_key_types'] = unusedFallbackTypes;

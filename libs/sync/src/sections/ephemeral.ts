@@ -15,7 +15,7 @@ export class EphemeralSection {
   /** Joined rooms in which somebody began or ceased to type, or read on, since the last sync. */
   async changedRooms(joined: ReadonlySet<string>, { userId, since, now }: SyncContext): Promise<string[]> {
     if (since === undefined) return [];
-    const typing = await this.typing.changes(joined, since.typing);
+    const typing = await this.typing.changes(joined, { after: since.typing, upTo: now.typing });
     if (!this.receipts.mayHaveChanged(userId, joined, since.receipts)) return [...typing.keys()];
     const receipts = await this.receipts.changes(userId, joined, since.receipts, now.receipts);
     return [...typing.keys(), ...receipts.keys()];
@@ -37,7 +37,7 @@ export class EphemeralSection {
     if (passesType(filter, 'm.typing')) {
       const typing = new Map([
         ...(await this.typing.changes(anew, undefined)),
-        ...(await this.typing.changes(stayed, since?.typing)),
+        ...(await this.typing.changes(stayed, since && { after: since.typing, upTo: now.typing })),
       ]);
       for (const [roomId, userIds] of typing) add(roomId, { type: 'm.typing', content: { user_ids: userIds } });
     }

@@ -107,7 +107,7 @@ export class Extensions {
       if (hasNews) value['device_lists'] = { changed: [...lists.changed], left: [...lists.left] };
     }
     if (deviceId !== undefined) {
-      hasNews ||= since !== undefined && this.keys.mayHaveChanged(userId, deviceId, since.toDevice);
+      hasNews ||= since !== undefined && this.keys.mayHaveChanged(userId, deviceId, since.toDevice, now.toDevice);
       const { counts, unusedFallbackTypes } = await this.keys.counts(userId, deviceId);
       value['device_one_time_keys_count'] = counts as JsonObject;
       value['device_unused_fallback_key_types'] = [...unusedFallbackTypes];
@@ -182,7 +182,7 @@ export class Extensions {
   }
 
   async #typing(query: ExtensionQuery, extension: RoomExtension, context: ExtensionContext): Promise<Written> {
-    const { joined, since, request } = query;
+    const { joined, since, now, request } = query;
     const inSight = [...roomsInSight(extension, request, context)].filter((roomId) => joined.has(roomId));
     const isAnew = (roomId: string): boolean => context.memory?.rooms.get(roomId)?.section !== 'join';
     const rooms: JsonObject = {};
@@ -190,7 +190,7 @@ export class Extensions {
       ...(await this.typing.changes(inSight.filter(isAnew), undefined)),
       ...(await this.typing.changes(
         inSight.filter((roomId) => !isAnew(roomId)),
-        since?.typing,
+        since && { after: since.typing, upTo: now.typing },
       )),
     ];
     for (const [roomId, userIds] of typists) rooms[roomId] = { type: 'm.typing', content: { user_ids: userIds } };
