@@ -234,10 +234,11 @@ export class Homeserver {
     const [streams, notifier] = [this.service(Streams), this.service(Notifier)];
     const positions = (): string => streams.names.map((name) => notifier.position(name)).join();
     const before = positions();
-    this.service(Invalidations).forgetAll();
+    const forget = (): void => this.service(Invalidations).forgetAll();
     try {
-      await streams.catchUp();
+      await streams.catchUp(forget);
     } catch (err) {
+      forget();
       this.logger.debug('The process that writes could not be asked', { err });
     }
     if (positions() !== before) notifier.wakeAll();

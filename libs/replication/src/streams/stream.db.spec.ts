@@ -180,4 +180,23 @@ eachDatabase('Streams', (open) => {
     expect(users.hasChanged('@b:x', second)).toBe(true);
     expect(users.hasChanged('@b:x', fourth)).toBe(false);
   });
+
+  it('forgets what was read while the writer was asked, before anybody sees how far that is', async () => {
+    let remembered = 'nothing';
+    class Far extends InProcessRpc {
+      override async call<_Request, Response>(): Promise<Response> {
+        // Somebody reads while the answer is on its way, and the writer writes.
+        remembered = 'what is true no more';
+        return { notes: 40 } as Response;
+      }
+    }
+    const notifier = new Notifier(new FakeClock(), bus, { instance: 'reader' });
+    const writers = new StreamWriters('reader', {}, 'writer');
+    const streams = new Streams(db, notifier, { writers, rpc: new Far() });
+    const stream = streams.of(notes);
+    const seen: (readonly [number, string])[] = [];
+    notifier.onAdvance('notes', (position) => seen.push([position, remembered]));
+    await streams.catchUp(() => (remembered = 'nothing'));
+    expect([stream.current(), seen]).toEqual([40, [[40, 'nothing']]]);
+  });
 });

@@ -71,9 +71,12 @@ export class Streams {
   /**
    * Learns from the process that writes how far the streams are: at the start, and when messages may have been lost. What is
    * remembered of changes up to there is forgotten.
+   * @param forget called once the positions are known and before anybody here sees them: what was read while the writer was
+   * asked may be older than they are
    */
-  async catchUp(): Promise<void> {
+  async catchUp(forget?: () => void): Promise<void> {
     const positions = await this.#rpc.call(positionsOfStreams, undefined, this.writers.writerOf('events'));
+    forget?.();
     for (const { stream } of this.#byName.values()) stream.catchUp(positions[stream.name] ?? 0);
   }
 
