@@ -127,10 +127,15 @@ async function outage({ name, count, restarts = false, meanwhile }: Outage): Pro
   };
   const [cpu, backMs] = [server.cpuSeconds(), performance.now()];
   await deliver({ baseUrl: server.baseUrl }, transactionOf(far, [], homeName));
+  let [stopMs, startMs] = [0, 0];
   if (restarts) {
     await until(() => interrupted !== undefined, 30_000);
+    const stoppingMs = performance.now();
     await interrupted;
+    const stoppedMs = performance.now();
+    stopMs = Math.round(stoppedMs - stoppingMs);
     server = await startServer(settings);
+    startMs = Math.round(performance.now() - stoppedMs);
     await deliver({ baseUrl: server.baseUrl }, transactionOf(far, [], homeName));
   }
   await until(() => lacking() === 0, 60_000);
@@ -141,7 +146,8 @@ async function outage({ name, count, restarts = false, meanwhile }: Outage): Pro
   onTransaction = () => undefined;
   const twice = [...got.values()].filter((times) => times > 1).length;
   const cpuMs = restarts ? '' : Math.round((server.cpuSeconds() - cpu) * 1_000);
-  return [name, missed, late.length, Math.round(tookMs), transactions, got.size, lacking(), twice, cpuMs];
+  const told = [Math.round(tookMs), stopMs, startMs, transactions, got.size, lacking(), twice, cpuMs];
+  return [name, missed, late.length, ...told];
 }
 
 const few = 4;
@@ -162,6 +168,8 @@ table(`A server in ${roomCount} rooms is back`, [
     'missed',
     'said meanwhile',
     'has them after ms',
+    'of those the stop',
+    'the start',
     'transactions',
     'events',
     'rooms without their latest',
