@@ -69,6 +69,37 @@ describe.each(databases)('transactions of other servers (%s)', (database) => {
     expect((await sendTransaction(other, home, [], [], 'same')).body).toEqual({ pdus: {} });
   });
 
+  it('are answered once they are in a room that they flood, and hold up nobody else', async () => {
+    const quiet = await visitRoom();
+    const flooded = await Visit.join(other, home, await createRoom(alice, { preset: 'public_chat' }), eve);
+    const { heads, roomId } = flooded;
+    // Forks: each follows upon the same event.
+    const flood = Array.from({ length: 4 }, (_, page) =>
+      Array.from({ length: 50 }, (__, n) =>
+        flooded.make({ type: 'm.room.message', sender: eve, content: { body: `${page} ${n}` }, prev: heads }),
+      ),
+    );
+    let answered = 0;
+    const sent = flood.map(async (events, page) => {
+      const answer = await sendTransaction(
+        other,
+        home,
+        events.map(({ pdu }) => pdu),
+        [],
+        `flood${page}`,
+      );
+      answered++;
+      return errorsOf(answer);
+    });
+    const message = quiet.message(bob, 'meanwhile');
+    await quiet.send(message);
+    await shows(quiet.roomId, 'meanwhile');
+    expect(answered).toBeLessThan(flood.length);
+    expect(new Set((await Promise.all(sent)).flat())).toEqual(new Set(['fine']));
+    // The last answer came behind its events.
+    expect(await bodies(roomId)).toContain('3 49');
+  });
+
   it('are refused when they are none', async () => {
     const attempt = async (content: JsonObject, id = `r${Math.random()}`): Promise<string> => {
       const { status, body } = await visitor.request(home, 'PUT', `${v1}/send/${id}`, content);

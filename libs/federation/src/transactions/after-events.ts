@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { Clock, KeyedCounter, KeyedMutex, Lifecycle, Logger } from '@rookery/platform';
+import { KeyedCounter, KeyedMutex, Lifecycle, Logger } from '@rookery/platform';
 import { StagedEvents } from './staged-events.js';
 
 /** Pieces of work that wait for events, in all and for one server. With more, nobody waits. */
@@ -22,7 +22,6 @@ export class AfterEvents {
 
   constructor(
     private readonly staged: StagedEvents,
-    private readonly clock: Clock,
     private readonly lifecycle: Lifecycle,
     logger: Logger,
   ) {
@@ -43,7 +42,7 @@ export class AfterEvents {
     this.#waiting++;
     this.#perOrigin.add(origin);
     // Waited for from now on, whoever is before.
-    const arrived = this.#arrived(roomIds);
+    const arrived = this.staged.arrived(roomIds, limitMs);
     void this.#turns
       .run(key, async () => {
         await arrived;
@@ -54,15 +53,5 @@ export class AfterEvents {
         this.#waiting--;
         this.#perOrigin.remove(origin);
       });
-  }
-
-  /** Resolves when what is on its way into rooms is in them, or nobody waits for it any more. */
-  async #arrived(roomIds: readonly string[]): Promise<void> {
-    const given = new AbortController();
-    await Promise.race([
-      Promise.all(roomIds.map((roomId) => this.staged.caughtUp(roomId))),
-      this.clock.sleep(limitMs, AbortSignal.any([given.signal, this.lifecycle.stopping])),
-    ]);
-    given.abort();
   }
 }

@@ -10,6 +10,8 @@ import { TransactionAnswers } from './transaction-answers.js';
 const answersOf = (database: Database, clock: FakeClock): TransactionAnswers =>
   new TransactionAnswers(database, clock, new Lifecycle(clock, new SilentLogger()), new BackgroundTasks(clock));
 
+const calm = { stage: async () => undefined, floodedOf: () => [], arrived: async () => undefined };
+
 describe('InboundTransactions', () => {
   it('has what must arrive sent again, though not for ever', async () => {
     let answered = 0;
@@ -18,7 +20,7 @@ describe('InboundTransactions', () => {
       write: async () => void answered++,
     } as unknown as Database;
     const intake = { check: async () => ({ results: new Map(), wanted: [] }) } as unknown as PduIntake;
-    const staged = { stage: async () => undefined } as unknown as StagedEvents;
+    const staged = calm as unknown as StagedEvents;
     let haveArrived = false;
     const edus = { deliver: async () => haveArrived } as unknown as InboundEdus;
     const config = { get: () => [] } as unknown as Config;
@@ -47,7 +49,7 @@ describe('InboundTransactions', () => {
       },
     } as unknown as PduIntake;
     const database = { get: async () => undefined } as unknown as Database;
-    const staged = { stage: async () => undefined } as unknown as StagedEvents;
+    const staged = calm as unknown as StagedEvents;
     const config = { get: () => [] } as unknown as Config;
     const clock = new FakeClock();
     const transactions = new InboundTransactions(

@@ -29,6 +29,8 @@ const maxWaiting = 5;
  */
 const maxRefusals = 5;
 const maxRefused = 1_000;
+/** How long a server waits for its answer at most because rooms are flooded, milliseconds: it could be the room of others. */
+const longestWaitMs = 10_000;
 /** Receives transactions: each once, those of one server one after the other. */
 @Injectable()
 export class InboundTransactions {
@@ -94,6 +96,8 @@ export class InboundTransactions {
         throw MatrixError.internal('Some of the transaction could not be stored');
       await this.answers.store(origin, txnId, answer);
     }
+    // Whoever floods a room sends more once that is in it: servers wait for each answer.
+    await this.staged.arrived(this.staged.floodedOf(wanted.map(({ roomId }) => roomId)), longestWaitMs);
     return answer;
   }
 

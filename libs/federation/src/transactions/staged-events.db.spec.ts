@@ -390,4 +390,38 @@ eachDatabase('events that wait for their rooms', (open) => {
     expect(rooms.stored).toContain(head.eventId);
     expect(rooms.stored.length).toBeLessThan(600);
   });
+
+  it('of rooms that are flooded come behind those of others, whole batches of one room at a time', async () => {
+    const rooms = new Rooms();
+    const [most, waits]: [string[], (() => void)[]] = [[], []];
+    // Each event of a flooded room takes as long as the test says.
+    rooms.verdict = async ({ roomId }) => {
+      if (!roomId.startsWith('!flood')) return known;
+      if (most.at(-1) !== roomId) most.push(roomId);
+      await new Promise<void>((resolve) => waits.push(resolve));
+      return known;
+    };
+    const { staged } = start(rooms);
+    const quiet = message('!quiet');
+    await staged.stage(origin, [message('!first')]);
+    await empty();
+    const floods = Array.from({ length: 9 }, (_, n) => `!flood${n}_`);
+    for (const room of floods)
+      await staged.stage(
+        origin,
+        Array.from({ length: 50 }, () => message(room)),
+      );
+    await staged.stage('third.test', [quiet]);
+    expect(staged.floodedOf([quiet.roomId, `${floods[0]}${testNumber}`])).toEqual([`${floods[0]}${testNumber}`]);
+    // Eight of them hold eight places, and it is done all the same.
+    await eventually(() => rooms.stored.includes(quiet.eventId));
+    expect(most).toHaveLength(1);
+    const timer = setInterval(() => {
+      void clock.advance(10);
+      for (const go of waits.splice(0)) go();
+    }, 1);
+    await empty();
+    clearInterval(timer);
+    expect(rooms.batches.filter((size) => size === 50)).toHaveLength(9);
+  });
 });

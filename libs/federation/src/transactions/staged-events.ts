@@ -7,6 +7,7 @@ import { EventPersister, InboundEvents, RoomStateReader } from '@rookery/rooms';
 import { GapFillers } from './gap-fillers.js';
 import { GapRetries } from './gap-retries.js';
 import { superfluousOf } from './backlog.js';
+import { FloodedRooms } from './flooded-rooms.js';
 import {
   countAttempt,
   deleteStagedOf,
@@ -32,6 +33,13 @@ const batchSize = 50;
  */
 const slowAfterMs = 1_000;
 const maxSlow = 64;
+/**
+ * Flooded rooms have places of their own: as many as the others, but one where any of the others has had work so lately. Their work waits
+ * for somebody when it takes longer than that, and rests as long as it took, up to a limit; milliseconds.
+ */
+const othersWorkedMs = 1_000;
+const floodedSlowAfterMs = 5_000;
+const longestRestMs = 200;
 /** Events that may wait in one room before those are dropped that can be fetched later. */
 const maxBacklog = 500;
 /** How often an event is tried that fails for no reason of its own, and how long between. */
@@ -65,6 +73,9 @@ export class StagedEvents {
   readonly #running = new Map<string, Promise<void>>();
   /** Since when events of a room are on their way into it, by a clock that only goes on, milliseconds. */
   readonly #takingSinceMs = new Map<string, number>();
+  readonly #flooded: FloodedRooms;
+  /** When a room that is not flooded had work the last time, by the same clock. */
+  #othersAtMs = Number.NEGATIVE_INFINITY;
   #watch: Timer | undefined;
   /** Events that are in somebody's hands, by room: gaps are being filled, or they are tried again later. */
   readonly #aside = new Map<string, Set<string>>();
@@ -95,6 +106,7 @@ export class StagedEvents {
     metrics: Metrics,
   ) {
     this.#unstaging = new Unstaging(database);
+    this.#flooded = new FloodedRooms(clock);
     this.#logger = logger.child('federation');
     this.#pdus = metrics.counter('synapse_federation_server_received_pdus');
     this.#times = metrics.histogram('synapse_federation_server_pdu_process_time');
@@ -153,6 +165,22 @@ export class StagedEvents {
     });
   }
 
+  /** Resolves when the rooms have {@link caughtUp}, or after a time. */
+  async arrived(roomIds: readonly string[], limitMs: number): Promise<void> {
+    if (!roomIds.some((roomId) => this.isBusy(roomId))) return;
+    const given = new AbortController();
+    await Promise.race([
+      Promise.all(roomIds.map((roomId) => this.caughtUp(roomId))),
+      this.clock.sleep(limitMs, AbortSignal.any([given.signal, this.lifecycle.stopping])),
+    ]);
+    given.abort();
+  }
+
+  /** Which of some rooms are flooded: with more events than people write. */
+  floodedOf(roomIds: Iterable<string>): string[] {
+    return [...new Set(roomIds)].filter((roomId) => this.#flooded.has(roomId));
+  }
+
   /** Everything in a room up to a place in the order was dealt with. */
   #reached(roomId: string, ordering: number): void {
     const waiters = this.#waiters.get(roomId);
@@ -186,7 +214,10 @@ export class StagedEvents {
       // Whoever sends it now may help with what is missing before it.
       this.retries.now(keyOf(roomId, eventId));
     }
-    for (const roomId of new Set(events.map((event) => event.roomId))) this.#wake(roomId);
+    for (const [roomId, { length }] of Map.groupBy(events, (event) => event.roomId)) {
+      this.#flooded.add(roomId, length);
+      this.#wake(roomId);
+    }
   }
 
   /** Keeps an event at hand that is about to be counted, as long as nothing of its room lies in the database only. */
@@ -225,30 +256,70 @@ export class StagedEvents {
     this.#next();
   }
 
-  /** Gives free places to rooms that wait, the first one first. */
+  /** Gives free places to rooms that wait, the first one first, and flooded rooms behind the others. */
   #next(): void {
+    const flooded: string[] = [];
     for (const roomId of this.#queue) {
-      if (this.#running.size - this.#slowRooms() >= parallelRooms) {
-        this.#watch ??= this.clock.after(slowAfterMs, () => {
-          this.#watch = undefined;
-          this.#next();
-        });
-        return;
-      }
       if (this.#running.has(roomId)) continue;
-      this.#queue.delete(roomId);
-      const work = this.#drain(roomId)
-        .catch((err: unknown) => {
-          this.#logger.error('Events of other servers could not be looked at', { room_id: roomId, err });
-          this.clock.after(retryMs, () => this.#wake(roomId));
-        })
-        .finally(() => {
-          this.#running.delete(roomId);
-          if (!this.#queue.has(roomId)) this.#reached(roomId, Number.MAX_SAFE_INTEGER);
-          this.#next();
-        });
-      this.#running.set(roomId, work);
+      if (this.#flooded.has(roomId)) flooded.push(roomId);
+      else if (!this.#begin(roomId, false)) return;
     }
+    for (const roomId of flooded) if (!this.#begin(roomId, true)) return;
+  }
+
+  /** @returns whether there was a place */
+  #begin(roomId: string, isFlooded: boolean): boolean {
+    if (!isFlooded) this.#othersAtMs = this.clock.monotonicMs();
+    if (this.#working(isFlooded) >= (isFlooded && this.#haveOthersWork() ? 1 : parallelRooms)) {
+      this.#watch ??= this.clock.after(slowAfterMs, () => {
+        this.#watch = undefined;
+        this.#next();
+      });
+      return false;
+    }
+    this.#queue.delete(roomId);
+    const work = this.#drain(roomId)
+      .catch((err: unknown) => {
+        this.#logger.error('Events of other servers could not be looked at', { room_id: roomId, err });
+        this.clock.after(retryMs, () => this.#wake(roomId));
+      })
+      .finally(() => {
+        this.#running.delete(roomId);
+        if (!this.#queue.has(roomId)) this.#reached(roomId, Number.MAX_SAFE_INTEGER);
+        this.#next();
+      });
+    this.#running.set(roomId, work);
+    return true;
+  }
+
+  /** Rooms that hold a place: those that wait for somebody do not. */
+  #working(isFlooded: boolean): number {
+    const untilMs = this.clock.monotonicMs() - (isFlooded ? floodedSlowAfterMs : slowAfterMs);
+    let [working, slow] = [0, 0];
+    for (const roomId of this.#running.keys()) {
+      if (this.#flooded.has(roomId) !== isFlooded) continue;
+      if ((this.#takingSinceMs.get(roomId) ?? Number.POSITIVE_INFINITY) <= untilMs && slow < maxSlow) slow++;
+      else working++;
+    }
+    return working;
+  }
+
+  #haveOthersWork(): boolean {
+    return this.clock.monotonicMs() - this.#othersAtMs < othersWorkedMs;
+  }
+
+  /**
+   * Has a flooded room go behind the others that are flooded after each of its batches, and rest.
+   * @param beganMs when the batch was begun
+   * @returns whether its place is to be given away
+   */
+  async #givesWay(roomId: string, beganMs: number): Promise<boolean> {
+    if (!this.#flooded.has(roomId)) return false;
+    const tookMs = this.clock.monotonicMs() - beganMs;
+    if (tookMs > 0 && this.#haveOthersWork())
+      await this.clock.sleep(Math.min(tookMs, longestRestMs), this.lifecycle.stopping);
+    if (this.#backlog.has(roomId)) this.#queue.add(roomId);
+    return true;
   }
 
   async #drain(roomId: string): Promise<void> {
@@ -257,10 +328,11 @@ export class StagedEvents {
     while (!this.lifecycle.stopping.aborted) {
       const fresh = rules && this.#freshOf(roomId);
       if (!fresh) return this.#drainStored(roomId, rules);
+      const beganMs = this.clock.monotonicMs();
       await this.#take(roomId, fresh);
       this.#reached(roomId, fresh.at(-1)!.row.ordering);
       // What is staged now wakes the room again.
-      if (!this.#backlog.has(roomId)) return;
+      if ((await this.#givesWay(roomId, beganMs)) || !this.#backlog.has(roomId)) return;
     }
   }
 
@@ -268,6 +340,7 @@ export class StagedEvents {
   async #drainStored(roomId: string, rules: RoomVersionRules | undefined): Promise<void> {
     while (!this.lifecycle.stopping.aborted) {
       if (rules && (this.#backlog.get(roomId) ?? 0) > maxBacklog) await this.#prune(roomId, rules);
+      const beganMs = this.clock.monotonicMs();
       const isLeftover = this.#leftovers.has(roomId);
       const taken = [...(this.#aside.get(roomId) ?? [])];
       const rows = await selectStaged(this.database, roomId, taken, isLeftover ? 1 : batchSize);
@@ -287,6 +360,7 @@ export class StagedEvents {
         await this.#take(roomId, stagedOf(rules, [{ ...first, attempts: first.attempts + 1 }]));
       } else continue;
       this.#reached(roomId, rows.at(-1)!.ordering);
+      if (await this.#givesWay(roomId, beganMs)) return;
     }
   }
 
@@ -322,14 +396,6 @@ export class StagedEvents {
     } finally {
       this.#takingSinceMs.delete(roomId);
     }
-  }
-
-  /** Rooms that wait for somebody. */
-  #slowRooms(): number {
-    const untilMs = this.clock.monotonicMs() - slowAfterMs;
-    let count = 0;
-    for (const sinceMs of this.#takingSinceMs.values()) if (sinceMs <= untilMs) count++;
-    return Math.min(count, maxSlow);
   }
 
   async #settle(roomId: string, staged: readonly StagedEvent[], verdicts: readonly ReceiveVerdict[]): Promise<void> {
