@@ -66,4 +66,34 @@ describe('InboundTransactions', () => {
     expect(await Promise.all(taken)).toEqual(taken.map(() => ({ pdus: {} })));
     await expect(transactions.receive('far.test', 't5', {})).resolves.toEqual({ pdus: {} });
   });
+
+  it('has a hundred servers wait because of flooded rooms at most', async () => {
+    let goOn = (): void => undefined;
+    const held = new Promise<void>((resolve) => (goOn = resolve));
+    let waiting = 0;
+    const staged = {
+      ...calm,
+      floodedOf: () => ['!flood'],
+      arrived: () => {
+        waiting++;
+        return held;
+      },
+    } as unknown as StagedEvents;
+    const intake = { check: async () => ({ results: new Map(), wanted: [] }) } as unknown as PduIntake;
+    const database = { get: async () => undefined } as unknown as Database;
+    const config = { get: () => [] } as unknown as Config;
+    const clock = new FakeClock();
+    const transactions = new InboundTransactions(
+      ...([answersOf(database, clock), intake, staged, {} as InboundEdus, clock, config] as const),
+      new Metrics('home.test'),
+    );
+    const taken = Array.from({ length: 100 }, (_, n) => transactions.receive(`${n}.test`, 't', {}));
+    await clock.advance(0);
+    expect(waiting).toBe(100);
+    await expect(transactions.receive('far.test', 't', {})).resolves.toEqual({ pdus: {} });
+    goOn();
+    await Promise.all(taken);
+    await transactions.receive('far.test', 't2', {});
+    expect(waiting).toBe(101);
+  });
 });

@@ -31,6 +31,9 @@ const maxRefusals = 5;
 const maxRefused = 1_000;
 /** How long a server waits for its answer at most because rooms are flooded, milliseconds: it could be the room of others. */
 const longestWaitMs = 10_000;
+/** And how many servers wait so: what they sent is held meanwhile. With more, nobody further waits. */
+const maxHeld = 100;
+
 /** Receives transactions: each once, those of one server one after the other. */
 @Injectable()
 export class InboundTransactions {
@@ -41,6 +44,8 @@ export class InboundTransactions {
   readonly #refused = new Map<string, number>();
   readonly #watched: ReadonlySet<string>;
   readonly #lastReceived;
+  /** Servers that wait because of flooded rooms. */
+  #held = 0;
 
   constructor(
     private readonly answers: TransactionAnswers,
@@ -96,9 +101,19 @@ export class InboundTransactions {
         throw MatrixError.internal('Some of the transaction could not be stored');
       await this.answers.store(origin, txnId, answer);
     }
-    // Whoever floods a room sends more once that is in it: servers wait for each answer.
-    await this.staged.arrived(this.staged.floodedOf(wanted.map(({ roomId }) => roomId)), longestWaitMs);
+    await this.#holdBack(this.staged.floodedOf(wanted.map(({ roomId }) => roomId)));
     return answer;
+  }
+
+  /** Whoever floods a room sends more once that is in it: servers wait for each answer. */
+  async #holdBack(flooded: readonly string[]): Promise<void> {
+    if (flooded.length === 0 || this.#held >= maxHeld) return;
+    this.#held++;
+    try {
+      await this.staged.arrived(flooded, longestWaitMs);
+    } finally {
+      this.#held--;
+    }
   }
 
   #isToComeAgain(key: string, haveArrived: boolean): boolean {
