@@ -97,6 +97,7 @@ export class SyncService {
 
   async #placed(asked: SyncRequest, since: SyncToken, signal: AbortSignal): Promise<SyncRequest> {
     const { token, isLost } = await this.placed(since, signal);
+    if (token === since && !isLost) return asked;
     return { ...asked, since: token, fullState: asked.fullState || isLost };
   }
 

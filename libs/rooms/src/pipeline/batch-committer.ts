@@ -98,10 +98,8 @@ export class BatchCommitter {
         room: this.#view(room),
         note: (eventId, note) => void notes.set(eventId, note),
       };
-      const hooks = this.hooks.all;
-      // By index here and below: each send goes through all of them, and a pair for each would be a tenth of what it allocates.
       const prepared: unknown[] = [];
-      for (const hook of hooks) {
+      for (const hook of this.hooks.all) {
         const answer = hook.prepare?.(batch);
         prepared.push(isAwaited(answer) ? await answer : answer);
       }
@@ -118,11 +116,17 @@ export class BatchCommitter {
       this.gaps.note(room.roomId, room.gaps);
       if (options.backfilled) allocation.done();
       else allocation.commit(this.#news(room, stored, batch.moves));
-      for (let n = 0; n < hooks.length; n++) hooks[n]?.afterCommit?.(batch, prepared[n]);
+      this.#tellHooks(batch, prepared);
       return stored;
     } finally {
       allocation.done();
     }
+  }
+
+  #tellHooks(batch: EventBatch, prepared: readonly unknown[]): void {
+    const hooks = this.hooks.all;
+    // By index here and below: each send goes through all of them, and a pair for each would be a tenth of what it allocates.
+    for (let n = 0; n < hooks.length; n++) hooks[n]?.afterCommit?.(batch, prepared[n]);
   }
 
   /** Writes batches of different rooms, all or none. */

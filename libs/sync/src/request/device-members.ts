@@ -58,7 +58,7 @@ export class LazyMemberMemories {
       if (since !== undefined) this.#memory.confirm(deviceKey, since);
       const asked = rooms.map((room) => ({ ...room, wanted: new Map(room.wanted) }));
       return Object.fromEntries(
-        [...this.#take(deviceKey, asked, upTo)].map(([roomId, members]) => [roomId, [...members.keys()]]),
+        [...takeFrom(this.#memory, deviceKey, asked, upTo)].map(([roomId, members]) => [roomId, [...members.keys()]]),
       );
     });
   }
@@ -69,60 +69,8 @@ export class LazyMemberMemories {
     since: MembersPlace | undefined,
     filter: Pick<SyncFilter['room']['state'], 'lazyLoadMembers' | 'includeRedundantMembers'>,
   ): DeviceMembers {
-    const own = this.rpc.processNumber;
     const mayRemember = filter.lazyLoadMembers && !filter.includeRedundantMembers;
-    const take = async (there: number, upTo: number, asked: readonly WantedMembers[]) => {
-      const rooms = asked.map(({ roomId, wanted, anew }) => ({ roomId, wanted: [...wanted], anew }));
-      const answer = await this.rpc.call(membersToSend, { deviceKey, upTo, rooms }, instanceOf(there));
-      const taken = asked.map(({ roomId, wanted }) => {
-        const missing = new Set(answer[roomId]);
-        return [roomId, new Map([...wanted].filter(([userId]) => missing.has(userId)))] as const;
-      });
-      return new Map(taken);
-    };
-    let home = since?.home ?? own;
-    /** By the process that remembers the device; by this one where that cannot be asked. */
-    const atHome = async <T>(there: (number: number) => Promise<T>, here: () => T): Promise<T> => {
-      if (home === undefined || home === own) return here();
-      try {
-        return await there(home);
-      } catch (err) {
-        this.logger.debug('What a device has of lazy members is not known any more', { process: home, err });
-        home = own;
-        return here();
-      }
-    };
-    return {
-      get home() {
-        return home;
-      },
-      begin: async () => {
-        if (since === undefined) return this.#memory.forget(deviceKey);
-        if (!mayRemember && home !== own) return;
-        const came = { deviceKey, since: since.answer, upTo: since.answer, rooms: [] };
-        await atHome(
-          async (there) => void (await this.rpc.call(membersToSend, came, instanceOf(there))),
-          () => this.#memory.confirm(deviceKey, since.answer),
-        );
-      },
-      take: async (rooms, upTo) => {
-        if (!mayRemember || rooms.length === 0) return new Map(rooms.map(({ roomId, wanted }) => [roomId, wanted]));
-        return atHome(
-          (there) => take(there, upTo, rooms),
-          () => this.#take(deviceKey, rooms, upTo),
-        );
-      },
-    };
-  }
-
-  #take(
-    deviceKey: string,
-    rooms: readonly WantedMembers[],
-    upTo: number,
-  ): ReadonlyMap<string, ReadonlyMap<string, string>> {
-    return new Map(
-      rooms.map(({ roomId, wanted, anew }) => [roomId, this.#memory.take(deviceKey, roomId, wanted, upTo, { anew })]),
-    );
+    return new RememberedMembers(this.#memory, this.rpc, this.logger, deviceKey, since, mayRemember);
   }
 }
 
@@ -137,4 +85,74 @@ export interface DeviceMembers {
    * @param answer names the answer that brings them, as {@link MembersPlace.answer} does
    */
   take(rooms: readonly WantedMembers[], answer: number): ReturnType<TakeMembers>;
+}
+
+/** What this process remembers of a device, or another one. */
+class RememberedMembers implements DeviceMembers {
+  home: number | undefined;
+
+  constructor(
+    private readonly memory: LazyMemberMemory,
+    private readonly rpc: Rpc,
+    private readonly logger: Logger,
+    private readonly deviceKey: string,
+    private readonly since: MembersPlace | undefined,
+    private readonly mayRemember: boolean,
+  ) {
+    this.home = since?.home ?? rpc.processNumber;
+  }
+
+  async begin(): Promise<void> {
+    const { memory, deviceKey, since } = this;
+    if (since === undefined) return memory.forget(deviceKey);
+    if (!this.mayRemember && this.home !== this.rpc.processNumber) return;
+    const came = { deviceKey, since: since.answer, upTo: since.answer, rooms: [] };
+    await this.#atHome(
+      async (there) => void (await this.rpc.call(membersToSend, came, instanceOf(there))),
+      () => memory.confirm(deviceKey, since.answer),
+    );
+  }
+
+  async take(rooms: readonly WantedMembers[], answer: number): ReturnType<TakeMembers> {
+    if (!this.mayRemember || rooms.length === 0) return new Map(rooms.map(({ roomId, wanted }) => [roomId, wanted]));
+    return this.#atHome(
+      (there) => this.#takeThere(there, rooms, answer),
+      () => takeFrom(this.memory, this.deviceKey, rooms, answer),
+    );
+  }
+
+  /** By the process that remembers the device; by this one where that cannot be asked. */
+  async #atHome<T>(there: (number: number) => Promise<T>, here: () => T): Promise<T> {
+    const own = this.rpc.processNumber;
+    if (this.home === undefined || this.home === own) return here();
+    try {
+      return await there(this.home);
+    } catch (err) {
+      this.logger.debug('What a device has of lazy members is not known any more', { process: this.home, err });
+      this.home = own;
+      return here();
+    }
+  }
+
+  async #takeThere(there: number, asked: readonly WantedMembers[], upTo: number): ReturnType<TakeMembers> {
+    const { deviceKey } = this;
+    const rooms = asked.map(({ roomId, wanted, anew }) => ({ roomId, wanted: [...wanted], anew }));
+    const answer = await this.rpc.call(membersToSend, { deviceKey, upTo, rooms }, instanceOf(there));
+    const taken = asked.map(({ roomId, wanted }) => {
+      const missing = new Set(answer[roomId]);
+      return [roomId, new Map([...wanted].filter(([userId]) => missing.has(userId)))] as const;
+    });
+    return new Map(taken);
+  }
+}
+
+function takeFrom(
+  memory: LazyMemberMemory,
+  deviceKey: string,
+  rooms: readonly WantedMembers[],
+  upTo: number,
+): ReadonlyMap<string, ReadonlyMap<string, string>> {
+  return new Map(
+    rooms.map(({ roomId, wanted, anew }) => [roomId, memory.take(deviceKey, roomId, wanted, upTo, { anew })]),
+  );
 }
