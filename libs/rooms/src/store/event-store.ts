@@ -164,8 +164,21 @@ export class EventStore {
 
   /** The events that exist, in the order asked for. */
   async inOrder(eventIds: readonly string[]): Promise<StoredEvent[]> {
+    const cached = eventIds.length <= idsPerTurn ? this.#allCached(eventIds) : undefined;
+    if (cached !== undefined) return cached;
     const found = await this.many(eventIds);
     return eventIds.flatMap((eventId) => found.get(eventId) ?? []);
+  }
+
+  /** The events, where every one of them is cached: no map of them is needed then. */
+  #allCached(eventIds: readonly string[]): StoredEvent[] | undefined {
+    const events: StoredEvent[] = [];
+    for (const eventId of eventIds) {
+      const entry = this.#cache.get(eventId);
+      if (entry === undefined) return undefined;
+      events.push(entry.stored);
+    }
+    return events;
   }
 
   async one(eventId: string): Promise<StoredEvent | undefined> {
