@@ -2,11 +2,11 @@ import { Injectable } from '@nestjs/common';
 import { DataStores, type Tx } from '@rookery/database';
 import { type RoomEvent, roomVersionRules } from '@rookery/events';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { atEase, Clock, Config, Logger } from '@rookery/platform';
+import { atEase, Clock, Config } from '@rookery/platform';
 import { inAuthOrder, stateKeyOf, type StateMap } from '@rookery/state-res';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { findSentEvent } from '../store/transactions.query.js';
-import { BatchCommitter, type CommitOptions } from './batch-committer.js';
+import { BatchCommitter } from './batch-committer.js';
 import { EventPersister } from './event-persister.js';
 import type { EventDraft, NewRoom } from '../model/drafts.js';
 import type {
@@ -19,10 +19,10 @@ import type {
 } from '../model/remote-events.js';
 import { type BatchFacts, type RemoteJudgement, type RemoteOutcome, RemoteStager } from './remote-stager.js';
 import { type DraftOutcome, type Judged, LocalStager } from './local-stager.js';
-import { insertRemoteRoom, insertRoom } from './new-room.query.js';
+import { insertRoom } from './new-room.query.js';
 import { EventContexts, type StateBefore, stateOf } from './event-context.js';
+import { type RoomTask, RoomTurns, unknownRoom } from './room-turns.js';
 import { Waiting } from './waiting.js';
-import { BatchQueue } from '../room/room-queue.js';
 import { RoomSnapshot } from '../room/room-snapshot.js';
 import { RoomSnapshots } from '../room/room-snapshots.js';
 import { dropSomeOfGroup, forgetBegunGroup, type PartialJoin, selectBegunGroup } from '../store/partial-rooms.query.js';
@@ -30,27 +30,6 @@ import { countDeletion } from '../store/state-database.query.js';
 import type { SentEvent, StoredEvent } from '../model/stored-event.js';
 import { WorkingRoom } from '../room/working-room.js';
 
-/** Something that needs the room's tables to itself. Settles itself and never rejects. */
-interface ExclusiveTask {
-  readonly alone: () => Promise<void>;
-}
-
-/** Something to be done with a room, in its turn. */
-interface Task {
-  /** Rooms that are not known yet are made with this version; absent: they are refused. */
-  readonly roomVersion?: string;
-  /** The version comes from the room's state: it counts more than what an invite to the room said. */
-  readonly isVersionProven?: boolean;
-  /** Commits alone: its options are its own. */
-  readonly options?: CommitOptions;
-  /** Stages events. What it returns is called once they are durable; nothing where it is settled and has staged none. */
-  readonly stage: (room: WorkingRoom) => Promise<((stored: ReadonlyMap<string, StoredEvent>) => void) | undefined>;
-  /** Asked when a batch has failed: whether this task was done by an earlier one after all. */
-  readonly alreadyDone?: () => Promise<boolean>;
-  readonly reject: (error: unknown) => void;
-}
-
-const maxBatch = 64;
 /** Entries of a large state that are stored together: others get a turn in between. */
 const entriesAtOnce = 50;
 /** Events of a room that are staged before other rooms get a turn. */
@@ -70,7 +49,6 @@ class RoomMovedOn extends MatrixError {
 /** The persister of the process that writes a room's events. */
 @Injectable()
 export class LocalEventPersister extends EventPersister {
-  readonly #queue = new BatchQueue<Task | ExclusiveTask>((roomId, tasks) => this.#work(roomId, tasks), maxBatch);
   #lastCreatedMs = 0;
 
   // Nine parameters: the stages of an event and what holds a room in memory; this is the one place where they meet.
@@ -83,7 +61,7 @@ export class LocalEventPersister extends EventPersister {
     private readonly committer: BatchCommitter,
     private readonly config: Config,
     private readonly clock: Clock,
-    private readonly logger: Logger,
+    private readonly turns: RoomTurns,
   ) {
     super();
   }
@@ -135,7 +113,7 @@ export class LocalEventPersister extends EventPersister {
   ): Promise<SentEvent | Waiting<Answer>> {
     const { transaction } = draft;
     return new Promise((resolve, reject) => {
-      this.#queue.push(draft.roomId, {
+      this.turns.push(draft.roomId, {
         stage: async (room) => {
           const outcome = await stage(room);
           if (outcome instanceof Waiting) {
@@ -216,7 +194,7 @@ export class LocalEventPersister extends EventPersister {
     judgement: RemoteJudgement | undefined,
   ): Promise<{ readonly done: readonly ReceiveVerdict[]; readonly thinking: Waiting<RemoteJudgement> | undefined }> {
     return new Promise((resolve, reject) => {
-      this.#queue.push(roomId, {
+      this.turns.push(roomId, {
         stage: async (room) => {
           const outcomes: [RoomEvent, RemoteOutcome][] = [];
           const facts = await this.remote.factsOf(roomId, events);
@@ -251,10 +229,10 @@ export class LocalEventPersister extends EventPersister {
   #storeOutliers(
     roomId: string,
     events: readonly RoomEvent[],
-    version: Pick<Task, 'roomVersion' | 'isVersionProven'>,
+    version: Pick<RoomTask, 'roomVersion' | 'isVersionProven'>,
   ): Promise<void> {
     return new Promise((resolve, reject) => {
-      this.#queue.push(roomId, {
+      this.turns.push(roomId, {
         ...version,
         stage: async (room) => {
           const own = events.filter((event) => event.roomId === roomId);
@@ -274,7 +252,7 @@ export class LocalEventPersister extends EventPersister {
   ): Promise<ReceiveVerdict> {
     await this.#storeAround(event.roomId, roomVersion, given, [event]);
     return new Promise((resolve, reject) => {
-      this.#queue.push(event.roomId, {
+      this.turns.push(event.roomId, {
         roomVersion,
         isVersionProven: true,
         stage: async (room) => {
@@ -419,7 +397,7 @@ export class LocalEventPersister extends EventPersister {
   /** Does something with a room in its turn, in a transaction of its own. */
   #inTurn<T>(roomId: string, work: (room: WorkingRoom) => Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
-      this.#queue.push(roomId, {
+      this.turns.push(roomId, {
         options: { alone: true },
         stage: async (room) => {
           const answer = await work(room);
@@ -456,7 +434,7 @@ export class LocalEventPersister extends EventPersister {
     const [first] = events;
     if (first && given && !('after' in given)) await this.#storeAround(roomId, first.rules.version, given, events);
     return new Promise((resolve, reject) => {
-      this.#queue.push(roomId, {
+      this.turns.push(roomId, {
         options: { backfilled: true },
         stage: async (room) => {
           const state = given && (await this.#stateBefore(room, given, events));
@@ -473,7 +451,7 @@ export class LocalEventPersister extends EventPersister {
 
   async receiveOutOfBand(roomVersion: string, event: RoomEvent): Promise<void> {
     return new Promise((resolve, reject) => {
-      this.#queue.push(event.roomId, {
+      this.turns.push(event.roomId, {
         roomVersion,
         stage: async (room) => {
           await this.remote.stageOutOfBand(room, event);
@@ -486,7 +464,7 @@ export class LocalEventPersister extends EventPersister {
 
   keepNewestExtremity(draft: EventDraft): Promise<number> {
     return new Promise((resolve, reject) => {
-      this.#queue.push(draft.roomId, {
+      this.turns.push(draft.roomId, {
         stage: async (room) => {
           const dropped = room.extremities.size - 1;
           if (dropped > 0) await this.local.stageOnNewestExtremity(room, draft);
@@ -498,108 +476,7 @@ export class LocalEventPersister extends EventPersister {
   }
 
   exclusively<T>(roomId: string, work: () => Promise<T>): Promise<T> {
-    return new Promise((resolve, reject) => {
-      this.#queue.push(roomId, {
-        alone: async () => {
-          this.snapshots.drop(roomId);
-          try {
-            resolve(await work());
-          } catch (error) {
-            reject(error);
-          } finally {
-            // Whoever looked at the room meanwhile saw it by halves.
-            this.snapshots.drop(roomId);
-            this.contexts.forgetRoom(roomId);
-          }
-        },
-      });
-    });
-  }
-
-  async #work(roomId: string, tasks: readonly (Task | ExclusiveTask)[]): Promise<void> {
-    let together: Task[] = [];
-    for (const task of tasks) {
-      const isPlain = !('alone' in task) && !task.options && task.roomVersion === undefined;
-      if (isPlain) together.push(task);
-      else {
-        if (together.length > 0) await this.#attempt(roomId, together);
-        together = [];
-        if ('alone' in task) await task.alone();
-        else await this.#attempt(roomId, [task]);
-      }
-    }
-    if (together.length > 0) await this.#attempt(roomId, together);
-  }
-
-  /** Does tasks in one transaction; when that fails, each in its own. Settles all of them. */
-  async #attempt(roomId: string, tasks: readonly Task[]): Promise<void> {
-    let room: WorkingRoom | undefined;
-    const done: ((stored: ReadonlyMap<string, StoredEvent>) => void)[] = [];
-    const settled = new Set<Task>();
-    try {
-      room = await this.#open(roomId, tasks[0]!);
-      for (const task of tasks) {
-        const { length } = room.staged;
-        try {
-          const settle = await task.stage(room);
-          if (settle) done.push(settle);
-          else settled.add(task);
-        } catch (error) {
-          // What failed half-way has left the room in an unknown state.
-          if (room.staged.length !== length || !MatrixError.is(error)) throw error;
-          settled.add(task);
-          task.reject(error);
-        }
-      }
-      const stored = room.staged.length > 0 || room.rejudged || room.found ? await this.#commit(room, tasks[0]!) : [];
-      const byId = new Map(stored.map((entry) => [entry.event.eventId, entry]));
-      for (const settle of done) settle(byId);
-    } catch (error) {
-      this.snapshots.drop(roomId);
-      if (room) this.contexts.forget(room);
-      await this.#afterFailure(
-        roomId,
-        tasks.filter((task) => !settled.has(task)),
-        error,
-      );
-    }
-  }
-
-  async #afterFailure(roomId: string, tasks: readonly Task[], error: unknown): Promise<void> {
-    for (const [index, task] of tasks.entries()) {
-      try {
-        if (await task.alreadyDone?.()) continue;
-      } catch (lookUpError) {
-        // The database is away: each would wait for it anew.
-        for (const each of tasks.slice(index)) each.reject(lookUpError);
-        return;
-      }
-      if (tasks.length > 1) await this.#attempt(roomId, [task]);
-      else {
-        if (!MatrixError.is(error)) this.logger.error('An event could not be stored', { roomId, err: error });
-        task.reject(error);
-      }
-    }
-  }
-
-  async #open(roomId: string, { roomVersion, isVersionProven }: Task): Promise<WorkingRoom> {
-    const snapshot = await this.snapshots.get(roomId);
-    const isWrong =
-      isVersionProven && snapshot && snapshot.rules.version !== roomVersion && snapshot.extremities.size === 0;
-    if (snapshot && !isWrong) return new WorkingRoom(snapshot);
-    const rules = roomVersion === undefined ? undefined : roomVersionRules(roomVersion);
-    if (!rules) throw unknownRoom();
-    return new WorkingRoom(new RoomSnapshot(roomId, rules, this.config.serverName), true);
-  }
-
-  async #commit(room: WorkingRoom, { options }: Task): Promise<StoredEvent[]> {
-    if (room.rejudged) this.contexts.forgetRoom(room.roomId);
-    const stored = await this.committer.commit(room, {
-      ...options,
-      ...(room.isNew && { first: (tx) => insertRemoteRoom(tx, room.roomId, room.rules.version) }),
-    });
-    this.snapshots.keep(room.base);
-    return stored;
+    return this.turns.exclusively(roomId, work);
   }
 }
 
@@ -642,9 +519,6 @@ function lackingOf(
   const eventIds = [...new Set([...authEventIds, ...prevEventIds])].filter((id) => misplaced.has(id));
   return eventIds.length === 0 ? undefined : { kind: 'missing', eventIds };
 }
-
-/** A room that is not known here has no members here. */
-const unknownRoom = (): MatrixError => MatrixError.notInRoom();
 
 function outcomeOf(outcome: DraftOutcome, stored: ReadonlyMap<string, StoredEvent>, roomId: string): SentEvent {
   if (outcome.kind === 'dropped') return { eventId: outcome.eventId, roomId, streamOrdering: 0 };

@@ -13,6 +13,7 @@ import { LocalStager } from './local-stager.js';
 import { PolicyServers } from './policy-servers.js';
 import { PrejoinState } from './prejoin-state.js';
 import { RemoteStager } from './remote-stager.js';
+import { RoomTurns } from './room-turns.js';
 import { StateCompletion } from './state-completion.js';
 
 /** The way of an event, from draft or PDU to commit. */
@@ -30,6 +31,7 @@ import { StateCompletion } from './state-completion.js';
     PrejoinState,
     RemoteStager,
     RoomSnapshots,
+    RoomTurns,
     StateCompletion,
     { provide: EventPersister, useExisting: LocalEventPersister },
   ],
