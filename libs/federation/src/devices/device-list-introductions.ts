@@ -1,14 +1,13 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
-import { Clock, Lifecycle, Logger, type Timer } from '@rookery/platform';
+import { Clock, Lifecycle, Logger } from '@rookery/platform';
 import { type EventBatch, EventStore, RoomHooks } from '@rookery/rooms';
+import { ArrivalBatches } from '../edus/arrival-batches.js';
 import { BestEffort } from '../edus/best-effort.js';
 import { RemoteAudience } from '../sender/remote-audience.js';
 import { DeviceListNews } from './device-list-news.js';
 
 /** The servers of a room pay no heed to the devices of somebody of whose join they have not heard yet. */
 const delayMs = 1_000;
-/** Users in rooms who wait; whoever comes behind them is not introduced. */
-const maxArrivals = 1_000;
 
 /**
  * Tells the servers of a room which a user of this server joins of the user's devices. Best effort: whoever is not told learns of
@@ -18,12 +17,10 @@ const maxArrivals = 1_000;
 @Injectable()
 export class DeviceListIntroductions implements OnModuleInit, OnModuleDestroy {
   /** Rooms by user. */
-  #arrivals = new Map<string, Set<string>>();
-  #timer: Timer | undefined;
-  readonly #effort: BestEffort;
+  readonly #arrivals: ArrivalBatches;
 
   constructor(
-    private readonly clock: Clock,
+    clock: Clock,
     private readonly hooks: RoomHooks,
     private readonly events: EventStore,
     private readonly audience: RemoteAudience,
@@ -31,7 +28,10 @@ export class DeviceListIntroductions implements OnModuleInit, OnModuleDestroy {
     lifecycle: Lifecycle,
     logger: Logger,
   ) {
-    this.#effort = new BestEffort(lifecycle, logger);
+    const effort = new BestEffort(lifecycle, logger);
+    this.#arrivals = new ArrivalBatches(clock, effort, delayMs, 'device lists', (arrivals) =>
+      this.#introduce(arrivals),
+    );
   }
 
   onModuleInit(): void {
@@ -39,7 +39,7 @@ export class DeviceListIntroductions implements OnModuleInit, OnModuleDestroy {
   }
 
   onModuleDestroy(): void {
-    this.#timer?.cancel();
+    this.#arrivals.cancel();
   }
 
   #noteArrivals({ roomId, moves, room, backfilled }: EventBatch): void {
@@ -49,17 +49,11 @@ export class DeviceListIntroductions implements OnModuleInit, OnModuleDestroy {
       // A new name is the commonest of these events, and no arrival.
       const before = prevEventId === undefined ? undefined : this.events.peek(prevEventId)?.event.content;
       if (before?.['membership'] === 'join') continue;
-      const rooms = this.#arrivals.get(userId);
-      if (rooms) rooms.add(roomId);
-      else if (this.#arrivals.size < maxArrivals) this.#arrivals.set(userId, new Set([roomId]));
-      this.#timer ??= this.clock.after(delayMs, () => this.#effort.try('device lists', () => this.#introduce()));
+      this.#arrivals.add(userId, roomId);
     }
   }
 
-  async #introduce(): Promise<void> {
-    this.#timer = undefined;
-    const arrivals = this.#arrivals;
-    this.#arrivals = new Map();
+  async #introduce(arrivals: ReadonlyMap<string, ReadonlySet<string>>): Promise<void> {
     const audiences = await this.audience.ofRooms([...arrivals.values()].flatMap((rooms) => [...rooms]));
     const met = new Map<string, Set<string>>();
     for (const [userId, rooms] of arrivals) {

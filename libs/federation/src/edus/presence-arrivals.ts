@@ -1,27 +1,26 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
 import { PresenceReader, RoomAudience } from '@rookery/ephemeral';
 import { domainOf } from '@rookery/matrix-types';
-import { Clock, Config, Lifecycle, Logger, type Timer } from '@rookery/platform';
+import { Clock, Config, Lifecycle, Logger } from '@rookery/platform';
 import { type EventBatch, EventStore, RoomHooks } from '@rookery/rooms';
+import { ArrivalBatches } from './arrival-batches.js';
 import { BestEffort } from './best-effort.js';
 import { OutgoingPresence } from './outgoing-presence.js';
 
 /** Arrivals are answered together. */
 const arrivalDelayMs = 500;
-const maxArrivals = 1_000;
 /** Presences that an arriving server is told of one room. */
 const maxPresences = 500;
 
 /** Tells servers that come into a room who is there. Best effort. */
 @Injectable()
 export class PresenceArrivals implements OnModuleInit, OnModuleDestroy {
-  #arrivals = new Map<string, Set<string>>();
-  #arrivalTimer: Timer | undefined;
-  readonly #effort: BestEffort;
+  /** Servers by room. */
+  readonly #arrivals: ArrivalBatches;
 
   // Nine parameters: arrivals are found among a room's events, and answered with those of its members who are there.
   constructor(
-    private readonly clock: Clock,
+    clock: Clock,
     private readonly config: Config,
     private readonly roomHooks: RoomHooks,
     private readonly presence: PresenceReader,
@@ -31,7 +30,8 @@ export class PresenceArrivals implements OnModuleInit, OnModuleDestroy {
     lifecycle: Lifecycle,
     logger: Logger,
   ) {
-    this.#effort = new BestEffort(lifecycle, logger);
+    const effort = new BestEffort(lifecycle, logger);
+    this.#arrivals = new ArrivalBatches(clock, effort, arrivalDelayMs, 'presence', (each) => this.#welcome(each));
   }
 
   onModuleInit(): void {
@@ -39,7 +39,7 @@ export class PresenceArrivals implements OnModuleInit, OnModuleDestroy {
   }
 
   onModuleDestroy(): void {
-    this.#arrivalTimer?.cancel();
+    this.#arrivals.cancel();
   }
 
   /** A server that comes into a room is told who is there. */
@@ -52,20 +52,12 @@ export class PresenceArrivals implements OnModuleInit, OnModuleDestroy {
       // A new name is the commonest of these events, and no arrival.
       const before = replacesState === undefined ? undefined : this.events.peek(replacesState)?.event.content;
       if (before?.['membership'] === 'join') continue;
-      if (!this.presence.enabled || this.#arrivals.size >= maxArrivals) return;
-      const servers = this.#arrivals.get(roomId);
-      if (servers) servers.add(server);
-      else this.#arrivals.set(roomId, new Set([server]));
-      this.#arrivalTimer ??= this.clock.after(arrivalDelayMs, () =>
-        this.#effort.try('presence', () => this.#welcome()),
-      );
+      if (!this.presence.enabled) return;
+      this.#arrivals.add(roomId, server);
     }
   }
 
-  async #welcome(): Promise<void> {
-    this.#arrivalTimer = undefined;
-    const arrivals = this.#arrivals;
-    this.#arrivals = new Map();
+  async #welcome(arrivals: ReadonlyMap<string, ReadonlySet<string>>): Promise<void> {
     const present = this.presence.localPresent();
     if (present.length === 0) return;
     const hidden = new Set(this.config.get('exclude_rooms_from_presence'));
