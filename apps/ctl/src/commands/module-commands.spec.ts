@@ -348,6 +348,44 @@ describe('module add', () => {
     expect(out).toContain('reads from the environment: API_KEY');
   });
 
+  it.each(['packed', 'a folder'])('lets no script of a package run before it is told to: %s', async (kind) => {
+    const scripts = { install: `${JSON.stringify(process.execPath)} make.cjs` };
+    write(
+      'package/package.json',
+      JSON.stringify({ name: 'scripted', version: '1.0.0', type: 'module', exports: './x.js', scripts }),
+    );
+    write('package/x.js', `import made from './made.js';${source('scripted', joins)}void made;`);
+    write('package/make.cjs', `require('node:fs').writeFileSync('made.js', 'export default 1;');`);
+    settings('');
+    const args = ['pack', '--silent', '--ignore-scripts', '--pack-destination', folder];
+    spawnSync('npm', args, { cwd: join(folder, 'package') });
+    const from = join(folder, kind === 'packed' ? 'scripted-1.0.0.tgz' : 'package');
+    const first = await rookery('add', from, '-c', file);
+    expect(existsSync(join(folder, 'modules/node_modules/scripted/made.js'))).toBe(false);
+    const again = /rookery module (add \S+ --run-scripts -c \S+)$/m.exec(first.notes)?.[1]?.split(' ') ?? [];
+    expect(first.notes).toContain('Not run: what scripted@1.0.0 would do when it is installed');
+    expect(first.code).toBe(1);
+
+    const second = await rookery(...again);
+    expect(second.notes).not.toContain('Not run');
+    expect(second.out).toContain('ok     scripted');
+    expect(second.code).toBe(0);
+  });
+
+  it('lets the scripts of a package run that was not there before, when it is told to', async () => {
+    const scripts = { postinstall: `${JSON.stringify(process.execPath)} make.cjs` };
+    write(
+      'package/package.json',
+      JSON.stringify({ name: 'scripted', version: '1.0.0', type: 'module', exports: './x.js', scripts }),
+    );
+    write('package/x.js', `import made from './made.js';${source('scripted', joins)}void made;`);
+    write('package/make.cjs', `require('node:fs').writeFileSync('made.js', 'export default 1;');`);
+    settings('');
+    const { code, out } = await rookery('add', join(folder, 'package'), '--run-scripts', '-c', file);
+    expect(out).toContain('ok     scripted');
+    expect(code).toBe(0);
+  });
+
   it('leaves the entry for the operator to fill in when the module needs settings', async () => {
     write(
       'package/package.json',

@@ -16,7 +16,7 @@ import { collect, configHelp, oddEntries } from './common.js';
 import { askersOf, besideModules, checkModules, type CheckedModule, nameOfModule } from './module-check.js';
 import { addModuleEntry, entriesOfPackage, listsModules, moduleEntries, removeModuleEntry } from './module-entries.js';
 import { developModule } from './module-dev.js';
-import { dependenciesIn, ModuleFolder } from './module-folder.js';
+import { dependenciesIn, ModuleFolder, withScripts } from './module-folder.js';
 import { describeSettings, schemaOfModule } from './module-schema.js';
 import { searchModules, showModuleInfo } from './module-registry.js';
 import { suggestModules } from './module-suggest.js';
@@ -31,7 +31,11 @@ interface CheckOptions extends Options {
   readonly installedIn?: string;
 }
 
-interface UpgradeOptions extends Options {
+interface AddOptions extends Options {
+  readonly runScripts?: boolean;
+}
+
+interface UpgradeOptions extends AddOptions {
   readonly yes?: boolean;
 }
 
@@ -42,6 +46,8 @@ interface RemoveOptions extends Options {
 
 const defaultFile = 'homeserver.yaml';
 const configFlags = '-c, --config <file>';
+const scriptFlags = '--run-scripts';
+const scriptHelp = 'let npm run what packages want to run when they are installed';
 
 /** `rookery module search|info|suggest|add|list|dev|settings|check|upgrade|remove|doctor` */
 export function registerModuleCommands(program: Command, terminal: Terminal): void {
@@ -65,10 +71,11 @@ export function registerModuleCommands(program: Command, terminal: Terminal): vo
     .argument('[packages...]', 'default: all that were installed with "add"')
     .option(configFlags, configHelp, collect)
     .option('-y, --yes', 'without asking about what new versions use beyond what those before did')
+    .option(scriptFlags, scriptHelp)
     .action((names: readonly string[], options: UpgradeOptions) => {
       for (const name of names) assertName(name);
       const paths = pathsOf(options);
-      const upgrade = { names, paths, unasked: options.yes === true };
+      const upgrade = { names, paths, unasked: options.yes === true, runsScripts: options.runScripts === true };
       return upgradeModules(placesOf(paths).modules, upgrade, terminal);
     });
   module
@@ -90,7 +97,8 @@ export function registerModuleCommands(program: Command, terminal: Terminal): vo
     .description(`Installs a module into the folder "${modulesFolder}" beside the settings file, and lists it there.`)
     .argument('<package>', 'what npm can install: a name, name@version, a tarball, a folder, a URL; or a file of code')
     .option(configFlags, configHelp, collect)
-    .action((name: string, options: Options) => add(name, pathsOf(options), terminal));
+    .option(scriptFlags, scriptHelp)
+    .action((name: string, options: AddOptions) => add(name, options, terminal));
   module
     .command('list')
     .description('Shows the modules of the settings and what they register.')
@@ -162,11 +170,13 @@ function placesOf(paths: readonly string[]): { file: string; folder: string; mod
   return { file, folder, modules: new ModuleFolder(join(folder, modulesFolder)) };
 }
 
-async function add(name: string, paths: readonly string[], terminal: Terminal): Promise<void> {
+async function add(name: string, options: AddOptions, terminal: Terminal): Promise<void> {
+  const paths = pathsOf(options);
   assertName(name);
   const { file, folder, modules } = placesOf(paths);
   assertWritable(file);
-  const entry = codeAt(name, folder) ?? (await install(name, modules, file));
+  const scripted = ModuleFolder.scriptedIn(modules.path);
+  const entry = codeAt(name, folder) ?? (await install(name, modules, file, options.runScripts === true));
   // An entry may name a part of the package, or one of its modules.
   const before = entriesOfPackage(file, entry);
   const added = before.length === 0 && addModuleEntry(file, entry);
@@ -176,6 +186,8 @@ async function add(name: string, paths: readonly string[], terminal: Terminal): 
   if (checked) show(checked, terminal);
   if (checked?.url !== undefined) showManifest(listed, checked.url, terminal);
   const option = optionOf(paths);
+  if (options.runScripts !== true)
+    noteScripts(scripted, modules.path, `rookery module add ${name} ${scriptFlags}${option}`, terminal);
   if (checked?.problem !== undefined) {
     throw new CommandError(
       `The server will not start before ${listed} loads. Correct its entry in ${file}, then run: rookery module check${option}\n` +
@@ -195,11 +207,13 @@ function codeAt(name: string, configDir: string): string | undefined {
 }
 
 /** Installs a package. @returns its name */
-function install(name: string, folder: ModuleFolder, file: string): Promise<string> {
+async function install(name: string, folder: ModuleFolder, file: string, runsScripts: boolean): Promise<string> {
   const before = folder.dependencies;
+  const scriptedBefore = ModuleFolder.scriptedIn(folder.path);
   // Paths mean what they mean where the command was given.
   const wanted = existsSync(name) ? resolve(name) : name;
-  return folder.change(['install', '--save', wanted], async (candidate) => {
+  const scripts = runsScripts ? [withScripts] : [];
+  const installed = await folder.change(['install', '--save', ...scripts, wanted], async (candidate) => {
     const after = dependenciesIn(candidate.path);
     const installed = Object.keys(after).find((key) => after[key] !== before[key]) ?? known(name, folder.path, after);
     candidate.install();
@@ -207,6 +221,20 @@ function install(name: string, folder: ModuleFolder, file: string): Promise<stri
       throw new CommandError(`npm installed nothing that could be told apart: list it in ${file} yourself`);
     return installed;
   });
+  const scripted = ModuleFolder.scriptedIn(folder.path);
+  // What was there already, without what its scripts make, is nothing that npm would install again.
+  if (runsScripts && scripted.length > 0 && scripted.every((one) => scriptedBefore.includes(one)))
+    await folder.apply(['rebuild', withScripts, ...scripted]);
+  return installed;
+}
+
+/** Names what npm would have run of packages that were not there before. @param again the command that lets it */
+function noteScripts(before: readonly string[], folder: string, again: string, terminal: Terminal): void {
+  const scripted = ModuleFolder.scriptedIn(folder).filter((one) => !before.includes(one));
+  if (scripted.length > 0)
+    terminal.note(
+      `Not run: what ${scripted.join(', ')} would do when it is installed. If a module needs what that makes: ${again}`,
+    );
 }
 
 async function check(files: readonly string[], terminal: Terminal, installedIn?: string): Promise<void> {

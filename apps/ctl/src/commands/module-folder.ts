@@ -21,11 +21,22 @@ import { CommandError } from '../command-error.js';
 const onlyInPlace = new Set(['EACCES', 'EPERM', 'EROFS', 'EBUSY', 'EXDEV']);
 const isOnlyInPlace = (error: unknown): boolean => onlyInPlace.has((error as NodeJS.ErrnoException).code ?? '');
 
+/** Among what npm is told: to run the scripts of packages, which it leaves alone otherwise, and to show what they print. */
+export const withScripts = '--foreground-scripts';
+
 /** A package.json, as far as it is looked at. */
 export type PackageJson = Readonly<Record<string, unknown>> & {
   readonly version?: unknown;
   readonly rookery?: unknown;
 };
+
+/** What npm notes of a package that it has installed; of a link, where that leads. */
+interface LockedPackage {
+  readonly version?: string;
+  readonly hasInstallScript?: boolean;
+  readonly link?: boolean;
+  readonly resolved?: string;
+}
 
 /** Another set of packages than the one that is installed. */
 export interface Candidate {
@@ -65,6 +76,24 @@ export class ModuleFolder {
       if (typeof version === 'string') versions.set(name, version);
     }
     return versions;
+  }
+
+  /** Packages in a folder like this one that have scripts for npm to run when it installs them, with their versions. */
+  static scriptedIn(folder: string): string[] {
+    let packages: Readonly<Record<string, LockedPackage>>;
+    try {
+      const lock = readFileSync(join(folder, 'node_modules', '.package-lock.json'), 'utf8');
+      packages = (JSON.parse(lock) as { packages?: typeof packages }).packages ?? {};
+    } catch {
+      return [];
+    }
+    const inside = 'node_modules/';
+    return Object.entries(packages).flatMap(([path, at]) => {
+      if (!path.includes(inside)) return [];
+      const name = path.slice(path.lastIndexOf(inside) + inside.length);
+      const found = at.link === true ? packages[at.resolved ?? ''] : at;
+      return found?.hasInstallScript === true ? [`${name}@${found.version ?? '?'}`] : [];
+    });
   }
 
   /**
@@ -276,8 +305,9 @@ function isAlive(pid: number): boolean {
 
 function npm(folder: string, args: readonly string[]): void {
   const windows = process.platform === 'win32';
+  const scripts = args.includes(withScripts) ? [] : ['--ignore-scripts'];
   // The server lends modules its own copy of the module API, so peers need not be installed.
-  const all = [...args, '--no-audit', '--no-fund', '--legacy-peer-deps', '--loglevel=error'];
+  const all = [...args, ...scripts, '--no-audit', '--no-fund', '--legacy-peer-deps', '--loglevel=error'];
   const { status, error } = spawnSync(windows ? 'npm.cmd' : 'npm', all, {
     cwd: folder,
     stdio: ['ignore', 2, 2],

@@ -3,7 +3,7 @@ import { describeManifest, type ModuleManifest, readManifest } from '@rookery/mo
 import { fileProblem } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
-import { ModuleFolder } from './module-folder.js';
+import { ModuleFolder, withScripts } from './module-folder.js';
 import { isRunning, reload } from './reload.js';
 
 /** How packages are brought up to date. */
@@ -14,6 +14,8 @@ export interface Upgrade {
   readonly paths: readonly string[];
   /** What new versions want beyond what those before did needs no asking. */
   readonly unasked: boolean;
+  /** Whether npm runs the scripts of packages. */
+  readonly runsScripts: boolean;
 }
 
 /**
@@ -22,7 +24,7 @@ export interface Upgrade {
  * @throws CommandError
  */
 export async function upgradeModules(folder: ModuleFolder, upgrade: Upgrade, terminal: Terminal): Promise<void> {
-  const { names, paths, unasked } = upgrade;
+  const { names, paths, unasked, runsScripts } = upgrade;
   const listed = folder.dependencies;
   const unknown = names.filter((name) => !Object.hasOwn(listed, name));
   if (unknown.length > 0) throw new CommandError(`${unknown.join(', ')}: not installed in ${folder.path}`);
@@ -34,40 +36,50 @@ export async function upgradeModules(folder: ModuleFolder, upgrade: Upgrade, ter
     terminal.out('There is nothing to upgrade.');
     return;
   }
-  await folder.change(['install', '--save', ...wanted.map((name) => `${name}@latest`)], async (candidate) => {
-    const before = ModuleFolder.versionsIn(folder.path, wanted);
-    const after = ModuleFolder.versionsIn(candidate.path, wanted);
-    const changed = wanted.filter((name) => before.get(name) !== after.get(name));
-    const stays = changed.map((name) => `${name} stays ${before.get(name) ?? 'as it was'}`).join(', ');
-    if (changed.length === 0) {
-      terminal.out('Everything is as new as can be.');
-      return;
-    }
-    let wantsMore = false;
-    for (const name of changed) {
-      terminal.out(`${name} ${before.get(name) ?? '?'} -> ${after.get(name) ?? '?'}`);
-      const more = newUses(name, folder.path, candidate.path);
-      for (const line of more) terminal.out(`       from now on ${line}`);
-      wantsMore ||= more.length > 0;
-    }
-    // Before any of its code runs.
-    if (wantsMore && !unasked && !(await isAgreed(terminal, stays)))
-      throw new CommandError(`Nothing has changed: ${stays}`);
-    if (startsNotWith(candidate.path, paths))
-      throw new CommandError(`The server would not start with these versions: ${stays}`);
-    candidate.install();
-    if (!isRunning(paths)) {
-      terminal.note('A running server takes them over after: rookery reload');
-      return;
-    }
-    try {
-      await reload(paths, terminal);
-    } catch (error) {
-      // It goes on with the code that it has; so it shall after its next start.
-      candidate.takeBack();
-      throw new CommandError(`The running server did not take them over. ${fileProblem(error)}: ${stays}`);
-    }
-  });
+  const scripts = runsScripts ? [withScripts] : [];
+  await folder.change(
+    ['install', '--save', ...scripts, ...wanted.map((name) => `${name}@latest`)],
+    async (candidate) => {
+      const before = ModuleFolder.versionsIn(folder.path, wanted);
+      const after = ModuleFolder.versionsIn(candidate.path, wanted);
+      const changed = wanted.filter((name) => before.get(name) !== after.get(name));
+      const stays = changed.map((name) => `${name} stays ${before.get(name) ?? 'as it was'}`).join(', ');
+      if (changed.length === 0) {
+        terminal.out('Everything is as new as can be.');
+        return;
+      }
+      let wantsMore = false;
+      for (const name of changed) {
+        terminal.out(`${name} ${before.get(name) ?? '?'} -> ${after.get(name) ?? '?'}`);
+        const more = newUses(name, folder.path, candidate.path);
+        for (const line of more) terminal.out(`       from now on ${line}`);
+        wantsMore ||= more.length > 0;
+      }
+      const scripted = ModuleFolder.scriptedIn(folder.path);
+      const unrun = ModuleFolder.scriptedIn(candidate.path).filter((one) => !scripted.includes(one));
+      if (unrun.length > 0 && !runsScripts)
+        terminal.out(
+          `       not run: what ${unrun.join(', ')} would do when it is installed; --run-scripts lets it (if a module needs what that makes)`,
+        );
+      // Before any of its code runs.
+      if (wantsMore && !unasked && !(await isAgreed(terminal, stays)))
+        throw new CommandError(`Nothing has changed: ${stays}`);
+      if (startsNotWith(candidate.path, paths))
+        throw new CommandError(`The server would not start with these versions: ${stays}`);
+      candidate.install();
+      if (!isRunning(paths)) {
+        terminal.note('A running server takes them over after: rookery reload');
+        return;
+      }
+      try {
+        await reload(paths, terminal);
+      } catch (error) {
+        // It goes on with the code that it has; so it shall after its next start.
+        candidate.takeBack();
+        throw new CommandError(`The running server did not take them over. ${fileProblem(error)}: ${stays}`);
+      }
+    },
+  );
 }
 
 async function isAgreed(terminal: Terminal, stays: string): Promise<boolean> {
