@@ -20,6 +20,8 @@ export interface RoomView {
   readonly joinedCount: number;
   /** Other servers with a joined member; the same list as long as they are the same. */
   readonly remoteServers: readonly string[];
+  /** Not all of its members are known yet (MSC3902). */
+  readonly isPartial: boolean;
 }
 
 /**

@@ -388,6 +388,34 @@ describe.each(places)(name, (database, processes, stateApart) => {
     await say(alice, room.roomId, 'and whole');
   });
 
+  it('let who was sent away wrongly leave by themselves, and nobody speak who was banned', async () => {
+    const { room, members, release } = crowded();
+    const [bob = '', dave = '', erin = ''] = members;
+    room.add({ type: 'm.room.power_levels', stateKey: '', content: { users: { [room.creator]: 100, [erin]: 50 } } });
+    const [authOfBob, authOfDave, kicking] = [authOf(room, bob), authOf(room, dave), authOf(room, erin)];
+    room.add({ type: 'm.room.member', stateKey: erin, sender: erin, content: { membership: 'leave' } });
+    await join(room);
+    const gone = { type: 'm.room.member', content: { membership: 'leave' } };
+    // Who has left already sends away who had every right to be there.
+    const kick = room.make({ ...gone, stateKey: dave, sender: erin, auth: kicking });
+    const leave = room.make({ ...gone, stateKey: dave, sender: dave, auth: authOfDave, prev: [kick] });
+    const banned = { type: 'm.room.member', stateKey: bob, content: { membership: 'ban' } };
+    const ban = room.make({ ...banned, prev: [leave] });
+    const text = { msgtype: 'm.text', body: 'still here' };
+    const wrong = room.make({ type: 'm.room.message', sender: bob, content: text, auth: authOfBob, prev: [ban] });
+    const last = room.make({ type: 'm.room.message', content: text, prev: [ban] });
+    const all = [kick, leave, ban, wrong, last];
+    await transact(all.map(({ pdu }) => pdu));
+    await eventually(async () => (await statusOf(room, last.eventId)) === 200);
+    const statuses = (): Promise<number[]> => Promise.all(all.map(({ eventId }) => statusOf(room, eventId)));
+    expect(await statuses()).toEqual([200, 200, 200, 404, 200]);
+    release();
+    await ok(alice, 'GET', `/rooms/${room.roomId}/members`);
+    expect(await statuses()).toEqual([404, 200, 200, 404, 200]);
+    const path = `/rooms/${room.roomId}/state/m.room.member/${dave}`;
+    expect((await ok(alice, 'GET', path))['membership']).toBe('leave');
+  });
+
   it('show what events relate to and redact as it counts once all is known', async () => {
     const { room, members, release } = crowded();
     const [, dave = '', erin = ''] = members;
@@ -409,6 +437,8 @@ describe.each(places)(name, (database, processes, stateApart) => {
       'm.relates_to': { rel_type: 'm.thread', event_id: to },
     });
     const type = 'm.room.message';
+    // Who is sent away does not come back by what they say of themselves.
+    const closed = next({ type: 'm.room.join_rules', stateKey: '', content: { join_rule: 'invite' } });
     const root = next({ type, content: text('root') });
     const kept = next({ type, content: text('kept') });
     // Somebody who has left goes on as if they had not, and sends away who had every right to be there.
@@ -423,7 +453,7 @@ describe.each(places)(name, (database, processes, stateApart) => {
     const kick = next({ type: 'm.room.member', stateKey: dave, sender: erin, content: leave, auth: kicking });
     const rightReply = next({ type, sender: dave, content: reply(root.event_id), auth: authOfDave });
     const last = next({ type, content: text('last') });
-    const pdus = [root, kept, wrongReply, redaction, kick, rightReply, last];
+    const pdus = [closed, root, kept, wrongReply, redaction, kick, rightReply, last];
     await transact(pdus.map(({ event_id: _, ...pdu }) => pdu));
     await eventually(async () => (await statusOf(room, last.event_id)) === 200);
     const seen = async (): Promise<unknown> => {

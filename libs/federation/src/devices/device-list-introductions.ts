@@ -10,8 +10,8 @@ import { DeviceListNews } from './device-list-news.js';
 const delayMs = 1_000;
 
 /**
- * Tells the servers of a room which a user of this server joins of the user's devices. Best effort: whoever is not told learns of
- * them by asking.
+ * Tells the servers of a room which a user of this server joins of the user's devices; where not all of its members are known, once
+ * they are. Best effort: whoever is not told learns of them by asking.
  * @spec server-server-api#device-management
  */
 @Injectable()
@@ -42,10 +42,12 @@ export class DeviceListIntroductions implements OnModuleInit, OnModuleDestroy {
     this.#arrivals.cancel();
   }
 
-  #noteArrivals({ roomId, moves, room, backfilled }: EventBatch): void {
-    if (backfilled || moves.length === 0 || !this.audience.hasAny) return;
+  #noteArrivals({ roomId, moves, room, backfilled, missedServers }: EventBatch): void {
+    if (backfilled || (moves.length === 0 && missedServers === undefined) || !this.audience.hasAny) return;
+    if (missedServers !== undefined) for (const userId of room.localMembers) this.#arrivals.add(userId, roomId);
     for (const { userId, membership, prevEventId } of moves) {
-      if (membership !== 'join' || !room.localMembers.has(userId)) continue;
+      if (!room.localMembers.has(userId)) this.#arrivals.remove(userId, roomId);
+      if (membership !== 'join' || !room.localMembers.has(userId) || room.isPartial) continue;
       // A new name is the commonest of these events, and no arrival.
       const before = prevEventId === undefined ? undefined : this.events.peek(prevEventId)?.event.content;
       if (before?.['membership'] === 'join') continue;

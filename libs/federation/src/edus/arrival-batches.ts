@@ -29,6 +29,12 @@ export class ArrivalBatches {
     this.#timer ??= this.clock.after(this.delayMs, () => this.effort.try(this.what, () => this.#tellAll()));
   }
 
+  /** Who came under a key has gone again: where nobody was told yet, nobody is. */
+  remove(key: string, one: string): void {
+    const known = this.#arrivals.get(key);
+    if (known?.delete(one) === true && known.size === 0) this.#arrivals.delete(key);
+  }
+
   /** Nobody is told any more. */
   cancel(): void {
     this.#timer?.cancel();

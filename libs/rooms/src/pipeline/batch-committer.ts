@@ -190,6 +190,7 @@ export class BatchCommitter {
       localMembers: room.base.localMembers,
       joinedCount: room.base.tally.join,
       remoteServers: room.base.remoteServers,
+      isPartial: room.isPartial,
     };
   }
 

@@ -169,6 +169,20 @@ export class EventContexts {
     return this.#keep(room, plan);
   }
 
+  /** What state resolution makes of the entries of another state that a state does not have, or has by other events. */
+  async resolvedWith(
+    { roomId, rules, stagedById }: WorkingRoom,
+    state: StateBefore,
+    other: StateMap,
+  ): Promise<StateMap> {
+    const keys = new Set([...other].flatMap(([key, eventId]) => (state.idAt(key) === eventId ? [] : key)));
+    const contested = [...keys].some((key) => state.idAt(key) !== undefined);
+    if (!contested) return other;
+    const whole = await state.whole();
+    const conflict = await conflictAmong(keys, [whole, other], rules.stateResolution, () => nextTurn());
+    return this.resolver.resolve(roomId, conflict, rules, stagedById);
+  }
+
   /**
    * Makes an accepted event an extremity, after it was staged.
    * @param isReferenced an event that came later names it already: then it is none

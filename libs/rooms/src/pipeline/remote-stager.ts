@@ -200,10 +200,13 @@ export class RemoteStager {
   /** By the state before it: rejected. */
   async #checkStateBefore(way: RemoteWay): Promise<undefined> {
     const { room, event, before } = way;
-    const state = await this.builder.authState(room, before, authTypesFor(event, room.rules));
-    way.stateBefore = room.isPartial ? await this.#withClaimed(room, event, state) : state;
+    way.stateBefore = await this.builder.authState(room, before, authTypesFor(event, room.rules));
     if (way.rejectedReason !== undefined) return;
-    const verdict = checkAuth(event, way.stateBefore);
+    let verdict = checkAuth(event, way.stateBefore);
+    if (!verdict.allowed && room.isPartial) {
+      way.stateBefore = await this.#withClaimed(room, event, before);
+      verdict = checkAuth(event, way.stateBefore);
+    }
     if (!verdict.allowed) way.rejectedReason = verdict.reason;
     else if (way.isRootless) way.rejectedReason = 'The event follows upon nothing';
   }
@@ -326,15 +329,16 @@ export class RemoteStager {
   }
 
   /**
-   * The state before an event, where members may be missing from it (MSC3902): whom it does not know is believed to be what the
-   * event's own auth events say, until all of the state is here.
+   * The state before an event, where members may be missing from it, or be there by events that will be rejected (MSC3902): what
+   * the event's own auth events say of them is resolved with it, until all of the state is here.
    */
-  async #withClaimed(room: WorkingRoom, event: RoomEvent, state: AuthState): Promise<AuthState> {
-    const claimed = [...(await this.events.events(event.authEventIds, room.stagedById)).values()].filter(
-      ({ type }) => type === 'm.room.member',
-    );
-    return (type, stateKey) =>
-      state(type, stateKey) ?? claimed.find((auth) => auth.type === type && auth.stateKey === stateKey);
+  async #withClaimed(room: WorkingRoom, event: RoomEvent, before: StateBefore): Promise<AuthState> {
+    const claimed = new Map<string, string>();
+    for (const { type, stateKey, eventId } of (await this.builder.load(room, event.authEventIds)).values())
+      if (type === 'm.room.member' && stateKey !== undefined) claimed.set(stateKeyOf(type, stateKey), eventId);
+    const resolved = await this.contexts.resolvedWith(room, before, claimed);
+    const idAt = (key: string): string | undefined => resolved.get(key) ?? before.idAt(key);
+    return this.builder.authState(room, { idAt }, authTypesFor(event, room.rules));
   }
 }
 
