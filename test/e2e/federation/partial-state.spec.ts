@@ -388,6 +388,34 @@ describe.each(places)(name, (database, processes, stateApart) => {
     await say(alice, room.roomId, 'and whole');
   });
 
+  it.each([false, true])(
+    'are joined anew through others after nobody but who left was known (given up: %s)',
+    async (isGivenUp) => {
+      const { room, release, asked } = crowded();
+      const isMember = ({ type, state_key: user }: JsonObject): boolean =>
+        type === 'm.room.member' && user !== alice.userId;
+      room.lies.set('send_join', (honest) => ({
+        ...honest,
+        state: (honest['state'] as JsonObject[]).filter((pdu) => !isMember(pdu)),
+        members_omitted: true,
+        servers_in_room: [far.name],
+      }));
+      const joins = (): number =>
+        far.asked.filter(({ url }) => url.includes('send_join') && url.includes(encodeURIComponent(room.roomId)))
+          .length;
+      await join(room);
+      await ok(alice, 'POST', `/rooms/${room.roomId}/leave`, {});
+      if (isGivenUp) {
+        release();
+        await eventually(() => asked() > 0);
+        await new Promise((resolve) => setTimeout(resolve, 500));
+      }
+      await join(room);
+      expect(joins()).toBe(2);
+      release();
+    },
+  );
+
   it('let who was sent away wrongly leave by themselves, and nobody speak who was banned', async () => {
     const { room, members, release } = crowded();
     const [bob = '', dave = '', erin = ''] = members;

@@ -89,12 +89,15 @@ export class MemberEvents {
   }
 
   /**
-   * Whether events of a room can be made here: somebody of this server is in it, or nobody is in it at all, so that no
-   * server knows better.
+   * Whether events of a room can be made here: somebody of this server is in it, or it was made here and nobody is in it at all, so that
+   * no server knows better. Of a room that was left before all of its members had come that cannot be said: whoever is not known would
+   * never hear of what was made here.
    */
   async isOurs(roomId: string): Promise<boolean> {
     if (await hasLocalMember(this.database, roomId)) return true;
-    if ((await this.state.currentId(roomId, 'm.room.create')) === undefined) return false;
+    const creator = (await this.state.currentEvent(roomId, 'm.room.create'))?.event.sender;
+    if (creator === undefined || domainOf(creator) !== this.config.serverName || !this.isWhole(roomId)) return false;
+    if ((await this.state.currentId(roomId, 'm.room.member', creator)) === undefined) return false;
     return !(await hasAnyMember(this.database, roomId));
   }
 
