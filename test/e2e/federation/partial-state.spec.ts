@@ -397,6 +397,8 @@ describe.each(places)(name, (database, processes, stateApart) => {
       room.lies.set('send_join', (honest) => ({
         ...honest,
         state: (honest['state'] as JsonObject[]).filter((pdu) => !isMember(pdu)),
+        // What this server has made itself it knows.
+        auth_chain: (honest['auth_chain'] as JsonObject[]).filter(({ state_key: user }) => user !== alice.userId),
         members_omitted: true,
         servers_in_room: [far.name],
       }));

@@ -8,7 +8,7 @@ import { type Attempt, Candidates, WrongAnswer } from './candidates.js';
 import { HandedOver } from './handed-over.js';
 import { MembershipHandshake } from './membership-handshake.js';
 import { RemoteState } from './remote-state.js';
-import { refusalOf } from './room-proof.js';
+import { type ProvenState, refusalOf } from './room-proof.js';
 import { StoredStates } from './stored-states.js';
 import { ToldJoin } from './told-join.js';
 
@@ -110,7 +110,10 @@ export class RemoteJoins {
       throw new WrongAnswer(server, 'another create event than the one that is known');
     }
     const partial = later ? { via: server, servers: [...new Set([server, ...later.servers])] } : omitted;
-    const refused = refusalOf(event, proven, partial !== undefined);
+    const own = (await this.state.currentEvent(roomId, 'm.room.member', event.stateKey))?.event;
+    const refused = refusalOf(event, withOwn(proven, event, own), partial !== undefined);
+    if (refused !== undefined && own?.content['membership'] === 'ban' && event.authEventIds.includes(own.eventId))
+      throw MatrixError.forbidden('You are banned from this room');
     if (refused !== undefined) throw new WrongAnswer(server, `the state does not allow the join: ${refused}`);
     const store = (): ReturnType<EventPersister['receiveWithState']> =>
       this.persister.receiveWithState(rules.version, event, proven, partial);
@@ -237,4 +240,10 @@ export function withSignatureOf(server: string, own: RoomEvent, told: unknown): 
   const ofServer = Object.hasOwn(signatures, server) ? signatures[server] : undefined;
   if (!ofServer) throw new WrongAnswer(server, 'the event came back without its signature');
   return addSignatures(own, { [server]: ofServer });
+}
+
+/** What was proven, with the member event upon which a join follows: whoever leaves members out may not tell it, and it is known here. */
+function withOwn(proven: ProvenState, join: RoomEvent, own: RoomEvent | undefined): ProvenState {
+  const isLacking = own !== undefined && join.authEventIds.includes(own.eventId) && !proven.events.has(own.eventId);
+  return isLacking ? { ...proven, events: new Map([...proven.events, [own.eventId, own]]) } : proven;
 }
