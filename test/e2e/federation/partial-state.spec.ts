@@ -388,6 +388,20 @@ describe.each(places)(name, (database, processes, stateApart) => {
     await say(alice, room.roomId, 'and whole');
   });
 
+  it('tell servers of the devices of who joins when it is known which servers these are', async () => {
+    const { room, release } = crowded();
+    const told = (): boolean =>
+      far.asked.some(({ body }) => body.includes(dora.userId) && body.includes('m.device_list_update'));
+    const dora = await home.registerUser(`dora${room.roomId.length}${Date.now()}`);
+    await ok(dora, 'POST', `/join/${room.roomId}?via=${far.name}`);
+    // Longer than it takes where they are known.
+    await new Promise((resolve) => setTimeout(resolve, 2_000));
+    expect(told()).toBe(false);
+    release();
+    await ok(dora, 'GET', `/rooms/${room.roomId}/members`);
+    await eventually(told);
+  });
+
   it.each([false, true])(
     'are joined anew through others after nobody but who left was known (given up: %s)',
     async (isGivenUp) => {

@@ -348,8 +348,9 @@ describe('module add', () => {
     expect(out).toContain('reads from the environment: API_KEY');
   });
 
-  it.each(['packed', 'a folder'])('lets no script of a package run before it is told to: %s', async (kind) => {
-    const scripts = { install: `${JSON.stringify(process.execPath)} make.cjs` };
+  /** A module that needs what its script makes. */
+  const writeScripted = (hook: 'install' | 'postinstall'): void => {
+    const scripts = { [hook]: `${JSON.stringify(process.execPath)} make.cjs` };
     write(
       'package/package.json',
       JSON.stringify({ name: 'scripted', version: '1.0.0', type: 'module', exports: './x.js', scripts }),
@@ -357,6 +358,10 @@ describe('module add', () => {
     write('package/x.js', `import made from './made.js';${source('scripted', joins)}void made;`);
     write('package/make.cjs', `require('node:fs').writeFileSync('made.js', 'export default 1;');`);
     settings('');
+  };
+
+  it.each(['packed', 'a folder'])('lets no script of a package run before it is told to: %s', async (kind) => {
+    writeScripted('install');
     const args = ['pack', '--silent', '--ignore-scripts', '--pack-destination', folder];
     spawnSync('npm', args, { cwd: join(folder, 'package') });
     const from = join(folder, kind === 'packed' ? 'scripted-1.0.0.tgz' : 'package');
@@ -373,14 +378,7 @@ describe('module add', () => {
   });
 
   it('lets the scripts of a package run that was not there before, when it is told to', async () => {
-    const scripts = { postinstall: `${JSON.stringify(process.execPath)} make.cjs` };
-    write(
-      'package/package.json',
-      JSON.stringify({ name: 'scripted', version: '1.0.0', type: 'module', exports: './x.js', scripts }),
-    );
-    write('package/x.js', `import made from './made.js';${source('scripted', joins)}void made;`);
-    write('package/make.cjs', `require('node:fs').writeFileSync('made.js', 'export default 1;');`);
-    settings('');
+    writeScripted('postinstall');
     const { code, out } = await rookery('add', join(folder, 'package'), '--run-scripts', '-c', file);
     expect(out).toContain('ok     scripted');
     expect(code).toBe(0);

@@ -16,7 +16,7 @@ import { collect, configHelp, oddEntries } from './common.js';
 import { askersOf, besideModules, checkModules, type CheckedModule, nameOfModule } from './module-check.js';
 import { addModuleEntry, entriesOfPackage, listsModules, moduleEntries, removeModuleEntry } from './module-entries.js';
 import { developModule } from './module-dev.js';
-import { dependenciesIn, ModuleFolder, withScripts } from './module-folder.js';
+import { dependenciesIn, ModuleFolder, notRun, withScripts } from './module-folder.js';
 import { describeSettings, schemaOfModule } from './module-schema.js';
 import { searchModules, showModuleInfo } from './module-registry.js';
 import { suggestModules } from './module-suggest.js';
@@ -75,7 +75,8 @@ export function registerModuleCommands(program: Command, terminal: Terminal): vo
     .action((names: readonly string[], options: UpgradeOptions) => {
       for (const name of names) assertName(name);
       const paths = pathsOf(options);
-      const upgrade = { names, paths, unasked: options.yes === true, runsScripts: options.runScripts === true };
+      const asked = { unasked: options.yes === true, runsScripts: options.runScripts === true };
+      const upgrade = { names, paths, option: optionOf(paths), ...asked };
       return upgradeModules(placesOf(paths).modules, upgrade, terminal);
     });
   module
@@ -175,8 +176,10 @@ async function add(name: string, options: AddOptions, terminal: Terminal): Promi
   assertName(name);
   const { file, folder, modules } = placesOf(paths);
   assertWritable(file);
-  const scripted = ModuleFolder.scriptedIn(modules.path);
-  const entry = codeAt(name, folder) ?? (await install(name, modules, file, options.runScripts === true));
+  const runsScripts = options.runScripts === true;
+  const code = codeAt(name, folder);
+  const { entry, scripted } =
+    code === undefined ? await install(name, modules, file, runsScripts) : { entry: code, scripted: [] };
   // An entry may name a part of the package, or one of its modules.
   const before = entriesOfPackage(file, entry);
   const added = before.length === 0 && addModuleEntry(file, entry);
@@ -186,8 +189,8 @@ async function add(name: string, options: AddOptions, terminal: Terminal): Promi
   if (checked) show(checked, terminal);
   if (checked?.url !== undefined) showManifest(listed, checked.url, terminal);
   const option = optionOf(paths);
-  if (options.runScripts !== true)
-    noteScripts(scripted, modules.path, `rookery module add ${name} ${scriptFlags}${option}`, terminal);
+  if (scripted.length > 0 && !runsScripts)
+    terminal.note(notRun(scripted, `rookery module add ${name} ${scriptFlags}${option}`));
   if (checked?.problem !== undefined) {
     throw new CommandError(
       `The server will not start before ${listed} loads. Correct its entry in ${file}, then run: rookery module check${option}\n` +
@@ -206,35 +209,30 @@ function codeAt(name: string, configDir: string): string | undefined {
   return path.startsWith('../') || isAbsolute(path) ? path : `./${path}`;
 }
 
-/** Installs a package. @returns its name */
-async function install(name: string, folder: ModuleFolder, file: string, runsScripts: boolean): Promise<string> {
+/** Installs a package. @returns its name, and which packages have come that want npm to run something */
+async function install(
+  name: string,
+  folder: ModuleFolder,
+  file: string,
+  runsScripts: boolean,
+): Promise<{ readonly entry: string; readonly scripted: readonly string[] }> {
   const before = folder.dependencies;
-  const scriptedBefore = ModuleFolder.scriptedIn(folder.path);
   // Paths mean what they mean where the command was given.
   const wanted = existsSync(name) ? resolve(name) : name;
   const scripts = runsScripts ? [withScripts] : [];
   const installed = await folder.change(['install', '--save', ...scripts, wanted], async (candidate) => {
     const after = dependenciesIn(candidate.path);
-    const installed = Object.keys(after).find((key) => after[key] !== before[key]) ?? known(name, folder.path, after);
+    const entry = Object.keys(after).find((key) => after[key] !== before[key]) ?? known(name, folder.path, after);
     candidate.install();
-    if (installed === undefined)
+    if (entry === undefined)
       throw new CommandError(`npm installed nothing that could be told apart: list it in ${file} yourself`);
-    return installed;
+    return { entry, scripted: candidate.scripted };
   });
-  const scripted = ModuleFolder.scriptedIn(folder.path);
   // What was there already, without what its scripts make, is nothing that npm would install again.
-  if (runsScripts && scripted.length > 0 && scripted.every((one) => scriptedBefore.includes(one)))
+  const { scripted } = folder;
+  if (runsScripts && installed.scripted.length === 0 && scripted.length > 0)
     await folder.apply(['rebuild', withScripts, ...scripted]);
   return installed;
-}
-
-/** Names what npm would have run of packages that were not there before. @param again the command that lets it */
-function noteScripts(before: readonly string[], folder: string, again: string, terminal: Terminal): void {
-  const scripted = ModuleFolder.scriptedIn(folder).filter((one) => !before.includes(one));
-  if (scripted.length > 0)
-    terminal.note(
-      `Not run: what ${scripted.join(', ')} would do when it is installed. If a module needs what that makes: ${again}`,
-    );
 }
 
 async function check(files: readonly string[], terminal: Terminal, installedIn?: string): Promise<void> {

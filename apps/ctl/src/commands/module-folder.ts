@@ -42,9 +42,17 @@ interface LockedPackage {
 export interface Candidate {
   /** Where it lies. */
   readonly path: string;
+  /** Packages that are not installed yet, or in another version, and want npm to run something when they are; with their versions. */
+  readonly scripted: readonly string[];
   /** Puts it in the place of what is installed. What was there comes back by {@link takeBack}. */
   install(): void;
   takeBack(): void;
+}
+
+/** A candidate that npm has put together, and what takes it away again. */
+interface Placed {
+  readonly candidate: Omit<Candidate, 'scripted'>;
+  readonly discard: () => void;
 }
 
 /**
@@ -57,6 +65,11 @@ export class ModuleFolder {
   /** What was added to it, with the versions or places. @throws CommandError */
   get dependencies(): Readonly<Record<string, string>> {
     return dependenciesIn(this.path);
+  }
+
+  /** Packages in it that have scripts for npm to run when it installs them, with their versions. */
+  get scripted(): readonly string[] {
+    return scriptedIn(this.path);
   }
 
   /** The package.json of a package in a folder like this one; `undefined` where it is not there or cannot be read. */
@@ -78,24 +91,6 @@ export class ModuleFolder {
     return versions;
   }
 
-  /** Packages in a folder like this one that have scripts for npm to run when it installs them, with their versions. */
-  static scriptedIn(folder: string): string[] {
-    let packages: Readonly<Record<string, LockedPackage>>;
-    try {
-      const lock = readFileSync(join(folder, 'node_modules', '.package-lock.json'), 'utf8');
-      packages = (JSON.parse(lock) as { packages?: typeof packages }).packages ?? {};
-    } catch {
-      return [];
-    }
-    const inside = 'node_modules/';
-    return Object.entries(packages).flatMap(([path, at]) => {
-      if (!path.includes(inside)) return [];
-      const name = path.slice(path.lastIndexOf(inside) + inside.length);
-      const found = at.link === true ? packages[at.resolved ?? ''] : at;
-      return found?.hasInstallScript === true ? [`${name}@${found.version ?? '?'}`] : [];
-    });
-  }
-
   /**
    * Puts together another set of packages by npm, and lets somebody look at it, who installs it or does not. Nobody else changes
    * the folder meanwhile.
@@ -105,9 +100,11 @@ export class ModuleFolder {
     const release = this.#lock();
     try {
       this.#tidy();
+      const before = this.scripted;
       const { candidate, discard } = this.#beside(npmArguments) ?? this.#inPlace(npmArguments);
+      const scripted = scriptedIn(candidate.path).filter((one) => !before.includes(one));
       try {
-        return await use(candidate);
+        return await use({ ...candidate, scripted });
       } finally {
         discard();
       }
@@ -177,7 +174,7 @@ export class ModuleFolder {
   }
 
   /** A copy in which npm works. `undefined` where there can be none. */
-  #beside(npmArguments: readonly string[]): { candidate: Candidate; discard: () => void } | undefined {
+  #beside(npmArguments: readonly string[]): Placed | undefined {
     // As deep as the folder itself: npm writes paths to packages that lie elsewhere as they lead from there. A name of its own, since
     // the npm of a command that was killed may still be at work.
     const next = join(dirname(this.path), `${this.#prefix}${process.pid}`);
@@ -197,7 +194,7 @@ export class ModuleFolder {
       throw error;
     }
     let isInstalled = false;
-    const candidate: Candidate = {
+    const candidate: Placed['candidate'] = {
       path: next,
       install: () => {
         isInstalled = this.#swap(next);
@@ -233,7 +230,7 @@ export class ModuleFolder {
   }
 
   /** Where npm has to work in the folder itself: with a copy elsewhere, for the way back. */
-  #inPlace(npmArguments: readonly string[]): { candidate: Candidate; discard: () => void } {
+  #inPlace(npmArguments: readonly string[]): Placed {
     const kept = mkdtempSync(join(tmpdir(), 'rookery-modules-'));
     const takeBack = (): void => {
       for (const name of readdirSync(this.path)) remove(join(this.path, name));
@@ -271,6 +268,27 @@ export function dependenciesIn(folder: string): Readonly<Record<string, string>>
     throw new CommandError(`${path} cannot be read: ${fileProblem(error)}`);
   }
 }
+
+function scriptedIn(folder: string): string[] {
+  let packages: Readonly<Record<string, LockedPackage>>;
+  try {
+    const lock = readFileSync(join(folder, 'node_modules', '.package-lock.json'), 'utf8');
+    packages = (JSON.parse(lock) as { packages?: typeof packages }).packages ?? {};
+  } catch {
+    return [];
+  }
+  const inside = 'node_modules/';
+  return Object.entries(packages).flatMap(([path, at]) => {
+    if (!path.includes(inside)) return [];
+    const name = path.slice(path.lastIndexOf(inside) + inside.length);
+    const found = at.link === true ? packages[at.resolved ?? ''] : at;
+    return found?.hasInstallScript === true ? [`${name}@${found.version ?? '?'}`] : [];
+  });
+}
+
+/** Says what npm would have run. @param again the command that lets it */
+export const notRun = (scripted: readonly string[], again: string): string =>
+  `Not run: what ${scripted.join(', ')} would do when it is installed. If a module needs what that makes: ${again}`;
 
 /** Links stay what they are, and files keep their times: by these a server knows code that has not changed. */
 function copy(from: string, to: string): void {

@@ -3,7 +3,7 @@ import { describeManifest, type ModuleManifest, readManifest } from '@rookery/mo
 import { fileProblem } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
-import { ModuleFolder, withScripts } from './module-folder.js';
+import { ModuleFolder, notRun, withScripts } from './module-folder.js';
 import { isRunning, reload } from './reload.js';
 
 /** How packages are brought up to date. */
@@ -12,6 +12,8 @@ export interface Upgrade {
   readonly names: readonly string[];
   /** Of the settings, as the command was told. */
   readonly paths: readonly string[];
+  /** ` -c FILE` as the command was told. */
+  readonly option: string;
   /** What new versions want beyond what those before did needs no asking. */
   readonly unasked: boolean;
   /** Whether npm runs the scripts of packages. */
@@ -24,7 +26,7 @@ export interface Upgrade {
  * @throws CommandError
  */
 export async function upgradeModules(folder: ModuleFolder, upgrade: Upgrade, terminal: Terminal): Promise<void> {
-  const { names, paths, unasked, runsScripts } = upgrade;
+  const { names, paths, option, unasked, runsScripts } = upgrade;
   const listed = folder.dependencies;
   const unknown = names.filter((name) => !Object.hasOwn(listed, name));
   if (unknown.length > 0) throw new CommandError(`${unknown.join(', ')}: not installed in ${folder.path}`);
@@ -55,12 +57,8 @@ export async function upgradeModules(folder: ModuleFolder, upgrade: Upgrade, ter
         for (const line of more) terminal.out(`       from now on ${line}`);
         wantsMore ||= more.length > 0;
       }
-      const scripted = ModuleFolder.scriptedIn(folder.path);
-      const unrun = ModuleFolder.scriptedIn(candidate.path).filter((one) => !scripted.includes(one));
-      if (unrun.length > 0 && !runsScripts)
-        terminal.out(
-          `       not run: what ${unrun.join(', ')} would do when it is installed; --run-scripts lets it (if a module needs what that makes)`,
-        );
+      if (candidate.scripted.length > 0 && !runsScripts)
+        terminal.note(notRun(candidate.scripted, `rookery module upgrade ${changed.join(' ')} --run-scripts${option}`));
       // Before any of its code runs.
       if (wantsMore && !unasked && !(await isAgreed(terminal, stays)))
         throw new CommandError(`Nothing has changed: ${stays}`);

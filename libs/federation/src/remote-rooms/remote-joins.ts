@@ -110,10 +110,9 @@ export class RemoteJoins {
       throw new WrongAnswer(server, 'another create event than the one that is known');
     }
     const partial = later ? { via: server, servers: [...new Set([server, ...later.servers])] } : omitted;
-    const own = (await this.state.currentEvent(roomId, 'm.room.member', event.stateKey))?.event;
-    const refused = refusalOf(event, withOwn(proven, event, own), partial !== undefined);
-    if (refused !== undefined && own?.content['membership'] === 'ban' && event.authEventIds.includes(own.eventId))
-      throw MatrixError.forbidden('You are banned from this room');
+    const known = await this.#withOwn(proven, event);
+    const refused = refusalOf(event, known, partial !== undefined);
+    if (refused !== undefined && followsBan(event, known)) throw MatrixError.forbidden('You are banned from this room');
     if (refused !== undefined) throw new WrongAnswer(server, `the state does not allow the join: ${refused}`);
     const store = (): ReturnType<EventPersister['receiveWithState']> =>
       this.persister.receiveWithState(rules.version, event, proven, partial);
@@ -124,6 +123,18 @@ export class RemoteJoins {
     await this.states.drop(event.eventId);
     this.#logger.warn('A join through another server could not be stored', { roomId, verdict: verdict.kind });
     throw new WrongAnswer(server, 'the join does not stand in the state that it told');
+  }
+
+  /**
+   * What was proven, with the member event upon which a join follows: whoever leaves members out need not tell it, and it is known
+   * here.
+   */
+  async #withOwn(proven: ProvenState, { roomId, stateKey, authEventIds }: RoomEvent): Promise<ProvenState> {
+    if (authEventIds.every((id) => proven.events.has(id))) return proven;
+    const own = (await this.state.currentEvent(roomId, 'm.room.member', stateKey))?.event;
+    return own && authEventIds.includes(own.eventId)
+      ? { ...proven, events: new Map([...proven.events, [own.eventId, own]]) }
+      : proven;
   }
 
   /**
@@ -242,8 +253,9 @@ export function withSignatureOf(server: string, own: RoomEvent, told: unknown): 
   return addSignatures(own, { [server]: ofServer });
 }
 
-/** What was proven, with the member event upon which a join follows: whoever leaves members out may not tell it, and it is known here. */
-function withOwn(proven: ProvenState, join: RoomEvent, own: RoomEvent | undefined): ProvenState {
-  const isLacking = own !== undefined && join.authEventIds.includes(own.eventId) && !proven.events.has(own.eventId);
-  return isLacking ? { ...proven, events: new Map([...proven.events, [own.eventId, own]]) } : proven;
-}
+/** Whether a join names an event by which its user is banned. */
+const followsBan = ({ authEventIds, stateKey }: RoomEvent, { events }: ProvenState): boolean =>
+  authEventIds.some((id) => {
+    const auth = events.get(id);
+    return auth?.type === 'm.room.member' && auth.stateKey === stateKey && auth.content['membership'] === 'ban';
+  });
