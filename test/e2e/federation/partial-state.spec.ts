@@ -406,13 +406,15 @@ describe.each(places)(name, (database, processes, stateApart) => {
     'are joined anew through others after nobody but who left was known (given up: %s)',
     async (isGivenUp) => {
       const { room, release, asked } = crowded();
-      const isMember = ({ type, state_key: user }: JsonObject): boolean =>
-        type === 'm.room.member' && user !== alice.userId;
+      const isMember = ({ type }: JsonObject): boolean => type === 'm.room.member';
       room.lies.set('send_join', (honest) => ({
         ...honest,
         state: (honest['state'] as JsonObject[]).filter((pdu) => !isMember(pdu)),
         // What this server has made itself it knows.
-        auth_chain: (honest['auth_chain'] as JsonObject[]).filter(({ state_key: user }) => user !== alice.userId),
+        auth_chain: [
+          ...(honest['auth_chain'] as JsonObject[]),
+          ...(honest['state'] as JsonObject[]).filter(isMember),
+        ].filter(({ state_key: user }) => user !== alice.userId),
         members_omitted: true,
         servers_in_room: [far.name],
       }));

@@ -110,7 +110,7 @@ export class RemoteJoins {
       throw new WrongAnswer(server, 'another create event than the one that is known');
     }
     const partial = later ? { via: server, servers: [...new Set([server, ...later.servers])] } : omitted;
-    const known = await this.#withOwn(proven, event);
+    const known = await this.remoteState.withAuthOf(proven, event);
     const refused = refusalOf(event, known, partial !== undefined);
     if (refused !== undefined && followsBan(event, known)) throw MatrixError.forbidden('You are banned from this room');
     if (refused !== undefined) throw new WrongAnswer(server, `the state does not allow the join: ${refused}`);
@@ -123,18 +123,6 @@ export class RemoteJoins {
     await this.states.drop(event.eventId);
     this.#logger.warn('A join through another server could not be stored', { roomId, verdict: verdict.kind });
     throw new WrongAnswer(server, 'the join does not stand in the state that it told');
-  }
-
-  /**
-   * What was proven, with the member event upon which a join follows: whoever leaves members out need not tell it, and it is known
-   * here.
-   */
-  async #withOwn(proven: ProvenState, { roomId, stateKey, authEventIds }: RoomEvent): Promise<ProvenState> {
-    if (authEventIds.every((id) => proven.events.has(id))) return proven;
-    const own = (await this.state.currentEvent(roomId, 'm.room.member', stateKey))?.event;
-    return own && authEventIds.includes(own.eventId)
-      ? { ...proven, events: new Map([...proven.events, [own.eventId, own]]) }
-      : proven;
   }
 
   /**

@@ -51,6 +51,19 @@ export class RemoteState {
     );
   }
 
+  /**
+   * What was proven, with auth events of an event that are known here: whoever leaves members out need not tell which membership a
+   * user had before.
+   */
+  async withAuthOf(proven: ProvenState, { roomId, authEventIds }: RoomEvent): Promise<ProvenState> {
+    const missing = authEventIds.filter((id) => !proven.events.has(id));
+    if (missing.length === 0) return proven;
+    const events = new Map(proven.events);
+    for (const [id, { event, rejectedReason }] of await this.events.many(missing))
+      if (rejectedReason === undefined && event.roomId === roomId) events.set(id, event);
+    return { ...proven, events };
+  }
+
   /** The same for events whose hashes and signatures were checked. @throws WrongAnswer */
   async prove(
     server: string,
