@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { Command, CommanderError } from 'commander';
-import { ConfigError } from '@rookery/platform';
+import { SettingsError } from '@rookery/platform';
 import { CommandError } from './command-error.js';
 import { registerBackupCommands } from './commands/backup.js';
 import { registerConfigCommands } from './commands/config.js';
@@ -77,7 +77,7 @@ export async function runCommands(program: Command, args: readonly string[], ter
       terminal.note(error.message);
       return error.exitCode;
     }
-    if (error instanceof ConfigError) {
+    if (error instanceof SettingsError) {
       terminal.note(error.message);
       return 1;
     }

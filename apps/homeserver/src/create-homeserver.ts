@@ -20,7 +20,7 @@ import {
   BackgroundTasks,
   Clock,
   type Config,
-  ConfigError,
+  SettingsError,
   describeProblem,
   ErrorReports,
   Ids,
@@ -307,7 +307,7 @@ export class Homeserver {
       ...{ name: 'media folder', everyProcess: true },
       start: () => {
         const problems = mediaFolderProblems(config);
-        if (problems.length > 0) throw new ConfigError(problems);
+        if (problems.length > 0) throw new SettingsError(problems);
       },
     });
     const tracer = config.get('opentracing.enabled') ? new Tracer(config, clock, logger.child('tracing')) : undefined;

@@ -30,7 +30,7 @@ function optionsIn(config: Config, section: Readonly<Record<string, unknown>>, s
   return options.name === 'sqlite3' ? { ...options, path: resolve(config.configDir, options.path) } : options;
 }
 
-/** @throws ConfigError when several processes are to share a database that serves one only */
+/** @throws SettingsError when several processes are to share a database that serves one only */
 export function checkShareable(config: Config): void {
   if (databaseOptions(config).name !== 'sqlite3') return;
   const message = 'several processes need PostgreSQL (database.name: psycopg2): SQLite serves one only';

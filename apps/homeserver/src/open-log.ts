@@ -1,7 +1,7 @@
 import { type Config, fileProblem, loggerOptions, PinoLogger } from '@rookery/platform';
 import { StartupError } from './startup-error.js';
 
-/** The log that the settings want. @throws StartupError when a file of it cannot be opened, ConfigError when `log_config` is wrong */
+/** The log that the settings want. @throws StartupError when a file of it cannot be opened, SettingsError when `log_config` is wrong */
 export function openLog(config: Config): PinoLogger {
   const options = loggerOptions(config);
   try {

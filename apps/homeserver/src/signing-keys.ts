@@ -42,7 +42,7 @@ export function loadSigningKeys(config: Config, ids: Ids, { mayWrite = true } = 
 
 /**
  * All keys of this server: those that sign, those of the past, and those that sign when it vouches for other servers' keys.
- * @throws StartupError when a file cannot be read, written or understood; ConfigError when a key of the past is none
+ * @throws StartupError when a file cannot be read, written or understood; SettingsError when a key of the past is none
  */
 export function loadOwnKeys(config: Config, ids: Ids, options: { readonly mayWrite?: boolean } = {}): OwnKeys {
   const signing = loadSigningKeys(config, ids, options);

@@ -1,4 +1,4 @@
-import { type Config, ConfigError, describeProblem, loadConfig, SilentLogger } from '@rookery/platform';
+import { type Config, SettingsError, describeProblem, loadConfig, SilentLogger } from '@rookery/platform';
 import { freePort } from '@rookery/testing';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -312,7 +312,7 @@ describe('what ends a start', () => {
     try {
       config = loadConfig([file]);
     } catch (error) {
-      if (!(error instanceof ConfigError)) throw error;
+      if (!(error instanceof SettingsError)) throw error;
       return error.problems.map((problem) => ({ setting: problem.setting, text: describeProblem(problem) }));
     }
     const problems = await startProblems(config);

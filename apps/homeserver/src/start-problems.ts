@@ -2,7 +2,7 @@ import { DatabaseError } from '@rookery/database';
 import { ListenError } from '@rookery/http';
 import {
   type Config,
-  ConfigError,
+  SettingsError,
   type ConfigProblem,
   type SettingName,
   settingNames,
@@ -30,7 +30,7 @@ export async function startProblems(config: Config): Promise<readonly ConfigProb
     await Homeserver.rehearse(config);
     return [];
   } catch (error) {
-    if (error instanceof ConfigError) return error.problems;
+    if (error instanceof SettingsError) return error.problems;
     const [message = ''] = (startupMessage(error) ?? String(error)).split('\n');
     const place = placeOf(config, error, message);
     return [

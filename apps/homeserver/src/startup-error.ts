@@ -1,7 +1,7 @@
 import { DatabaseError } from '@rookery/database';
 import { ListenError } from '@rookery/http';
 import { ModuleLoadError } from '@rookery/module-host';
-import { type Config, ConfigError } from '@rookery/platform';
+import { type Config, SettingsError } from '@rookery/platform';
 import { TemplateError } from '@rookery/templates';
 import { missingParts } from './optional-parts.js';
 
@@ -14,7 +14,7 @@ export class StartupError extends Error {
 export function startupMessage(error: unknown): string | undefined {
   if (
     error instanceof StartupError ||
-    error instanceof ConfigError ||
+    error instanceof SettingsError ||
     error instanceof ListenError ||
     error instanceof TemplateError
   )

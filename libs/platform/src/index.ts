@@ -26,7 +26,7 @@ export { allSoon, isAwaited, type Soon, soon } from './concurrency/soon.js';
 export { Config } from './config/config.js';
 export { generateConfig } from './config/generate.js';
 export { checkConfig, loadConfig } from './config/load.js';
-export { type ConfigProblem, ConfigError, describeProblem } from './config/problem.js';
+export { type ConfigProblem, SettingsError, describeProblem } from './config/problem.js';
 export { isIpRange, toBlockList } from './config/kinds.js';
 export { configurationReference } from './config/reference.js';
 export { configurationSchema } from './config/schema.js';

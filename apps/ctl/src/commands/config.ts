@@ -4,7 +4,7 @@ import { type Command, InvalidArgumentError } from 'commander';
 import {
   checkConfig,
   Config,
-  ConfigError,
+  SettingsError,
   configurationSchema,
   describeProblem,
   fileProblem,
@@ -82,7 +82,7 @@ async function check(files: readonly string[], options: CheckOptions, terminal: 
     try {
       readLogConfig(logConfig);
     } catch (error) {
-      if (!(error instanceof ConfigError)) throw error;
+      if (!(error instanceof SettingsError)) throw error;
       problems.push(...error.problems);
     }
   }

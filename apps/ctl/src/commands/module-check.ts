@@ -88,7 +88,7 @@ export async function besideModules<T>(work: () => Promise<T>): Promise<T> {
 
 /**
  * Imports every module of the settings, checks its configuration and lets it register, without a server.
- * @throws ConfigError when the settings themselves are wrong
+ * @throws SettingsError when the settings themselves are wrong
  */
 export async function checkModules(
   files: readonly string[],

@@ -56,7 +56,7 @@ export class ServedDatabase {
     return this.#schemaVersion;
   }
 
-  /** @throws DatabaseError, ConfigError or StartupError when it cannot be served from; {@link close} then closes what is open */
+  /** @throws DatabaseError, SettingsError or StartupError when it cannot be served from; {@link close} then closes what is open */
   async open(parts: OpeningParts): Promise<DataStores> {
     const { config, clock, ids, logger: parent, metrics } = parts;
     const { options, isBesideWriter, processNumber, onLost } = this.served;
@@ -111,7 +111,7 @@ export class ServedDatabase {
   }
 }
 
-/** @throws ConfigError when the state is not where the settings say */
+/** @throws SettingsError when the state is not where the settings say */
 async function checkState(stores: DataStores, config: Config): Promise<void> {
   const problem = await stateStore.problem(stores, config.serverName);
   if (problem === undefined) return;

@@ -34,7 +34,7 @@ export class TemplatesModule implements OnApplicationBootstrap {
   }
 }
 
-/** @throws ConfigError when the sender is none */
+/** @throws SettingsError when the sender is none */
 function createMailer(
   config: Config,
   pages: Pages,

@@ -1,5 +1,5 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { Config, ConfigError, describeProblem, Logger } from '@rookery/platform';
+import { Config, SettingsError, describeProblem, Logger } from '@rookery/platform';
 import { type AppserviceSource, UserPorts } from '@rookery/users';
 import { readRegistrations } from './read-registrations.js';
 import type { Registration } from './registration.js';
@@ -26,12 +26,12 @@ export class AppserviceRegistry implements AppserviceSource, OnModuleInit {
     private readonly ports: UserPorts,
   ) {}
 
-  /** @throws ConfigError when something is wrong with a file */
+  /** @throws SettingsError when something is wrong with a file */
   onModuleInit(): void {
     if (this.all.length > 0) this.ports.appservices.give(this);
   }
 
-  /** In the order of the settings. @throws ConfigError when something is wrong with a file */
+  /** In the order of the settings. @throws SettingsError when something is wrong with a file */
   get all(): readonly Registration[] {
     this.#loaded ??= this.#load();
     return this.#loaded;
@@ -72,7 +72,7 @@ export class AppserviceRegistry implements AppserviceSource, OnModuleInit {
   #load(): readonly Registration[] {
     const files = this.config.get('app_service_config_files');
     const { registrations, problems } = readRegistrations(files, this.config.serverName);
-    if (problems.some(({ level }) => level === 'error')) throw new ConfigError(problems);
+    if (problems.some(({ level }) => level === 'error')) throw new SettingsError(problems);
     for (const problem of problems) this.logger.warn('Application service', { problem: describeProblem(problem) });
     this.#byToken = new Map(registrations.map((one) => [one.fields.asToken, one]));
     this.#byId = new Map(registrations.map((one) => [one.id, one]));

@@ -35,7 +35,7 @@ export class KeyFetcher {
   readonly #notaries: readonly Notary[];
   readonly #places = new Semaphore(parallelFetches, { maxWaiting });
 
-  /** @throws ConfigError for a key of `trusted_key_servers` that is none */
+  /** @throws SettingsError for a key of `trusted_key_servers` that is none */
   constructor(
     config: Config,
     private readonly clock: Clock,

@@ -1,5 +1,5 @@
 import { matchesGlob } from '@rookery/matrix-types';
-import { type Config, type ConfigError, settingError } from '@rookery/platform';
+import { type Config, type SettingsError, settingError } from '@rookery/platform';
 import { readFileSync } from 'node:fs';
 import { createSecureContext, type SecureContext, type SecureContextOptions, type SecureVersion } from 'node:tls';
 
@@ -27,7 +27,7 @@ export class TlsTrust {
 
   /**
    * Reads the settings and the files that they name.
-   * @throws ConfigError when a file of `federation_custom_ca_list` cannot be read or holds no certificate
+   * @throws SettingsError when a file of `federation_custom_ca_list` cannot be read or holds no certificate
    */
   static load(config: Config): TlsTrust {
     const minVersion = versions[config.get('federation_client_minimum_tls_version')] ?? 'TLSv1';
@@ -48,7 +48,8 @@ export class TlsTrust {
 }
 
 function readAuthority(config: Config, file: string, index: number): string {
-  const problem = (message: string): ConfigError => settingError(config, 'federation_custom_ca_list', [index], message);
+  const problem = (message: string): SettingsError =>
+    settingError(config, 'federation_custom_ca_list', [index], message);
   let text: string;
   try {
     text = readFileSync(file, 'utf8');

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
-import { ConfigError } from '@rookery/platform';
+import { SettingsError } from '@rookery/platform';
 import { eachDatabase, eventually, FakeClock } from '@rookery/testing';
 import sharp from 'sharp';
 import { MediaLibrary } from '../records/media-library.service.js';
@@ -285,7 +285,7 @@ eachDatabase('previews', (open) => {
       () => undefined,
       (error: unknown) => error,
     );
-    expect(failure).toBeInstanceOf(ConfigError);
+    expect(failure).toBeInstanceOf(SettingsError);
     expect(String(failure)).toMatch(message);
   });
 

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Config } from './config.js';
 import { checkConfig, loadConfig, type LoadOptions } from './load.js';
-import { ConfigError, describeProblem } from './problem.js';
+import { SettingsError, describeProblem } from './problem.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'rookery-config-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -478,7 +478,7 @@ describe('values that cannot be read', () => {
 
   it('throws all errors at once', () => {
     writeFileSync(file, 'server_name: example.org\nreport_stats: maybe\nlog_file: x\n');
-    expect(() => loadConfig([file], { env: {} })).toThrow(ConfigError);
+    expect(() => loadConfig([file], { env: {} })).toThrow(SettingsError);
     expect(() => loadConfig([file], { env: {} })).toThrow(
       /homeserver\.yaml:2: report_stats: expected true or false.*\n.*homeserver\.yaml:3: log_file/,
     );

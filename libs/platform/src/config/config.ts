@@ -1,6 +1,6 @@
 import { resolve } from 'node:path';
 import type { ConfigParts } from './parts.js';
-import { ConfigError, type ConfigProblem } from './problem.js';
+import { SettingsError, type ConfigProblem } from './problem.js';
 import { readSettings } from './read.js';
 import { rowOf, type SettingName, settingNames, type SettingValue } from './table.js';
 
@@ -45,7 +45,7 @@ export class Config {
    * Settings from a plain object shaped like the file: nested sections (`{ email: { smtp_host: … } }`) or names with dots
    * (`{ 'email.smtp_host': … }`). Defaults and every check apply; `report_stats` need not be there, `server_name` is
    * `localhost` unless given.
-   * @throws ConfigError
+   * @throws SettingsError
    */
   static fromObject(object: Readonly<Record<string, unknown>> = {}, options: FromObjectOptions = {}): Config {
     const raw: Record<string, unknown> = { server_name: 'localhost', report_stats: false };
@@ -56,7 +56,7 @@ export class Config {
       env: options.env ?? {},
       locate: () => undefined,
     });
-    if (result.errors.length > 0) throw new ConfigError(result.errors);
+    if (result.errors.length > 0) throw new SettingsError(result.errors);
     return new Config(result.parts);
   }
 

@@ -3,7 +3,7 @@ import { dirname, resolve } from 'node:path';
 import { fileProblem } from '../file-problem.js';
 import type { Ids } from '../ids.js';
 import { Config } from './config.js';
-import { ConfigError, type ConfigProblem } from './problem.js';
+import { SettingsError, type ConfigProblem } from './problem.js';
 import { readSettings } from './read.js';
 import { readSources } from './source.js';
 
@@ -19,11 +19,11 @@ export interface LoadOptions {
 
 /**
  * Reads settings files and folders of `*.yaml` files; later top-level keys replace earlier ones.
- * @throws ConfigError with a line per error, naming file, line, setting and what was expected
+ * @throws SettingsError with a line per error, naming file, line, setting and what was expected
  */
 export function loadConfig(paths: readonly string[], options: LoadOptions = {}): Config {
   const { config, problems } = checkConfig(paths, options);
-  if (!config) throw new ConfigError(problems);
+  if (!config) throw new SettingsError(problems);
   return config;
 }
 

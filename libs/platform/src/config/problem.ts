@@ -19,7 +19,7 @@ export function describeProblem(problem: ConfigProblem): string {
 const escaped = (character: string): string => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
 
 /** The settings cannot be used. The message has one line per error. */
-export class ConfigError extends Error {
+export class SettingsError extends Error {
   constructor(readonly problems: readonly ConfigProblem[]) {
     super(
       problems
@@ -27,6 +27,6 @@ export class ConfigError extends Error {
         .map(describeProblem)
         .join('\n'),
     );
-    this.name = 'ConfigError';
+    this.name = 'SettingsError';
   }
 }

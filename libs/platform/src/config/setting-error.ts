@@ -1,5 +1,5 @@
 import type { Config } from './config.js';
-import { ConfigError, type ConfigProblem } from './problem.js';
+import { SettingsError, type ConfigProblem } from './problem.js';
 import type { SettingName } from './table.js';
 
 /** What is wrong with a setting, or with what lies at a path in it; names file and line. */
@@ -15,6 +15,6 @@ export function settingProblem(
 }
 
 /** A setting that only turned out to be wrong when it was used. The server refuses to start. */
-export function settingError(...problem: Parameters<typeof settingProblem>): ConfigError {
-  return new ConfigError([settingProblem(...problem)]);
+export function settingError(...problem: Parameters<typeof settingProblem>): SettingsError {
+  return new SettingsError([settingProblem(...problem)]);
 }

@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
 import type { Config } from '../config/config.js';
 import { isSection } from '../config/kinds.js';
-import { ConfigError } from '../config/problem.js';
+import { SettingsError } from '../config/problem.js';
 import { readSources } from '../config/source.js';
 import { compileLayout, type LineLayout } from './layout.js';
 import type { LogLevel } from './logger.js';
@@ -38,7 +38,7 @@ const plainName = (name: string): string => name.replace(/^(synapse|rookery)\./,
 /**
  * How the settings want the server to log: from `log_config` (the worker's own on a worker) where there is one, else from
  * `log_level` and `log_format`.
- * @throws ConfigError when the file cannot be read or understood
+ * @throws SettingsError when the file cannot be read or understood
  */
 export function loggerOptions(config: Config): LoggerOptions {
   const file =
@@ -51,7 +51,7 @@ export function loggerOptions(config: Config): LoggerOptions {
  * Understands of a Python logging file what has a meaning here: the level of `root` and of each entry of `loggers` (with or
  * without `synapse.` in front), handlers (streams, files that are put aside by size or time, syslog, the journal) of root and of
  * these, whether a formatter writes JSON, and how it arranges text.
- * @throws ConfigError
+ * @throws SettingsError
  */
 export function readLogConfig(file: string): Partial<LoggerOptions> {
   const { raw, problems, locate } = readSources([file]);
@@ -86,7 +86,7 @@ export function readLogConfig(file: string): Partial<LoggerOptions> {
     const own = reachable(section['handlers'], allHandlers).flatMap(outputOf);
     named[plainName(name)] = { outputs: own, propagate: section['propagate'] !== false };
   }
-  if (errors.length > 0) throw new ConfigError(errors);
+  if (errors.length > 0) throw new SettingsError(errors);
   const file0 = outputs.find((one) => one.file !== undefined)?.file;
   return {
     ...(level ? { level } : {}),

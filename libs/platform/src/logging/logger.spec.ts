@@ -3,7 +3,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, w
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Config } from '../config/config.js';
-import { ConfigError } from '../config/problem.js';
+import { SettingsError } from '../config/problem.js';
 import { loggerOptions, readLogConfig } from './log-config.js';
 import { LogContext } from './log-context.js';
 import { eventually } from '@rookery/testing';
@@ -152,7 +152,7 @@ disable_existing_loggers: false
     ['root: [', `${file}:2: not valid YAML`],
   ])('refuses %p', (text, message) => {
     writeFileSync(file, `${text}\n`);
-    expect(() => readLogConfig(file)).toThrow(ConfigError);
+    expect(() => readLogConfig(file)).toThrow(SettingsError);
     expect(() => readLogConfig(file)).toThrow(message);
   });
 

@@ -41,7 +41,7 @@ export class CasProvider implements IdentityProvider, OnModuleInit {
     private readonly providers: IdentityProviders,
   ) {}
 
-  /** @throws ConfigError with file and line */
+  /** @throws SettingsError with file and line */
   onModuleInit(): void {
     if (!this.enabled) return;
     const required = this.config.get('cas_config.required_attributes');

@@ -1,5 +1,5 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { ConfigError as ModuleConfigError } from '@rookery/module-api';
+import { ConfigError } from '@rookery/module-api';
 import { ModuleDispatcher } from '@rookery/module-host';
 import { Clock, Config, Ids, Lifecycle, type OidcProviderSetting, settingError } from '@rookery/platform';
 import { SealedCookies } from '../common/sealed-cookies.js';
@@ -30,7 +30,7 @@ export class OidcProviders implements OnModuleInit {
     private readonly lifecycle: Lifecycle,
   ) {}
 
-  /** @throws ConfigError with file and line */
+  /** @throws SettingsError with file and line */
   onModuleInit(): void {
     this.config.get('oidc_providers').forEach((setting, index) => {
       const provider = this.#build(setting, index);
@@ -82,7 +82,7 @@ export class OidcProviders implements OnModuleInit {
     try {
       return step();
     } catch (error) {
-      if (!ModuleConfigError.is(error)) throw error;
+      if (!ConfigError.is(error)) throw error;
       const path = error.path[0] === 'module' || error.path[0] === 'config' ? error.path : ['config', ...error.path];
       throw settingError(this.config, 'oidc_providers', [index, 'user_mapping_provider', ...path], error.message);
     }

@@ -32,7 +32,7 @@ const usualSkewSeconds = 60;
 
 /**
  * Reads `saml2_config.sp_config`, or the file that `saml2_config.config_path` names.
- * @throws ConfigError with file and line
+ * @throws SettingsError with file and line
  */
 export async function readSamlSettings(config: Config): Promise<SamlSettings> {
   const reader = new Reader(config);

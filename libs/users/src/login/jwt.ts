@@ -1,7 +1,7 @@
 import { createHmac, createPublicKey, type KeyObject, timingSafeEqual, verify } from 'node:crypto';
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config, type ConfigError, settingError, type SettingName } from '@rookery/platform';
+import { Clock, Config, type SettingsError, settingError, type SettingName } from '@rookery/platform';
 
 /** Largest token, characters. */
 const longestToken = 16_384;
@@ -24,7 +24,7 @@ export class JwtLogin implements OnModuleInit {
     private readonly clock: Clock,
   ) {}
 
-  /** @throws ConfigError when no token could ever be checked */
+  /** @throws SettingsError when no token could ever be checked */
   onModuleInit(): void {
     if (this.isEnabled) checkKey(this.config);
   }
@@ -47,9 +47,9 @@ const keyTypes: Readonly<Record<string, readonly string[] | undefined>> = {
   Ed: ['ed25519', 'ed448'],
 };
 
-/** @throws ConfigError when the algorithm is none that is known, or the key none for it */
+/** @throws SettingsError when the algorithm is none that is known, or the key none for it */
 function checkKey(config: Config): void {
-  const wrong = (setting: SettingName, message: string): ConfigError => settingError(config, setting, [], message);
+  const wrong = (setting: SettingName, message: string): SettingsError => settingError(config, setting, [], message);
   const algorithm = config.get('jwt_config.algorithm') ?? '';
   if (algorithm !== 'EdDSA' && !/^(?:HS|RS|ES)(?:256|384|512)$/.test(algorithm))
     throw wrong(
