@@ -367,27 +367,50 @@ describe.each(places)(name, (database, processes, stateApart) => {
     expect(unsigned?.['replaces_state']).toBe(former.eventId);
   });
 
-  it('are judged once more also when they were left and joined again meanwhile', async () => {
+  it.each([false, true])(
+    'are judged once more also when they were left and joined again meanwhile (with something said between: %s)',
+    async (isSaid) => {
+      const { room, members, release, asked } = crowded();
+      const [bob = '', dave = ''] = members;
+      const authOfBob = authOf(room, bob);
+      room.add({ type: 'm.room.member', stateKey: bob, sender: bob, content: { membership: 'leave' } });
+      await join(room);
+      const content = { msgtype: 'm.text', body: 'still here' };
+      const wrong = room.make({ type: 'm.room.message', sender: bob, content, auth: authOfBob });
+      const right = room.make({ type: 'm.room.message', sender: dave, content, auth: authOf(room, dave) });
+      await transact([wrong.pdu, right.pdu]);
+      await eventually(async () => (await statusOf(room, right.eventId)) === 200);
+      expect(await statusOf(room, wrong.eventId)).toBe(200);
+      await eventually(() => asked() > 0);
+      await ok(alice, 'POST', `/rooms/${room.roomId}/leave`, {});
+      if (isSaid) room.say('while she was away');
+      await join(room);
+      // Where all is here that the second join follows upon, what is fetched for the first is enough.
+      if (isSaid) await eventually(() => asked() > 1);
+      await say(alice, room.roomId, 'again');
+      release();
+      const all = [alice.userId, room.creator, ...members.slice(1)].sort();
+      expect(await joinedIn(room)).toEqual(all);
+      expect([await statusOf(room, wrong.eventId), await statusOf(room, right.eventId)]).toEqual([404, 200]);
+      if (!isSaid) expect(asked()).toBe(1);
+      await say(alice, room.roomId, 'and whole');
+    },
+  );
+
+  it('are joined by others through another server after all of this one have left them', async () => {
     const { room, members, release, asked } = crowded();
-    const [bob = '', dave = ''] = members;
-    const authOfBob = authOf(room, bob);
-    room.add({ type: 'm.room.member', stateKey: bob, sender: bob, content: { membership: 'leave' } });
+    room.lies.set('send', () => ({ pdus: {} }));
     await join(room);
-    const content = { msgtype: 'm.text', body: 'still here' };
-    const wrong = room.make({ type: 'm.room.message', sender: bob, content, auth: authOfBob });
-    const right = room.make({ type: 'm.room.message', sender: dave, content, auth: authOf(room, dave) });
-    await transact([wrong.pdu, right.pdu]);
-    await eventually(async () => (await statusOf(room, right.eventId)) === 200);
-    expect(await statusOf(room, wrong.eventId)).toBe(200);
     await eventually(() => asked() > 0);
     await ok(alice, 'POST', `/rooms/${room.roomId}/leave`, {});
-    await join(room);
-    await eventually(() => asked() > 1);
-    await say(alice, room.roomId, 'again');
+    const bea = await home.registerUser(`bea${Date.now()}`);
+    await ok(bea, 'POST', `/join/${room.roomId}?via=${far.name}`, {});
+    expect(room.requests.filter((kind) => kind === 'send_join')).toHaveLength(2);
+    await say(bea, room.roomId, 'at once');
     release();
-    await ok(alice, 'GET', `/rooms/${room.roomId}/members`);
-    expect([await statusOf(room, wrong.eventId), await statusOf(room, right.eventId)]).toEqual([404, 200]);
-    await say(alice, room.roomId, 'and whole');
+    const { joined } = await ok<{ joined: object }>(bea, 'GET', `/rooms/${room.roomId}/joined_members`);
+    expect(Object.keys(joined).sort()).toEqual([bea.userId, room.creator, ...members].sort());
+    expect(asked()).toBe(1);
   });
 
   it('tell servers of the devices of who joins when it is known which servers these are', async () => {

@@ -99,6 +99,12 @@ export class RemoteJoins {
     told: ToldJoin | JsonObject,
   ): Promise<boolean> {
     const { roomId, rules } = event;
+    // Who comes in again while members are still on their way needs no state: it follows from what they are fetched for.
+    const again = await this.handedOver.while(event.eventId, () =>
+      this.inbound.receiveInPart(server, roomId, { event, origin: server }),
+    );
+    if (again?.kind === 'accepted' || again?.kind === 'known') return false;
+    if (again) throw MatrixError.forbidden('The room does not let you in');
     const omitted = partialJoinOf(server, told);
     if (omitted && !this.handshake.mayOmit) throw new WrongAnswer(server, 'a state without its members');
     const large = told instanceof ToldJoin && told.isLarge && this.handshake.mayOmit ? told : undefined;

@@ -66,6 +66,18 @@ export class InboundEvents {
   }
 
   /**
+   * Stores an event of a room of which not all is known yet, where all that it follows upon is here: what comes later judges it
+   * once more with the others.
+   * @returns `undefined` where something before it is missing, or the room is not such a one; nothing was stored then
+   */
+  async receiveInPart(origin: string, roomId: string, remote: RemoteEvent): Promise<ReceiveVerdict | undefined> {
+    await this.partial.heard();
+    if (!this.partial.has(roomId)) return undefined;
+    const verdict = await this.#try(origin, roomId, remote);
+    return verdict.kind === 'missingAncestors' ? undefined : verdict;
+  }
+
+  /**
    * Fetches the auth events of events that are about to be stored, where they are not known.
    * @param given what comes with the events
    */
