@@ -1,6 +1,6 @@
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { createTestHomeserver, type TestHomeserver } from '@rookery/testing';
+import { createTestHomeserver, eventually, type TestHomeserver } from '@rookery/testing';
 import { ForwardClock } from '../accounts/support.js';
 import type { Json } from './support.js';
 
@@ -225,10 +225,16 @@ describe.each(['sqlite', 'postgres'] as const)('a service that authenticates use
 
     it('for two minutes, without asking again', async () => {
       issue('lasting', 'bea', api);
-      await Promise.all([whoami('lasting'), whoami('lasting'), whoami('lasting')]);
+      const asked = (): number => service.asked.filter((token) => token === 'lasting').length;
+      // Each process asks for itself.
+      const processes = homeserver.servers.length;
+      await eventually(async () => {
+        await Promise.all([whoami('lasting'), whoami('lasting'), whoami('lasting')]);
+        return asked() >= processes;
+      });
       service.tokens.delete('lasting');
-      expect((await whoami('lasting')).status).toBe(200);
-      expect(service.asked.filter((token) => token === 'lasting')).toHaveLength(1);
+      for (let n = 0; n < 8; n++) expect((await whoami('lasting')).status).toBe(200);
+      expect(asked()).toBe(processes);
       clock.advance(121_000);
       expect((await whoami('lasting')).status).toBe(401);
     });

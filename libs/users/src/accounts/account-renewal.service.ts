@@ -62,20 +62,19 @@ export class AccountRenewal {
     if (!this.config.get('account_validity.enabled')) throw MatrixError.unrecognized();
     const nowMs = this.clock.nowMs();
     const hash = secretHash(token);
-    const { userId, ...result } = await this.database.write(
+    return this.database.write(
       async (tx) => {
         const found = await findByRenewalToken(tx, hash);
         if (!found) return { valid: false, stale: false, expirationTs: 0 };
         // The link of a mail renews once: whoever finds it later must not.
         if (found.token_used_ts_ms !== null) return { valid: false, stale: true, expirationTs: found.expiration_ts_ms };
         const expirationTs = nowMs + (this.config.get('account_validity.period') ?? 0);
+        this.validity.changes(tx, found.user_id);
         await renewByToken(tx, hash, expirationTs, nowMs);
-        return { valid: true, stale: false, expirationTs, userId: found.user_id };
+        return { valid: true, stale: false, expirationTs };
       },
       { name: 'account_renewal' },
     );
-    if (userId !== undefined) this.validity.forget(userId);
-    return result;
   }
 
   /**

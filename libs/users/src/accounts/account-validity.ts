@@ -1,26 +1,36 @@
 import { Injectable } from '@nestjs/common';
-import { Database } from '@rookery/database';
+import { Database, type Tx } from '@rookery/database';
 import { Cache, Clock, Config, eachLimit } from '@rookery/platform';
-import { findExpiries, findExpiry, setExpiry } from './account-validity.query.js';
+import { Invalidations } from '@rookery/replication';
 import { AccountModules, type Origin } from '../common/account-modules.js';
+import { UserHooks } from '../hooks.js';
+import { deleteExpiry, findExpiries, findExpiry, setExpiry } from './account-validity.query.js';
 
-/** How long a database answer is believed; renewals of this process count at once. */
-const maxAgeMs = 60_000;
+const cacheName = 'account_expiry';
 /** Users about whom a module is asked at a time. */
 const maxAskedAtOnce = 10;
 
 /** Whether accounts have expired: by a module's word, else by the setting `account_validity`. */
 @Injectable()
 export class AccountValidity {
-  readonly #expiry: Cache<string, { readonly expiresMs: number | undefined; readonly loadedMs: number }>;
+  readonly #expiry: Cache<string, { readonly expiresMs: number | undefined }>;
 
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,
     private readonly config: Config,
     private readonly modules: AccountModules,
+    private readonly invalidations: Invalidations,
+    hooks: UserHooks,
   ) {
-    this.#expiry = new Cache(config, 'account_expiry', { invalidation: 'expires', max: 40_000 });
+    this.#expiry = new Cache(config, cacheName, { invalidation: 'on write', elsewhere: 'told', max: 40_000 });
+    invalidations.on(cacheName, this.#expiry);
+    hooks.deactivated.subscribe({
+      inTransaction: (tx, { userId }) => {
+        this.changes(tx, userId);
+        return deleteExpiry(tx, userId);
+      },
+    });
   }
 
   /** Costs nothing where neither a module nor the setting asks for it. */
@@ -50,18 +60,21 @@ export class AccountValidity {
 
   /** Lets an account live until a moment, and forgets former renewal mails. */
   async extend(userId: string, expiresMs: number, emailSent = false): Promise<void> {
-    await this.database.write(
-      (tx) => {
-        tx.unlessRolledBack(() => this.forget(userId));
-        return setExpiry(tx, userId, expiresMs, emailSent);
-      },
-      { name: 'account_validity' },
-    );
+    await this.database.write((tx) => this.set(tx, userId, expiresMs, emailSent), { name: 'account_validity' });
   }
 
-  /** Forgets what is cached: the account was renewed. */
-  forget(userId: string): void {
-    this.#expiry.delete(userId);
+  /** {@link extend} as part of a transaction. */
+  set(tx: Tx, userId: string, expiresMs: number, emailSent: boolean): Promise<void> {
+    this.changes(tx, userId);
+    return setExpiry(tx, userId, expiresMs, emailSent);
+  }
+
+  /** A transaction changes when an account expires: with it every process forgets what it knows. */
+  changes(tx: Tx, userId: string): void {
+    tx.unlessRolledBack(() => {
+      this.#expiry.delete(userId);
+      this.invalidations.send(cacheName, [userId]);
+    });
   }
 
   /** When a new account expires, by the setting; `undefined`: never. */
@@ -73,11 +86,9 @@ export class AccountValidity {
   }
 
   async #expiryOf(userId: string): Promise<number | undefined> {
-    const nowMs = this.clock.nowMs();
-    const cached = this.#expiry.get(userId);
-    if (cached && nowMs - cached.loadedMs < maxAgeMs) return cached.expiresMs;
-    const expiresMs = await findExpiry(this.database, userId);
-    this.#expiry.set(userId, { expiresMs, loadedMs: nowMs });
-    return expiresMs;
+    const load = async (): Promise<{ readonly expiresMs: number | undefined }> => ({
+      expiresMs: await findExpiry(this.database, userId),
+    });
+    return (await this.#expiry.fetch(userId, load)).expiresMs;
   }
 }

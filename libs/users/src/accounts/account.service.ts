@@ -22,7 +22,6 @@ import {
   upgradeGuest,
   upgradePasswordHash,
 } from '../store/account.query.js';
-import { setExpiry } from './account-validity.query.js';
 import { AccountValidity } from './account-validity.js';
 import { needsApproval } from './approval.js';
 import { PasswordService } from './password.service.js';
@@ -158,7 +157,7 @@ export class AccountService {
           throw externalIdInUse();
         if (registration.upgradedGuest === undefined)
           await insertProfile(tx, userId, displayName, registration.avatarUrl);
-        if (expiryMs !== undefined) await setExpiry(tx, userId, expiryMs, false);
+        if (expiryMs !== undefined) await this.validity.set(tx, userId, expiryMs, false);
         for (const { medium, address, validatedMs } of threepids) {
           if (!(await insertThreepid(tx, { userId, medium, address, validatedMs, addedMs: nowMs })))
             throw MatrixError.threepidInUse();

@@ -20,7 +20,6 @@ import {
   setErased,
   setPasswordHash,
 } from '../store/account.query.js';
-import { deleteExpiry } from './account-validity.query.js';
 
 /** How long an answer waits for rooms to be left, and for identity servers. */
 const answerWithinMs = 5_000;
@@ -68,7 +67,6 @@ export class DeactivationService implements OnApplicationBootstrap {
           await this.hooks.threepidRemoved.inTransaction(tx, { userId, medium, address, atRegistration: false });
         }
         await deleteAccountDataOf(tx, userId);
-        await deleteExpiry(tx, userId);
         await setDeactivationPending(tx, userId, true);
         await this.hooks.deactivated.inTransaction(tx, event);
         return { closed, threepids };

@@ -1,42 +1,42 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type RateLimit, RateLimitOverrides } from '@rookery/http';
-import { Cache, Clock, Config } from '@rookery/platform';
+import { Cache, Config } from '@rookery/platform';
+import { Invalidations } from '@rookery/replication';
 import { deleteRateLimitOverride, findRateLimitOverride, writeRateLimitOverride } from './rate-limit-override.query.js';
 
-/** How long the database's answer is believed: what another process changes takes effect within it. */
-const maxAgeMs = 5_000;
+const cacheName = 'get_ratelimit_for_user';
 
 /** What administrators set for single users, for every limiter that counts by user. */
 @Injectable()
 export class StoredRateLimitOverrides extends RateLimitOverrides {
-  readonly #cache: Cache<string, { readonly limit: Promise<RateLimit | undefined>; readonly loadedMs: number }>;
+  readonly #cache: Cache<string, { readonly limit: RateLimit | undefined }>;
 
   constructor(
     private readonly database: Database,
-    private readonly clock: Clock,
+    private readonly invalidations: Invalidations,
     config: Config,
   ) {
     super();
-    this.#cache = new Cache(config, 'get_ratelimit_for_user', { invalidation: 'expires', max: 40_000 });
+    this.#cache = new Cache(config, cacheName, { invalidation: 'on write', elsewhere: 'told', max: 40_000 });
+    invalidations.on(cacheName, this.#cache);
   }
 
-  find(userId: string): Promise<RateLimit | undefined> {
-    const nowMs = this.clock.nowMs();
-    const cached = this.#cache.get(userId);
-    if (cached && nowMs - cached.loadedMs < maxAgeMs) return cached.limit;
-    // Requests side by side share one look.
-    const limit = findRateLimitOverride(this.database, userId);
-    limit.catch(() => this.#cache.delete(userId));
-    this.#cache.set(userId, { limit, loadedMs: nowMs });
-    return limit;
+  async find(userId: string): Promise<RateLimit | undefined> {
+    const load = async (): Promise<{ readonly limit: RateLimit | undefined }> => ({
+      limit: await findRateLimitOverride(this.database, userId),
+    });
+    return (await this.#cache.fetch(userId, load)).limit;
   }
 
   /** Sets a user's numbers, 0 per second for no limit; `undefined` goes back to the settings'. */
   async set(userId: string, limit: RateLimit | undefined): Promise<void> {
     await this.database.write(
       (tx) => {
-        tx.unlessRolledBack(() => this.#cache.delete(userId));
+        tx.unlessRolledBack(() => {
+          this.#cache.delete(userId);
+          this.invalidations.send(cacheName, [userId]);
+        });
         return limit ? writeRateLimitOverride(tx, userId, limit) : deleteRateLimitOverride(tx, userId);
       },
       { name: 'ratelimit_override' },

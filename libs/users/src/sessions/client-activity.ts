@@ -1,6 +1,7 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { BackgroundTasks, Cache, Config, Logger, Semaphore } from '@rookery/platform';
+import { defineRpc, Rpc } from '@rookery/replication';
 import { UserHooks } from '../hooks.js';
 import { MonthlyActiveUsers } from '../usage/monthly-active-users.service.js';
 import { recordActivity, type Sighting } from './client-activity.query.js';
@@ -10,6 +11,8 @@ const granularityMs = 120_000;
 const flushEveryMs = 5_000;
 /** Sightings kept between two flushes; more are dropped, and noted again with the next request. */
 const maxPending = 50_000;
+
+const writeActivity = defineRpc<null, null>('write_client_activity');
 
 /** Notes when and from where users were last active: in memory at once, in the database in batches. */
 @Injectable()
@@ -25,18 +28,23 @@ export class ClientActivity implements OnModuleInit, OnModuleDestroy {
     private readonly monthly: MonthlyActiveUsers,
     private readonly hooks: UserHooks,
     private readonly tasks: BackgroundTasks,
+    private readonly rpc: Rpc,
     config: Config,
   ) {
     this.#noted = new Cache(config, 'client_ip_last_seen', { invalidation: 'expires', max: 2 * maxPending });
   }
 
   onModuleInit(): void {
-    const run = (): Promise<void> => this.flush();
+    this.rpc.handle(writeActivity, async () => {
+      await this.#write();
+      return null;
+    });
+    const run = (): Promise<void> => this.#write();
     this.tasks.add({ name: 'write_client_activity', role: 'every_process', everyMs: flushEveryMs, run }).start();
   }
 
   async onModuleDestroy(): Promise<void> {
-    await this.flush();
+    await this.#write();
   }
 
   /** Costs one look-up while the sighting is younger than two minutes. */
@@ -54,8 +62,12 @@ export class ClientActivity implements OnModuleInit, OnModuleDestroy {
     });
   }
 
-  /** Writes what was noted; resolves when it is durable. A failure costs the batch and is logged. */
-  flush(): Promise<void> {
+  /** Has every process write what it noted; resolves when it is durable. A failure costs the batch and is logged. */
+  async flush(): Promise<void> {
+    await Promise.all([this.#write(), this.rpc.callOthers(writeActivity, null)]);
+  }
+
+  #write(): Promise<void> {
     return this.#flushing.run(() => this.#flush());
   }
 

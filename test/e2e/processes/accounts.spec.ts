@@ -1,0 +1,83 @@
+import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { AccountValidity } from '@rookery/users';
+import { ForwardClock } from '../accounts/support.js';
+
+const dayMs = 86_400_000;
+/** Requests that find each of four processes. */
+const enough = 32;
+
+describe('What is said of an account, at a server of several processes', () => {
+  let homeserver: TestHomeserver;
+  let admin: TestUser;
+  const clock = new ForwardClock();
+
+  beforeAll(async () => {
+    homeserver = await createTestHomeserver({
+      ...{ database: 'postgres', processes: 4, clock },
+      settings: {
+        account_validity: { enabled: true, period: '30d' },
+        rc_message: { per_second: 0.0001, burst_count: 3 },
+      },
+    });
+    admin = await homeserver.registerAdministrator('admin');
+  });
+  afterAll(() => homeserver?.stop());
+
+  /** The statuses of requests at each of the processes. */
+  const statuses = async (user: TestUser, path: string): Promise<readonly number[]> => {
+    const found = new Set<number>();
+    for (let n = 0; n < enough; n++) found.add((await user.request('GET', path)).status);
+    return [...found];
+  };
+  const byAdmin = async (method: string, path: string, body?: object): Promise<Record<string, unknown>> => {
+    const answer = await admin.request(method, `/_synapse/admin/${path}`, body);
+    expect(answer.status).toBe(200);
+    return answer.body;
+  };
+
+  it('holds in each of them once it is answered: how often it may speak', async () => {
+    const alice = await homeserver.registerUser('alice');
+    const { body } = await alice.request<{ room_id: string }>('POST', '/createRoom', {});
+    const room = `/rooms/${encodeURIComponent(body.room_id)}`;
+    let sent = 0;
+    const say = async (): Promise<readonly number[]> => {
+      const found = new Set<number>();
+      for (let n = 0; n < enough; n++) {
+        const path = `${room}/send/m.room.message/m${++sent}`;
+        found.add((await alice.request('PUT', path, { msgtype: 'm.text', body: 'hello' })).status);
+      }
+      return [...found];
+    };
+    expect(await say()).toContain(429);
+    const path = `v1/users/${alice.userId}/override_ratelimit`;
+    await byAdmin('POST', path, { messages_per_second: 0, burst_count: 0 });
+    expect(await say()).toEqual([200]);
+    await byAdmin('DELETE', path);
+    expect(await say()).toContain(429);
+  });
+
+  it('is shown by each of them: when it was last there', async () => {
+    for (const name of ['bea', 'cleo', 'dora', 'edda', 'flo', 'gina']) {
+      const user = await homeserver.registerUser(name);
+      await user.request('GET', '/account/whoami');
+      expect(await byAdmin('GET', `v2/users/${user.userId}`)).toMatchObject({ last_seen_ts: expect.any(Number) });
+    }
+  });
+
+  it('holds in each of them once it is answered: until when it may be used', async () => {
+    const hedy = await homeserver.registerUser('hedy');
+    clock.advance(30 * dayMs + 1);
+    expect(await statuses(hedy, '/account/whoami')).toEqual([403]);
+    const renewal = { user_id: hedy.userId, expiration_ts: clock.nowMs() + dayMs };
+    await homeserver.server.service(AccountValidity).extend(admin.userId, renewal.expiration_ts);
+    await byAdmin('POST', 'v1/account_validity/validity', renewal);
+    expect(await statuses(hedy, '/account/whoami')).toEqual([200]);
+    await byAdmin('POST', `v1/deactivate/${hedy.userId}`, {});
+    await byAdmin('PUT', `v2/users/${hedy.userId}`, { deactivated: false, password: 'another long one' });
+    const login = { type: 'm.login.password', user: 'hedy', password: 'another long one' };
+    const { body } = await homeserver.request<{ access_token: string }>('POST', '/login', login);
+    clock.advance(2 * dayMs);
+    for (let n = 0; n < enough; n++)
+      expect((await homeserver.request('GET', '/account/whoami', undefined, body.access_token)).status).toBe(200);
+  });
+});
