@@ -88,7 +88,7 @@ export interface ModuleStore extends DocumentStore {
  * parameters on both databases. A statement that touches any other table, the server's or another module's, throws a
  * `RangeError` before it runs, and the transaction comes to nothing. Of a module's transactions one writes at a time, in whichever
  * process: from its first statement that writes on, it sees what those before it left. What it reads before that may have changed
- * by then on PostgreSQL, unless it reads it `FOR UPDATE`. In a server of several processes, one of them writes: in the others it only reads.
+ * by then on PostgreSQL, unless it reads it `FOR UPDATE`. So it is in every process of a server.
  */
 export interface ModuleTransaction {
   readonly dialect: 'postgres' | 'sqlite';

@@ -1,4 +1,5 @@
 import { Metrics } from '@rookery/platform';
+import { InProcessRpc } from '@rookery/replication';
 import { eachDatabase, eventually, FakeClock, RecordingLogger, SeededIds, type TestDatabase } from '@rookery/testing';
 import type { Database } from '@rookery/database';
 import { JobRunner } from './jobs.js';
@@ -24,7 +25,7 @@ eachDatabase('jobs of modules', (open) => {
 
   const runner = (database: Database = place.database): JobRunner => {
     const ids = new SeededIds(++seed);
-    const made = new JobRunner(database, clock, ids, logger, new Metrics('example.org'));
+    const made = new JobRunner(database, clock, ids, logger, new InProcessRpc(), new Metrics('example.org'));
     runners.push(made);
     return made;
   };

@@ -3,6 +3,7 @@ import { Database } from '@rookery/database';
 import type { ScheduledCall } from '@rookery/module-api';
 import type { JobBackend } from '@rookery/module-host';
 import { Clock, Ids, Logger, Metrics, type Timer } from '@rookery/platform';
+import { defineRpc, Rpc } from '@rookery/replication';
 import {
   claimJobs,
   type ClaimedJob,
@@ -35,6 +36,9 @@ const slowMs = 600_000;
 const abandonedMs = 90 * 86_400_000;
 /** How long a stop waits for jobs that are running. */
 const stopLimitMs = 2_000;
+
+/** There may be a job that is due. */
+const wakeRunner = defineRpc<null, null>('wake_module_jobs');
 
 type JobKind = 'every' | 'call';
 
@@ -81,8 +85,13 @@ export class JobRunner implements JobBackend {
     private readonly clock: Clock,
     private readonly ids: Ids,
     private readonly logger: Logger,
+    private readonly rpc: Rpc,
     metrics: Metrics,
   ) {
+    rpc.handle(wakeRunner, () => {
+      this.#wake();
+      return Promise.resolve(null);
+    });
     metrics.gauge('synapse_scheduler_running_tasks', (gauge) => gauge.set({}, this.#running.size));
   }
 
@@ -99,14 +108,17 @@ export class JobRunner implements JobBackend {
     const handler = handlerId('call', module, name);
     const id = jobId(handler, key === undefined ? `#${this.ids.letters(24)}` : `=${key}`);
     await this.database.write((tx) => storeCall(tx, id, handler, Math.floor(atMs), payloadJson), {
-      name: 'module_job_store',
+      ...{ name: 'module_job_store', anyProcess: true },
     });
+    if (this.database.isBesideWriter) void this.rpc.callOthers(wakeRunner, null);
     this.#wake();
   }
 
   cancel(module: string, name: string, key: string): Promise<boolean> {
     const id = jobId(handlerId('call', module, name), `=${key}`);
-    return this.database.write((tx) => deleteJob(tx, id), { name: 'module_job_cancel' });
+    return this.database.write((tx) => deleteJob(tx, id), {
+      ...{ name: 'module_job_cancel', anyProcess: true },
+    });
   }
 
   /** Begins to run jobs. */

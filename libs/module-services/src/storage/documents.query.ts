@@ -18,7 +18,7 @@ export class ModuleDocuments implements DocumentBackend {
     private readonly database: Database,
     private readonly clock: Clock,
   ) {
-    this.#rows = rowsOf(database, (work) => database.write(work, { name }));
+    this.#rows = rowsOf(database, (work) => database.write(work, { name, anyProcess: true }));
   }
 
   get(...args: Parameters<DocumentRows['get']>): ReturnType<DocumentRows['get']> {
@@ -38,10 +38,11 @@ export class ModuleDocuments implements DocumentBackend {
   }
 
   transaction<T>(module: string, work: (rows: DocumentRows) => Promise<T>): Promise<T> {
-    return inModuleTransaction(this.database, this.clock, module, name, (tx) => {
+    const inTransaction = (tx: Tx): Promise<T> => {
       const rows = rowsOf(tx, (statement) => statement(tx));
       return work(tx.dialect.name === 'postgres' ? serialized(tx, rows) : rows);
-    });
+    };
+    return inModuleTransaction(this.database, this.clock, module, name, inTransaction);
   }
 }
 

@@ -1,4 +1,5 @@
 import { Metrics, SilentLogger, SystemClock, SystemIds } from '@rookery/platform';
+import { InProcessRpc } from '@rookery/replication';
 import { eachDatabase } from '@rookery/testing';
 import { ModuleDocuments } from './documents.query.js';
 import { JobRunner } from '../jobs/jobs.js';
@@ -13,7 +14,14 @@ eachDatabase('what a module kept', (open) => {
     const parts = { database, clock: new SystemClock(), ids: new SystemIds(), logger: new SilentLogger() };
     const documents = new ModuleDocuments(database, parts.clock);
     const tables = new ModuleTables(database, parts.clock);
-    const jobs = new JobRunner(database, parts.clock, parts.ids, parts.logger, new Metrics('example.org'));
+    const jobs = new JobRunner(
+      database,
+      parts.clock,
+      parts.ids,
+      parts.logger,
+      new InProcessRpc(),
+      new Metrics('example.org'),
+    );
     for (const module of ['word-filter', 'word-filter-2']) {
       await documents.put(module, 'a', '1');
       await documents.put(module, 'b', '2');

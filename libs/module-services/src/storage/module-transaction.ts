@@ -1,4 +1,4 @@
-import type { Database, Tx, WriteOptions } from '@rookery/database';
+import type { Database, Tx } from '@rookery/database';
 import { type Clock, KeyedSemaphore } from '@rookery/platform';
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { setImmediate as nextTurn } from 'node:timers/promises';
@@ -30,8 +30,8 @@ async function inTurn<T>(database: Database, module: string, work: () => Promise
 }
 
 /**
- * Runs a module's work in a transaction, once it is the module's turn. Work that waits for anything but the database is cut off
- * after a second: on SQLite nobody else could write meanwhile.
+ * Runs a module's work in a transaction, in whichever process, once it is the module's turn there. Work that waits for anything but
+ * the database is cut off after a second: on SQLite nobody else could write meanwhile.
  * @throws Error when too many of the module's transactions wait already
  */
 export const inModuleTransaction = <T>(
@@ -40,9 +40,10 @@ export const inModuleTransaction = <T>(
   module: string,
   name: string,
   work: (tx: Tx) => Promise<T>,
-  options: Pick<WriteOptions, 'anyProcess'> = {},
-): Promise<T> =>
-  inTurn(database, module, () => database.write((tx) => watchedWork(clock, tx, work), { name, limitMs, ...options }));
+): Promise<T> => {
+  const options = { name, limitMs, anyProcess: true };
+  return inTurn(database, module, () => database.write((tx) => watchedWork(clock, tx, work), options));
+};
 
 async function watchedWork<T>(clock: Clock, tx: Tx, work: (tx: Tx) => Promise<T>): Promise<T> {
   let running = 0;

@@ -1,6 +1,6 @@
 import { DatabaseBesideWriter } from '@rookery/database';
 import type { ModuleMigration, ModuleTransaction } from '@rookery/module-api';
-import { OnlyAtWriterError, SystemClock } from '@rookery/platform';
+import { SystemClock } from '@rookery/platform';
 import { eachDatabase, type TestDatabase } from '@rookery/testing';
 import { moduleApiMigrations } from './module-api.migration.js';
 import { tablePrefix } from './sql-wall.query.js';
@@ -386,20 +386,15 @@ eachDatabase('tables of modules', (open, kind) => {
     expect([first, await second]).toEqual([1, 2]);
   });
 
-  it('beside the process that writes, a module reads its tables, and is sent there to write', async () => {
-    await new ModuleTables(place.database, clock).migrate('m', [step('1', 'CREATE TABLE module_m_a (x INTEGER)')]);
+  it('beside the process that writes, a module has its tables as well, and no others', async () => {
     const tables = new ModuleTables(new DatabaseBesideWriter(place.database), clock);
+    await tables.migrate('m', [step('1', 'CREATE TABLE module_m_a (x INTEGER)')]);
     const asked = (sql: string): Promise<unknown[]> => tables.run('m', 'ask', (tx) => tx.query(sql));
     expect(await asked('SELECT x FROM module_m_a')).toEqual([]);
-    const writes = [
-      'INSERT INTO module_m_a (x) VALUES (1) RETURNING x',
-      'UPDATE module_m_a SET x = 1 RETURNING x',
-      'WITH a AS (SELECT 1 AS x) INSERT INTO module_m_a SELECT x FROM a RETURNING x',
-      'DELETE FROM module_m_a RETURNING x',
-    ];
-    for (const sql of writes) await expect(asked(sql)).rejects.toThrow(OnlyAtWriterError);
-    await expect(tables.run('m', 'ask', (tx) => tx.run('DELETE FROM module_m_a'))).rejects.toThrow(OnlyAtWriterError);
+    expect(await asked('INSERT INTO module_m_a (x) VALUES (1) RETURNING x')).toEqual([{ x: 1 }]);
+    expect(await tables.run('m', 'ask', (tx) => tx.run('DELETE FROM module_m_a'))).toBe(1);
     await expect(asked('SELECT * FROM module_tables')).rejects.toThrow(RangeError);
+    await expect(asked('DELETE FROM module_tables')).rejects.toThrow(RangeError);
   });
 
   it('work that waits for something else is cut off; long work on the database is not', async () => {

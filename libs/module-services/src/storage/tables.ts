@@ -30,16 +30,14 @@ export class ModuleTables implements TableBackend {
 
   async run<T>(module: string, _description: string, work: (tx: ModuleTransaction) => Promise<T>): Promise<T> {
     const own = await this.#wall.of(module);
-    // Beside the process that writes, a module reads its tables all the same: what it registers with needs them, and callbacks do.
-    const anyProcess = this.database.isBesideWriter;
     const inTransaction = async (tx: Tx): Promise<T> => {
       own.broken = undefined;
-      const result = await work(moduleTransaction(tx, own, writing(this.database, tx, module)));
+      const result = await work(moduleTransaction(tx, own, writing(tx, module)));
       if (own.broken) throw own.broken;
       return result;
     };
     // The module's name alone is a label of metrics: there may be any number of descriptions.
-    return inModuleTransaction(this.database, this.clock, module, `module_${module}`, inTransaction, { anyProcess });
+    return inModuleTransaction(this.database, this.clock, module, `module_${module}`, inTransaction);
   }
 
   async migrate(module: string, migrations: readonly ModuleMigration[]): Promise<void> {
@@ -54,7 +52,7 @@ export class ModuleTables implements TableBackend {
     try {
       for (const migration of pending) {
         const step = (tx: Tx): Promise<void> => applyStep(tx, module, own, migration);
-        await database.write(step, { name: 'module_migrate', limitMs: Infinity });
+        await database.write(step, { name: 'module_migrate', limitMs: Infinity, anyProcess: true });
       }
     } finally {
       this.#wall.forget();
@@ -66,12 +64,9 @@ export class ModuleTables implements TableBackend {
  * Called before each statement that writes, or locks rows to write them. One transaction of a module writes at a time: from there on
  * it sees what those before it left, and those behind it wait, as they do on SQLite from their beginning.
  */
-function writing(database: Database, tx: Tx, module: string): () => Promise<void> {
+function writing(tx: Tx, module: string): () => Promise<void> {
   let lock: Promise<void> | undefined;
-  return () => {
-    database.onlyAtWriter(`module_${module}`);
-    return (lock ??= lockWrites(tx, module));
-  };
+  return () => (lock ??= lockWrites(tx, module));
 }
 
 function moduleTransaction(tx: Tx, wall: ModuleWall, writes: () => Promise<void>): ModuleTransaction {
