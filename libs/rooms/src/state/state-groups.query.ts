@@ -13,20 +13,21 @@ export interface ChainLink {
 /** Longest chain that is followed: far above what is ever written, so that a damaged table cannot spin. */
 const maxHops = 500;
 
+// CROSS JOIN, here and below: SQLite takes a chain for long, and would go through the states of all rooms to look each row up in it.
 // UNION, not UNION ALL: where restored data have an edge twice, each hop would double the rows.
 const chainCte = (seed: string): string => `WITH RECURSIVE chain(root, state_group, hop) AS (
     ${seed}
     UNION
-    SELECT c.root, e.prev_state_group, c.hop + 1 FROM chain c JOIN state_group_edges e ON e.state_group = c.state_group
-    WHERE c.hop < ${maxHops}
+    SELECT c.root, e.prev_state_group, c.hop + 1 FROM chain c CROSS JOIN state_group_edges e
+    WHERE e.state_group = c.state_group AND c.hop < ${maxHops}
   )`;
 
 /** The delta chain of a group, itself first. Empty when there is no such group. */
 export async function selectChain(db: Db, group: number): Promise<ChainLink[]> {
   return db.query<ChainLink>(
     `${chainCte('SELECT id, id, 0 FROM state_groups WHERE id = ?')}
-     SELECT c.state_group AS "group", g.chain_position AS position FROM chain c JOIN state_groups g ON g.id = c.state_group
-     ORDER BY c.hop`,
+     SELECT c.state_group AS "group", g.chain_position AS position FROM chain c CROSS JOIN state_groups g
+     WHERE g.id = c.state_group ORDER BY c.hop`,
     [group],
   );
 }
@@ -37,7 +38,7 @@ export async function selectChains(db: Db, groups: readonly number[]): Promise<M
   const rows = await db.query<ChainLink & { readonly root: number }>(
     `${chainCte(`SELECT id, id, 0 FROM state_groups WHERE ${db.dialect.anyOf('id')}`)}
      SELECT c.root, c.state_group AS "group", g.chain_position AS position FROM chain c
-     JOIN state_groups g ON g.id = c.state_group ORDER BY c.hop`,
+     CROSS JOIN state_groups g WHERE g.id = c.state_group ORDER BY c.hop`,
     [groups],
   );
   for (const { root, group, position } of rows) chains.get(root)!.push({ group, position });
@@ -76,8 +77,8 @@ export async function selectStates(
   // In no order: to bring them into one, all would be read before the first is given.
   const rows = await db.query<GroupRow & { readonly hop: number }>(
     `${chainCte(`SELECT id, id, 0 FROM state_groups WHERE ${db.dialect.anyOf('id')}`)}
-     SELECT c.root, c.hop, s.type, s.state_key, s.event_id FROM chain c
-     JOIN state_groups_state s ON s.state_group = c.state_group ${condition ? `WHERE ${condition.sql}` : ''}
+     SELECT c.root, c.hop, s.type, s.state_key, s.event_id FROM chain c CROSS JOIN state_groups_state s
+     WHERE s.state_group = c.state_group ${condition ? `AND ${condition.sql}` : ''}
      ${atMost === undefined ? '' : `LIMIT ${Math.trunc(atMost) + 1}`}`,
     [groups, ...(condition?.params ?? [])],
   );

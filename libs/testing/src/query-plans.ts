@@ -1,0 +1,30 @@
+import type { Db, SqlValue, Tx } from '@rookery/database';
+
+/**
+ * What SQLite would go through from one end to the other for some queries, by the name that they give it; and what it would sort into
+ * an index of its own beforehand. A list among the parameters does not count. Nothing on PostgreSQL, whose plans follow how much there is.
+ */
+export async function scansOf(db: Db, work: (db: Tx) => Promise<unknown>): Promise<string[]> {
+  const asked: (readonly [sql: string, params: readonly SqlValue[] | undefined])[] = [];
+  const listening = {
+    dialect: db.dialect,
+    query: <Row>(sql: string, params?: readonly SqlValue[]): Promise<Row[]> => {
+      asked.push([sql, params]);
+      return db.query<Row>(sql, params);
+    },
+    get: <Row>(sql: string, params?: readonly SqlValue[]): Promise<Row | undefined> => {
+      asked.push([sql, params]);
+      return db.get<Row>(sql, params);
+    },
+  };
+  await work(listening as unknown as Tx);
+  if (asked.length === 0) throw new Error('Nothing was asked');
+  const scans: string[] = [];
+  for (const [sql, params] of db.dialect.name === 'sqlite' ? asked : []) {
+    const plan = await db.query<{ detail: string }>(`EXPLAIN QUERY PLAN ${sql}`, params);
+    for (const { detail } of plan)
+      if ((detail.startsWith('SCAN ') && !detail.startsWith('SCAN json_each')) || detail.includes('AUTOMATIC'))
+        scans.push(detail);
+  }
+  return scans;
+}
