@@ -103,11 +103,14 @@ export class DeviceListNews implements OnModuleInit {
     const { database } = this;
     const now = this.notifier.position(deviceListsStream.name);
     for (const { userId, deviceId, changedAt } of await latestDevices(database, [...met.keys()])) {
-      const told = await serversTold(database, userId, changedAt ?? 0);
-      const servers = [...(met.get(userId) ?? [])].filter((server) => !told.has(server));
+      const all = [...(met.get(userId) ?? [])];
+      const servers: string[] = [];
       const poke = { userId, deviceId, streamId: changedAt ?? now };
-      for (let start = 0; start < servers.length; start += maxPokes) {
-        const pokes = servers.slice(start, start + maxPokes).map((destination) => ({ destination, ...poke }));
+      for (let start = 0; start < all.length; start += maxPokes) {
+        const some = all.slice(start, start + maxPokes);
+        const told = await serversTold(database, some, userId, changedAt ?? 0);
+        const pokes = some.filter((server) => !told.has(server)).map((destination) => ({ destination, ...poke }));
+        servers.push(...pokes.map(({ destination }) => destination));
         await database.write((tx) => insertPokes(tx, pokes, this.clock.nowMs()), { name: 'federation_device_pokes' });
       }
       if (servers.length <= fewServers) this.sender.wake(this.store, servers);

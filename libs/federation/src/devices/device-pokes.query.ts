@@ -75,11 +75,17 @@ export async function latestDevices(db: Db, userIds: readonly string[]): Promise
   return [...new Map(devices.map((device) => [device.userId, device])).values()];
 }
 
-/** Servers that were told of a user, as of a place or later. */
-export async function serversTold(db: Db, userId: string, streamId: number): Promise<Set<string>> {
+/** Those of some servers that were told of a user, as of a place or later. */
+export async function serversTold(
+  db: Db,
+  servers: readonly string[],
+  userId: string,
+  streamId: number,
+): Promise<Set<string>> {
   const rows = await db.query<{ destination: string }>(
-    'SELECT destination FROM device_lists_outbound_last_success WHERE user_id = ? AND stream_id >= ?',
-    [userId, streamId],
+    `SELECT destination FROM device_lists_outbound_last_success
+     WHERE ${db.dialect.anyOf('destination')} AND user_id = ? AND stream_id >= ?`,
+    [servers, userId, streamId],
   );
   return new Set(rows.map((row) => row.destination));
 }

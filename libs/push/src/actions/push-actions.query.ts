@@ -23,11 +23,12 @@ export async function insertOwnPushes(tx: Tx, pushes: readonly EventPush[]): Pro
   );
 }
 
-/** Which of these invites are their target's membership now. */
-export async function currentInvites(tx: Tx, eventIds: readonly string[]): Promise<Set<string>> {
+/** Which of these invites to a room are their target's membership now. */
+export async function currentInvites(tx: Tx, roomId: string, eventIds: readonly string[]): Promise<Set<string>> {
   const rows = await tx.query<{ event_id: string }>(
-    `SELECT event_id FROM local_current_membership WHERE membership = 'invite' AND ${tx.dialect.anyOf('event_id')}`,
-    [eventIds],
+    `SELECT event_id FROM local_current_membership
+     WHERE room_id = ? AND membership = 'invite' AND ${tx.dialect.anyOf('event_id')}`,
+    [roomId, eventIds],
   );
   return new Set(rows.map((row) => row.event_id));
 }

@@ -189,7 +189,7 @@ export class PushActions implements OnModuleInit {
   async #write(tx: Tx, roomId: string, prepared: Prepared): Promise<void> {
     const { reads, joins, leaves, withdrawn, regrouped } = prepared;
     if (prepared.pushes.length + reads.length + joins.length + leaves.length + withdrawn.length === 0) return;
-    const pushes = await this.#accepted(tx, prepared.pushes);
+    const pushes = await this.#accepted(tx, roomId, prepared.pushes);
     const moved = [...leaves, ...joins.map(([userId]) => userId)];
     let hasWithdrawn = false;
     this.counts.changeIn(tx, roomId, () => {
@@ -208,10 +208,10 @@ export class PushActions implements OnModuleInit {
   }
 
   /** Without invites that did not become what the user's membership is. */
-  async #accepted(tx: Tx, pushes: readonly EventPush[]): Promise<readonly EventPush[]> {
+  async #accepted(tx: Tx, roomId: string, pushes: readonly EventPush[]): Promise<readonly EventPush[]> {
     const outOfBand = pushes.filter((push) => push.outOfBand).map((push) => push.eventId);
     if (outOfBand.length === 0) return pushes;
-    const current = await currentInvites(tx, outOfBand);
+    const current = await currentInvites(tx, roomId, outOfBand);
     return pushes.filter((push) => !push.outOfBand || current.has(push.eventId));
   }
 
