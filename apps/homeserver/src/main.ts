@@ -1,4 +1,4 @@
-import { leanHeap } from './lean-heap.js';
+import { leanHeap, relaxLargeHeap } from './lean-heap.js';
 import { leanImports } from './lean-imports.js';
 import { nodeProblem } from './node-version.js';
 import { mapStacks } from './source-maps.js';
@@ -6,6 +6,7 @@ import { mapStacks } from './source-maps.js';
 const problem = nodeProblem(process.versions.node);
 if (problem === undefined) {
   leanHeap();
+  relaxLargeHeap();
   mapStacks();
   await leanImports();
   // Only now is anything else loaded: what came before may have been a process with other options.
