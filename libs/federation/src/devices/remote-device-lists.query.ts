@@ -136,15 +136,14 @@ export async function strangersAmong(db: Db, userIds: readonly string[]): Promis
   return rows.map((row) => row.user_id);
 }
 
-/** The same among the members of a room that nobody here is in any more. */
-export async function strangersIn(db: Db, roomId: string): Promise<string[]> {
-  const rows = await db.query<{ user_id: string }>(
-    `SELECT c.state_key AS user_id FROM current_state_events c
-     JOIN device_lists_remote_extremeties x ON x.user_id = c.state_key
-     WHERE c.room_id = ? AND c.type = 'm.room.member' AND NOT ${isSharing} c.state_key)`,
-    [roomId],
+/** Members of a room, whatever became of them, behind one in the order of their ids. */
+export async function membersBehind(db: Db, roomId: string, after: string, limit: number): Promise<string[]> {
+  const rows = await db.query<{ state_key: string }>(
+    `SELECT state_key FROM current_state_events WHERE room_id = ? AND type = 'm.room.member' AND state_key > ?
+     ORDER BY state_key LIMIT ${Math.trunc(limit)}`,
+    [roomId, after],
   );
-  return rows.map((row) => row.user_id);
+  return rows.map((row) => row.state_key);
 }
 
 /** Notes that a list is to be asked for. */

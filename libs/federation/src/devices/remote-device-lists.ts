@@ -1,4 +1,5 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Database, type Tx } from '@rookery/database';
 import { DeviceListService, type RemoteDeviceKeys } from '@rookery/e2ee';
 import { FederationClient, federationPath, FederationRequestError } from '@rookery/federation-client';
@@ -21,6 +22,7 @@ import {
   insertPending,
   keysOfUsers,
   mayBeInPartialRoom,
+  membersBehind,
   otherDevicesOf,
   putDevice,
   putKeys,
@@ -31,7 +33,6 @@ import {
   setPlace,
   sharingUsers,
   strangersAmong,
-  strangersIn,
   takePending,
   trackedUsers,
   wantResync,
@@ -47,6 +48,8 @@ const timeoutMs = 30_000;
 const parallel = 8;
 const resyncEveryMs = 60_000;
 const pageSize = 100;
+/** Members of a room that was left who are looked at in one turn. */
+const membersPerTurn = 1_000;
 /** Users whose news wait. */
 const maxWaiting = 100;
 const none = Promise.resolve();
@@ -279,21 +282,31 @@ export class RemoteDeviceLists implements OnModuleInit {
       if (domainOf(userId) !== this.config.serverName) (left ??= []).push(userId);
       else if (room.localMembers.size === 0) isEmpty = true;
     }
-    return left === undefined && !isEmpty ? none : this.#forgetStrangers(tx, left ?? [], isEmpty ? roomId : undefined);
+    if (isEmpty) return this.#forgetStrangersIn(tx, roomId);
+    return left === undefined ? none : this.#forgetStrangers(tx, left);
   }
 
   /** All members of a room are known now: some who were thought to be in it are not, and others are who changed meanwhile. */
   async #completed(tx: Tx, { roomId, room, moves, missedServers = [] }: EventBatch): Promise<void> {
     if (missedServers.length > 0) await this.deviceLists.repeat(tx, [...room.localMembers]);
     const known = moves.filter(({ prevEventId }) => prevEventId !== undefined).map(({ userId }) => userId);
-    await this.#forgetStrangers(tx, known, undefined);
+    await this.#forgetStrangers(tx, known);
     for (const userId of await takePending(tx, roomId)) await this.deviceLists.changed(tx, userId, ['']);
   }
 
-  async #forgetStrangers(tx: Tx, userIds: readonly string[], roomId: string | undefined): Promise<void> {
+  async #forgetStrangers(tx: Tx, userIds: readonly string[]): Promise<void> {
     const strangers = userIds.length > 0 ? await strangersAmong(tx, userIds) : [];
-    if (roomId !== undefined) strangers.push(...(await strangersIn(tx, roomId)));
     if (strangers.length > 0) await forgetUsers(tx, strangers);
+  }
+
+  /** The same for all members of a room that nobody here is in any more. */
+  async #forgetStrangersIn(tx: Tx, roomId: string): Promise<void> {
+    for (let after = ''; ; await nextTurn()) {
+      const members = await membersBehind(tx, roomId, after, membersPerTurn);
+      await this.#forgetStrangers(tx, members);
+      if (members.length < membersPerTurn) return;
+      after = members.at(-1)!;
+    }
   }
 }
 

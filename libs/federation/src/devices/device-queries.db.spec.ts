@@ -1,15 +1,27 @@
 import { databaseMigrations } from '@rookery/database';
 import { e2eeMigrations } from '@rookery/e2ee';
+import { roomsMigrations } from '@rookery/rooms';
 import { eachDatabase, scansOf, type TestDatabase } from '@rookery/testing';
 import { usersMigrations } from '@rookery/users';
-import { senderTables } from '../migrations/federation-sender.migration.js';
+import { pendingDeviceTables, remoteDeviceTables, senderTables } from '../migrations/federation-sender.migration.js';
 import { lastPokesOf, latestDevices, pokesDelivered, pokesFor, serversTold } from './device-pokes.query.js';
+import {
+  devicesOfUsers,
+  keysOfUsers,
+  membersBehind,
+  otherDevicesOf,
+  resyncsBehind,
+  sharingUsers,
+  strangersAmong,
+  trackedUsers,
+} from './remote-device-lists.query.js';
 
 eachDatabase('queries for changes of devices', (open) => {
   let place: TestDatabase;
   beforeAll(async () => {
     place = await open();
-    await place.migrate([...databaseMigrations, ...usersMigrations, ...e2eeMigrations, senderTables]);
+    const own = [senderTables, remoteDeviceTables, pendingDeviceTables];
+    await place.migrate([...databaseMigrations, ...usersMigrations, ...e2eeMigrations, ...roomsMigrations, ...own]);
   });
   afterAll(() => place?.close());
 
@@ -19,6 +31,14 @@ eachDatabase('queries for changes of devices', (open) => {
       await lastPokesOf(db, 'far.test', ['@a:b']);
       await latestDevices(db, ['@a:b']);
       await serversTold(db, ['far.test'], '@a:b', 1);
+      await trackedUsers(db, ['@a:b']);
+      await sharingUsers(db, ['@a:b']);
+      await devicesOfUsers(db, ['@a:b']);
+      await keysOfUsers(db, ['@a:b']);
+      await otherDevicesOf(db, '@a:b', 'D');
+      await strangersAmong(db, ['@a:b']);
+      await membersBehind(db, '!a:b', '', 10);
+      await resyncsBehind(db, '', 10);
     });
     expect(scans).toEqual([]);
   });
