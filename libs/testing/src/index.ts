@@ -20,7 +20,6 @@ export {
 } from './test-database.js';
 export { makeTestAuthority, type TestAuthority, type TestCertificate } from './test-authority.js';
 export { holdUp } from './hold-up.js';
-export { scansOf } from './query-plans.js';
 export { FakeNames } from './fake-names.js';
 export { freePort } from './free-port.js';
 export { MemoryProcesses } from './memory-processes.js';

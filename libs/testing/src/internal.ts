@@ -1,2 +1,3 @@
-/** What the fixtures of this repository use beside the rest: it shows types of Nest, and is not in the package that authors of modules get. */
+/** What the tests of this repository use beside the rest: it shows types of Nest and of the database, and is not in the package that authors of modules get. */
 export { createTestModule, type TestModule, type TestModuleOptions } from './test-module.js';
+export { scansOf } from './query-plans.js';

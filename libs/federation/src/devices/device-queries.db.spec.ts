@@ -1,7 +1,8 @@
 import { databaseMigrations } from '@rookery/database';
 import { e2eeMigrations } from '@rookery/e2ee';
 import { roomsMigrations } from '@rookery/rooms';
-import { eachDatabase, scansOf, type TestDatabase } from '@rookery/testing';
+import { eachDatabase, type TestDatabase } from '@rookery/testing';
+import { scansOf } from '@rookery/testing/internal';
 import { usersMigrations } from '@rookery/users';
 import { pendingDeviceTables, remoteDeviceTables, senderTables } from '../migrations/federation-sender.migration.js';
 import { lastPokesOf, latestDevices, pokesDelivered, pokesFor, serversTold } from './device-pokes.query.js';

@@ -1,4 +1,5 @@
-import { eachDatabase, scansOf, type TestDatabase } from '@rookery/testing';
+import { eachDatabase, type TestDatabase } from '@rookery/testing';
+import { scansOf } from '@rookery/testing/internal';
 import { fixtureMigrations } from '../push.fixture.js';
 import { currentInvites } from './push-actions.query.js';
 

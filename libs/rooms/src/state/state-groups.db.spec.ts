@@ -1,5 +1,6 @@
 import { databaseMigrations } from '@rookery/database';
-import { eachDatabase, scansOf, type TestDatabase } from '@rookery/testing';
+import { eachDatabase, type TestDatabase } from '@rookery/testing';
+import { scansOf } from '@rookery/testing/internal';
 import { roomsMigrations } from '../migrations/index.js';
 import {
   selectChain,
