@@ -67,6 +67,7 @@ export class LocalEventPersister extends EventPersister {
   }
 
   async send(draft: EventDraft): Promise<SentEvent> {
+    this.stores.main.onlyAtWriter('an event');
     let judged: Judged | undefined;
     if (!this.local.asksServer(draft)) {
       const sent = await this.#sendInTurn(draft, (room) => this.local.stageInTurn(room, draft));
@@ -135,6 +136,7 @@ export class LocalEventPersister extends EventPersister {
   }
 
   async createRoom(request: NewRoom): Promise<{ roomId: string; events: SentEvent[] }> {
+    this.stores.main.onlyAtWriter('a room');
     const rules = roomVersionRules(request.roomVersion);
     if (!rules) throw MatrixError.unsupportedRoomVersion();
     const { serverName } = this.config;
