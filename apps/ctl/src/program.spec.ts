@@ -1,3 +1,4 @@
+import { execFile } from 'node:child_process';
 import { createHmac } from 'node:crypto';
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
@@ -34,6 +35,18 @@ async function rookery(
   };
   const code = await runProgram(args, terminal);
   return { code, out: out.join('\n'), notes: notes.join('\n'), asked };
+}
+
+/** The program in a folder where there is nothing: whoever runs these tests may have a server's settings in their own. */
+async function inEmptyFolder(...args: string[]): Promise<{ code: unknown; out: string; notes: string }> {
+  const cwd = mkdtempSync(join(folder, 'empty-'));
+  const command = new URL('../bin/rookery.mjs', import.meta.url).pathname;
+  const { NODE_OPTIONS: _, ...env } = process.env;
+  return new Promise((resolve) =>
+    execFile(process.execPath, [command, ...args], { cwd, env }, (error, out, notes) =>
+      resolve({ code: error?.code ?? 0, out, notes }),
+    ),
+  );
 }
 
 describe('rookery', () => {
@@ -92,7 +105,7 @@ describe('rookery config', () => {
   });
 
   it('checks homeserver.yaml here where no file is named', async () => {
-    const { code, out } = await rookery(['config', 'check']);
+    const { code, out } = await inEmptyFolder('config', 'check');
     expect(code).toBe(1);
     expect(out).toContain('error: homeserver.yaml: cannot read: there is no such file or folder');
   });
@@ -374,7 +387,7 @@ describe('rookery register-user', () => {
   });
 
   it('needs one way to the secret', async () => {
-    expect(await rookery(['register-user', '-u', 'a'])).toMatchObject({
+    expect(await inEmptyFolder('register-user', '-u', 'a')).toMatchObject({
       code: 2,
       notes: expect.stringContaining('--config'),
     });
