@@ -1,11 +1,11 @@
 import { env } from 'node:process';
 import { getHeapStatistics, setFlagsFromString } from 'node:v8';
 
-const savesMemory = '--memory-saver-mode';
+const savingMode = 'memory-saver-mode';
 
 const options: Readonly<Record<string, number | true>> = {
   // Pages that a collection leaves empty go back to the system; otherwise the process keeps the most that it ever held.
-  [savesMemory]: true,
+  [`--${savingMode}`]: true,
   // MiB. Objects are made in two halves of this size: smaller, and what a request holds for a moment is taken for something
   // lasting; larger, and it is memory for a few percent of speed. The engine would go from 1 to over 32 and back.
   '--min-semi-space-size': 4,
@@ -58,12 +58,13 @@ const lookEveryMs = 500;
  * a collection late: with 200 MiB in use nothing else had a turn for up to 57 ms, without it 17, and there were more collections.
  */
 export function relaxLargeHeap(): void {
-  if (process.execArgv.filter((given) => given.includes(savesMemory.slice(2))).join() !== savesMemory) return;
+  // Whoever names it has chosen.
+  if (process.execArgv.filter((given) => given.includes(savingMode)).join() !== `--${savingMode}`) return;
   let isLarge = false;
   setInterval(() => {
     const { used_heap_size: usedBytes } = getHeapStatistics();
     if (isLarge ? usedBytes >= smallAgainBytes : usedBytes <= largeBytes) return;
     isLarge = !isLarge;
-    setFlagsFromString(isLarge ? `--no-${savesMemory.slice(2)}` : savesMemory);
+    setFlagsFromString(`--${isLarge ? 'no-' : ''}${savingMode}`);
   }, lookEveryMs).unref();
 }

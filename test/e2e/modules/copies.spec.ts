@@ -1,7 +1,6 @@
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { rm } from 'node:fs/promises';
 import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { installedModule } from './installed-module.js';
 
 /** Shows with every event what its process believes; what it is told at one it tells its copies in the others. */
 const source = `
@@ -41,13 +40,7 @@ describe.each([
   let path: string;
 
   beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'rookery-copies-'));
-    // As it comes from a registry: with a package.json that knows `import` only.
-    const own = join(folder, 'node_modules', 'rookery-copies');
-    await mkdir(own, { recursive: true });
-    const exports = { '.': { import: './index.js' } };
-    await writeFile(join(own, 'package.json'), JSON.stringify({ name: 'rookery-copies', type: 'module', exports }));
-    await writeFile(join(own, 'index.js'), source);
+    folder = await installedModule('rookery-copies', source);
     homeserver = await createTestHomeserver({
       ...{ database: 'postgres', processes, configDir: folder },
       settings: { modules: [{ module: 'rookery-copies', ...how }] },

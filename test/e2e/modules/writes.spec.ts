@@ -1,7 +1,6 @@
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { rm } from 'node:fs/promises';
 import { createTestHomeserver, eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { installedModule } from './installed-module.js';
 
 /** Stores when it registers, when its copies are asked, in a loop, and with every event that is shown. */
 const source = `
@@ -59,12 +58,7 @@ describe.each([
   let alice: TestUser;
 
   beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'rookery-writes-'));
-    const own = join(folder, 'node_modules', 'rookery-writes');
-    await mkdir(own, { recursive: true });
-    const exports = { '.': { import: './index.js' } };
-    await writeFile(join(own, 'package.json'), JSON.stringify({ name: 'rookery-writes', type: 'module', exports }));
-    await writeFile(join(own, 'index.js'), source);
+    folder = await installedModule('rookery-writes', source);
     homeserver = await createTestHomeserver({
       ...{ database: 'postgres', processes, configDir: folder },
       settings: { modules: [{ module: 'rookery-writes', ...how }] },

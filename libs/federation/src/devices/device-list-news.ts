@@ -110,6 +110,7 @@ export class DeviceListNews implements OnModuleInit {
         const some = all.slice(start, start + maxPokes);
         const told = await serversTold(database, some, userId, changedAt ?? 0);
         const pokes = some.filter((server) => !told.has(server)).map((destination) => ({ destination, ...poke }));
+        if (pokes.length === 0) continue;
         servers.push(...pokes.map(({ destination }) => destination));
         await database.write((tx) => insertPokes(tx, pokes, this.clock.nowMs()), { name: 'federation_device_pokes' });
       }

@@ -1,5 +1,4 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Database, type Tx } from '@rookery/database';
 import { DeviceListService, type RemoteDeviceKeys } from '@rookery/e2ee';
 import { FederationClient, federationPath, FederationRequestError } from '@rookery/federation-client';
@@ -15,6 +14,7 @@ import {
   Logger,
 } from '@rookery/platform';
 import { type EventBatch, RoomHooks } from '@rookery/rooms';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import {
   deleteResyncs,
   devicesOfUsers,
