@@ -2,6 +2,7 @@ import type { Database } from '@rookery/database';
 import { SigningKey } from '@rookery/events';
 import { IpGuard } from '@rookery/http';
 import { type Clock, Config, type Logger, Metrics, SilentLogger, SystemClock } from '@rookery/platform';
+import { InProcessBus, Invalidations, Notifier } from '@rookery/replication';
 import { FakeNames, makeTestAuthority, SeededIds } from '@rookery/testing';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import type { IncomingMessage, ServerResponse } from 'node:http';
@@ -140,7 +141,7 @@ export function makeClient({
   const wellKnown = new WellKnown({ config, clock, ids, dialer, trust, userAgent });
   const discovery = new ServerDiscovery({ config, clock, ids, resolver: names, wellKnown });
   const connections = new ServerConnections({ clock, discovery, dialer, trust });
-  const destinations = new Destinations(database, config, clock, ids, logger);
+  const destinations = new Destinations(database, config, clock, ids, logger, new Invalidations(new Notifier(clock, new InProcessBus())));
   const metrics = new Metrics('origin.test');
   const client = new FederationClient({
     ...{ config, clock, ids, logger, metrics, keys: own, destinations, connections, userAgent },

@@ -19,8 +19,10 @@ import { EventTexts } from './sender/event-texts.js';
 import { FederationSender } from './sender/federation-sender.js';
 import { KnownServers } from './sender/known-servers.js';
 import { RemoteAudience } from './sender/remote-audience.js';
+import { SenderRouter } from './sender/sender-router.js';
+import { SenderShards } from './sender/sender-shards.js';
 
-/** Brings other servers what happens here; for one process. */
+/** Brings other servers what happens here. What there is to send is found in the process that writes; sent by whoever has its server. */
 @Module({
   imports: [FederationModule, FederationClientModule, RoomsModule, EphemeralModule, E2eeModule],
   providers: [
@@ -29,6 +31,8 @@ import { RemoteAudience } from './sender/remote-audience.js';
     BacklogReader,
     FederationEventFeed,
     DestinationQueues,
+    SenderRouter,
+    SenderShards,
     DeviceListNews,
     DeviceListIntroductions,
     OutgoingToDevice,

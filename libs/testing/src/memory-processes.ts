@@ -1,4 +1,13 @@
-import { Bus, type BusMessage, instanceOf, Rpc, type RpcMethod } from '@rookery/replication';
+import {
+  Bus,
+  type BusMessage,
+  instanceOf,
+  type Leases,
+  type LeaseView,
+  Rpc,
+  type RpcMethod,
+  writerLease,
+} from '@rookery/replication';
 import { MatrixError } from '@rookery/matrix-types';
 
 const asSent = (message: BusMessage): BusMessage =>
@@ -10,16 +19,103 @@ const asSent = (message: BusMessage): BusMessage =>
 export class MemoryProcesses {
   readonly #members = new Map<string, MemoryBus>();
   readonly #calls = new Map<string, MemoryRpc>();
+  readonly #board = new LeaseBoard();
 
-  /** The bus and the calls of a process. */
-  connect(name: string): { readonly bus: Bus; readonly rpc: Rpc } {
+  /** The bus, the calls and the leases of a process; the first one that connects is the one that writes. */
+  connect(name: string): { readonly bus: Bus; readonly rpc: Rpc; readonly leases: MemoryLeases } {
     const bus = new MemoryBus((message) => {
       for (const member of this.#members.values()) member.receive(message);
     });
     const rpc = new MemoryRpc(name, this.#members.size + 1, this.#calls);
     this.#members.set(name, bus);
     this.#calls.set(name, rpc);
-    return { bus, rpc };
+    const leases = new MemoryLeases(rpc.processNumber, this.#board);
+    return { bus, rpc, leases };
+  }
+}
+
+/** What all processes know of each other. */
+class LeaseBoard {
+  readonly roles = new Map<number, readonly string[]>();
+  readonly holders = new Map<string, number>();
+  readonly members = new Set<MemoryLeases>();
+
+  get view(): LeaseView {
+    return {
+      processes: [...this.roles].map(([number, roles]) => ({ number, roles })),
+      leases: new Map(this.holders),
+    };
+  }
+
+  changed(): void {
+    for (const member of this.members) member.look();
+  }
+}
+
+/** Leases that end with {@link die}, and nothing else. */
+export class MemoryLeases implements Leases {
+  readonly #listeners = new Set<(view: LeaseView) => void>();
+  #isDead = false;
+
+  constructor(
+    readonly number: number,
+    private readonly board: LeaseBoard,
+  ) {
+    board.members.add(this);
+    board.roles.set(number, []);
+    if (number === 1) board.holders.set(writerLease, number);
+  }
+
+  get view(): LeaseView {
+    return this.board.view;
+  }
+
+  get isTrusted(): boolean {
+    return !this.#isDead;
+  }
+
+  /** The process is lost: others may have what it took. It hears no more of them. */
+  die(): void {
+    this.#isDead = true;
+    this.board.members.delete(this);
+    this.board.roles.delete(this.number);
+    for (const [name, holder] of this.board.holders) if (holder === this.number) this.board.holders.delete(name);
+    this.board.changed();
+  }
+
+  /** Tells of what has changed. */
+  look(): void {
+    setImmediate(() => {
+      for (const listener of this.#listeners) listener(this.view);
+    });
+  }
+
+  onView(listener: (view: LeaseView) => void): () => void {
+    const own = (view: LeaseView): void => listener(view);
+    this.#listeners.add(own);
+    return () => void this.#listeners.delete(own);
+  }
+
+  async offer(roles: readonly string[]): Promise<void> {
+    if (this.#isDead) return;
+    this.board.roles.set(this.number, roles);
+    this.board.changed();
+  }
+
+  async acquire(names: readonly string[]): Promise<readonly string[]> {
+    const got = this.#isDead ? [] : names.filter((name) => (this.board.holders.get(name) ?? this.number) === this.number);
+    for (const name of got) this.board.holders.set(name, this.number);
+    if (got.length > 0) this.board.changed();
+    return got;
+  }
+
+  async release(names: readonly string[]): Promise<void> {
+    for (const name of names) if (this.board.holders.get(name) === this.number) this.board.holders.delete(name);
+    this.board.changed();
+  }
+
+  async beat(): Promise<void> {
+    this.look();
   }
 }
 

@@ -1,8 +1,12 @@
 import type { Config, SettingName } from '@rookery/platform';
 
-/** What a worker can be named for in the settings, and what that is called. */
+/** What a worker can be named for in the settings and does then, and what that is called. */
+const shared = { federation_sender_instances: 'sends to other servers' } as const satisfies Partial<
+  Record<SettingName, string>
+>;
+
+/** What a worker can be named for, though the main process does it. */
 const duties = {
-  federation_sender_instances: 'sending to other servers',
   pusher_instances: 'pushes and mails',
   run_background_tasks_on: 'background work',
   media_instance_running_background_jobs: 'background work of media',
@@ -22,35 +26,50 @@ const duties = {
 
 const reads = 'answers what only reads, passes on the rest';
 const writes =
-  'writes every stream; sends to other servers and application services, pushes, and does all background work; answers everything';
+  'writes every stream; sends to application services, pushes, and does all background work; answers everything';
+const sends = shared.federation_sender_instances;
 
 /** Which process of a server does what, as its settings have it; nothing where it is a single process. */
 export function processLines(config: Config): readonly string[] {
   if (!config.get('redis.enabled')) return [];
   const own = config.get('worker_app') === undefined ? undefined : config.get('worker_name');
   const map = Object.keys(config.get('instance_map')).filter((name) => name !== 'main');
-  const named = new Map<string, string[]>();
-  for (const [setting, duty] of Object.entries(duties)) {
-    const value: unknown = config.get(setting as keyof typeof duties);
-    for (const name of Array.isArray(value) ? (value as string[]) : [value])
-      if (typeof name === 'string' && name !== 'main' && name !== 'master')
-        named.set(name, [...(named.get(name) ?? []), duty]);
-  }
-  const workers = [...new Set([...map, ...named.keys(), ...(own === undefined ? [] : [own])])].sort();
+  const named = namesFor(config, duties);
+  const doing = namesFor(config, shared);
+  const workers = [...new Set([...map, ...named.keys(), ...doing.keys(), ...(own === undefined ? [] : [own])])].sort();
   if (workers.length === 0)
     return [
       'Processes (--processes N, or started on several machines):',
       `  one of them, whichever has taken that place: ${writes}`,
-      `  all others: each ${reads}, and takes that place when it is free`,
+      `  all others: each ${reads}, ${sends} (a share of them), and takes that place when it is free`,
       'Nothing is left without anybody as long as one process runs.',
     ];
+  const sendersOf = [...doing.keys()];
+  const sending =
+    sendersOf.length === 0 ? `; ${sends}` : `; ${sends} while none of these runs: ${sendersOf.sort().join(', ')}`;
   return [
     'Processes:',
-    `  main: ${writes}`,
+    `  main: ${writes}${sending}`,
     ...workers.map((name) => {
       const duty = named.get(name) ?? [];
-      return `  ${name}: ${reads}${duty.length === 0 ? '' : ` (named for ${duty.join(', ')}: main does that)`}`;
+      const does = (doing.get(name) ?? []).map((one) => `, ${one}`).join('');
+      return `  ${name}: ${reads}${does}${duty.length === 0 ? '' : ` (named for ${duty.join(', ')}: main does that)`}`;
     }),
-    'While main is away nobody writes, sends or pushes: no worker takes its place. To be without such a process, start the main file with --processes N.',
+    'While main is away nobody writes or pushes, and there is nothing to send: no worker takes its place. To be without such a process, start the main file with --processes N.',
   ];
+}
+
+/** The workers that some settings name, with what they are named for. */
+function namesFor<Setting extends SettingName>(
+  config: Config,
+  settings: Readonly<Record<Setting, string>>,
+): Map<string, string[]> {
+  const named = new Map<string, string[]>();
+  for (const [setting, duty] of Object.entries<string>(settings)) {
+    const value: unknown = config.get(setting as Setting);
+    for (const name of Array.isArray(value) ? (value as string[]) : [value])
+      if (typeof name === 'string' && name !== 'main' && name !== 'master')
+        named.set(name, [...(named.get(name) ?? []), duty]);
+  }
+  return named;
 }

@@ -1,11 +1,12 @@
 import { type DynamicModule, Global, Module, type OnApplicationBootstrap } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { BackgroundTasks, Clock, Config, Lifecycle, Metrics } from '@rookery/platform';
+import { BackgroundTasks, Clock, Config, Lifecycle, Logger, Metrics } from '@rookery/platform';
 import {
   Bus,
   InProcessBus,
   InProcessRpc,
   Invalidations,
+  LeasedRoles,
   LocalRoles,
   Notifier,
   Roles,
@@ -13,6 +14,7 @@ import {
   Streams,
   StreamWriters,
 } from '@rookery/replication';
+import { eagernessOf } from '../processes/duties.js';
 import { isBesideWriter, type ProcessPlace } from '../process-place.js';
 import { wakeMetrics } from '../server-metrics.js';
 
@@ -35,9 +37,15 @@ export class ReplicationModule implements OnApplicationBootstrap {
         { provide: Rpc, useFactory: (): Rpc => place?.rpc ?? new InProcessRpc() },
         {
           provide: Roles,
-          inject: [Rpc, BackgroundTasks],
-          useFactory: (rpc: Rpc, tasks: BackgroundTasks): Roles => {
-            const roles: Roles = new LocalRoles(rpc);
+          inject: [Rpc, BackgroundTasks, Clock, Config, Logger],
+          useFactory: (rpc: Rpc, tasks: BackgroundTasks, clock: Clock, config: Config, logger: Logger): Roles => {
+            const roles: Roles =
+              place === undefined
+                ? new LocalRoles(rpc)
+                : new LeasedRoles({
+                    ...{ rpc, leases: place.leases, clock, logger, instance: place.name, isWriter: !isBeside },
+                    eagernessOf: (role) => eagernessOf(config, role, isBeside),
+                  });
             tasks.runOnly((role) => !isBeside && roles.holdsAny(role));
             return roles;
           },

@@ -23,7 +23,7 @@ import {
   SystemClock,
   SystemIds,
 } from '@rookery/platform';
-import { defineRpc, HttpRpc, instanceOf, RedisBus, type RpcAddress } from '@rookery/replication';
+import { defineRpc, HttpRpc, instanceOf, RedisBus, type RpcAddress, writerLease } from '@rookery/replication';
 import { Homeserver, type HomeserverOverrides } from '../create-homeserver.js';
 import { checkShareable, databaseOptions, stateDatabaseOptions } from '../database-options.js';
 import { migrations } from '../schema.js';
@@ -67,8 +67,8 @@ const ownVersions = {
   protocol: processProtocol,
 };
 
-/** The lease of the process that writes, and that one's name in calls and announcements, whichever it is. */
-const writer = 'writer';
+/** The lease of the process that writes is also that one's name in calls and announcements, whichever it is. */
+const writer = writerLease;
 
 const catchUp = defineRpc<undefined, void>('catch_up');
 const othersLookAgain = defineRpc<undefined, void>('look_at_processes');
@@ -248,7 +248,8 @@ export class AmongProcesses {
       ...this.overrides,
       logger,
       place: {
-        ...{ name, writer, bus, rpc, secret, processNumber: registry.number, sharesPorts: options.sharesPorts },
+        ...{ name, writer, bus, rpc, leases: registry, secret, processNumber: registry.number },
+        sharesPorts: options.sharesPorts,
         listen: { host, port: 0, tls: options.encrypted },
         writerAddress: () => this.#writerAddress(),
       },

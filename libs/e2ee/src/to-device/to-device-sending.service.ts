@@ -22,7 +22,7 @@ import {
  */
 @Injectable()
 export class ToDeviceSending {
-  readonly #queuedListeners: ((destinations: readonly string[]) => void)[] = [];
+  readonly #queuedListeners: ((destinations: readonly string[], position: number) => void)[] = [];
 
   constructor(
     private readonly database: Database,
@@ -71,8 +71,11 @@ export class ToDeviceSending {
     await this.#send(type, sender, here, (tx) => noteMessage(tx, origin, messageId, this.clock.nowMs()));
   }
 
-  /** Calls `listener` with the servers for which messages were queued, once that is durable. It must not throw or block. */
-  onQueued(listener: (destinations: readonly string[]) => void): void {
+  /**
+   * Calls `listener` with the servers for which messages were queued, once that is durable, and with their place in the stream, up to which
+   * it may not be readable yet. It must not throw or block.
+   */
+  onQueued(listener: (destinations: readonly string[], position: number) => void): void {
     this.#queuedListeners.push(listener);
   }
 
@@ -110,7 +113,7 @@ export class ToDeviceSending {
         });
         if (servers.size > 0) {
           tx.unlessRolledBack(() => {
-            for (const listener of this.#queuedListeners) listener([...servers.keys()]);
+            for (const listener of this.#queuedListeners) listener([...servers.keys()], position);
           });
         }
       },

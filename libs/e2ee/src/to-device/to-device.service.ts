@@ -131,7 +131,9 @@ export class ToDeviceService implements OnModuleInit {
 
   /** Another server has got everything up to a position. */
   async delivered(destination: string, upTo: number): Promise<void> {
-    await this.database.write((tx) => deleteOutbox(tx, destination, upTo), { name: 'to_device_delivered' });
+    await this.database.write((tx) => deleteOutbox(tx, destination, upTo), {
+      ...{ name: 'to_device_delivered', anyProcess: true },
+    });
   }
 
   async #forget(): Promise<void> {

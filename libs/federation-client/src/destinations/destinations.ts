@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { Cache, Clock, Config, Ids, Logger } from '@rookery/platform';
+import { Invalidations } from '@rookery/replication';
 import {
   backoffOf,
   type BackoffRow,
@@ -23,7 +24,7 @@ export interface DestinationState {
   readonly pauseMs: number;
 }
 
-/** Told of a server that shows life, or does so again after a pause. Must not throw. */
+/** Told of a server that shows life, or does so again after a pause, which another process may have found. Must not throw. */
 export type RecoveryListener = (destination: string) => void;
 
 /** How a server stood, and when that was found out. */
@@ -59,9 +60,20 @@ export class Destinations {
     private readonly clock: Clock,
     private readonly ids: Ids,
     private readonly logger: Logger,
+    private readonly invalidations: Invalidations,
   ) {
-    this.#known = new Cache(config, 'destinations', { invalidation: 'expires', max: 20_000 });
+    this.#known = new Cache(config, 'destinations', { invalidation: 'on write', elsewhere: 'told', max: 20_000 });
     this.#probed = new Cache(config, 'destinations_probed', { invalidation: 'expires', max: 20_000 });
+    invalidations.on('destinations', {
+      forget: (servers) => this.#known.forget(servers),
+      forgetAll: () => this.#known.clear(),
+    });
+    invalidations.on('destinations_back', {
+      forget: (servers) => {
+        for (const server of servers) this.#tellRecovery(server);
+      },
+      forgetAll: () => undefined,
+    });
   }
 
   /** How a server stands. */
@@ -131,9 +143,11 @@ export class Destinations {
   /** Ends the pause of a server: it is tried again at once. */
   async reset(destination: string): Promise<void> {
     this.#remember(destination, healthy);
-    await this.database.write((tx) => clearFailure(tx, destination), { name: 'destination_alive' });
+    await this.database.write((tx) => clearFailure(tx, destination), { name: 'destination_alive', anyProcess: true });
+    this.invalidations.send('destinations', [destination]);
+    this.invalidations.send('destinations_back', [destination]);
     this.logger.info('Another server is back', { destination });
-    for (const listener of this.#listeners) listener(destination);
+    this.#tellRecovery(destination);
   }
 
   /** The server showed no life. Requests that failed during a pause do not make it longer. */
@@ -149,11 +163,18 @@ export class Destinations {
       retry_interval: this.#nextPause(before.retry_interval),
     };
     this.#remember(destination, row);
-    await this.database.write((tx) => storeFailure(tx, destination, row), { name: 'destination_failed' });
+    await this.database.write((tx) => storeFailure(tx, destination, row), {
+      ...{ name: 'destination_failed', anyProcess: true },
+    });
+    this.invalidations.send('destinations', [destination]);
     this.logger.info('Another server cannot be reached', {
       ...{ destination, since: row.failure_ts },
       pause_seconds: Math.round(row.retry_interval / 1000),
     });
+  }
+
+  #tellRecovery(destination: string): void {
+    for (const listener of this.#listeners) listener(destination);
   }
 
   #nextPause(beforeMs: number): number {

@@ -90,7 +90,7 @@ export class DeviceListNews implements OnModuleInit {
       await database.write((tx) => insertPokes(tx, [...pokes.values()], this.clock.nowMs()), {
         name: 'federation_device_pokes',
       });
-    this.sender.wake(this.store, told);
+    this.sender.wake(this.store.name, told);
     return reached;
   }
 
@@ -114,13 +114,14 @@ export class DeviceListNews implements OnModuleInit {
         servers.push(...pokes.map(({ destination }) => destination));
         await database.write((tx) => insertPokes(tx, pokes, this.clock.nowMs()), { name: 'federation_device_pokes' });
       }
-      if (servers.length <= fewServers) this.sender.wake(this.store, servers);
-      else this.sender.enclose(this.store, servers);
+      if (servers.length <= fewServers) this.sender.wake(this.store.name, servers);
+      else this.sender.enclose(this.store.name, servers);
     }
   }
 
   /** The changes that wait for servers. */
   readonly store: EduStore = {
+    name: 'device_lists',
     destinations: () => pokedServers(this.database),
     next: (destination, limit) => this.#nextPokes(destination, limit),
   };
@@ -158,7 +159,9 @@ export class DeviceListNews implements OnModuleInit {
       edus,
       isAll: pokes.length < max,
       delivered: () =>
-        this.database.write((tx) => pokesDelivered(tx, destination, pokes, last), { name: 'federation_device_pokes' }),
+        this.database.write((tx) => pokesDelivered(tx, destination, pokes, last), {
+          ...{ name: 'federation_device_pokes', anyProcess: true },
+        }),
     };
   }
 }

@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { type OutboxMessage, ToDeviceSending, ToDeviceService } from '@rookery/e2ee';
 import { Logger } from '@rookery/platform';
+import { Notifier } from '@rookery/replication';
 import { FederationSender } from '../sender/federation-sender.js';
 import { eduOfText, type EduStore } from '../sender/outgoing-edu.js';
 import { RemoteAudience } from '../sender/remote-audience.js';
@@ -8,6 +9,8 @@ import { DeviceListNews } from './device-list-news.js';
 
 /** No further message is added to a transaction that holds so much; characters. */
 const maxChars = 1_048_576;
+/** Until messages count as readable, milliseconds; longer than any transaction. */
+const longestGapMs = 60_000;
 
 /**
  * Brings other servers the to-device messages for their users, and before them the changes of device lists. Both lie in the
@@ -19,6 +22,7 @@ export class OutgoingToDevice {
     private readonly sender: FederationSender,
     private readonly audience: RemoteAudience,
     private readonly toDevice: ToDeviceService,
+    private readonly notifier: Notifier,
     private readonly logger: Logger,
     sending: ToDeviceSending,
     lists: DeviceListNews,
@@ -26,10 +30,16 @@ export class OutgoingToDevice {
     // A message may be encrypted for a device that its receiver does not know yet: lists come first.
     sender.addStore(lists.store);
     sender.addStore(this.#messages);
-    sending.onQueued((servers) => {
-      this.sender.wake(this.#messages, servers);
-      for (const server of servers) if (!this.audience.mayReach(server)) void this.#drop(server);
-    });
+    sending.onQueued((servers, position) => void this.#queued(servers, position));
+  }
+
+  /** Never rejects. */
+  async #queued(servers: readonly string[], position: number): Promise<void> {
+    const { name } = this.toDevice.stream;
+    // What was written at the same time may come before it: who looks now would find nothing, and look no more.
+    await this.notifier.reached(name, position, { timeoutMs: longestGapMs });
+    this.sender.wake(this.#messages.name, servers);
+    for (const server of servers) if (!this.audience.mayReach(server)) await this.#drop(server);
   }
 
   /** Forgets messages for a server that the settings do not allow, or that cannot exist. */
@@ -42,6 +52,7 @@ export class OutgoingToDevice {
   }
 
   readonly #messages: EduStore = {
+    name: 'to_device',
     destinations: () => this.toDevice.outboxDestinations(0, this.toDevice.stream.current()),
     next: async (destination, limit) => {
       const upTo = this.toDevice.stream.current();

@@ -39,21 +39,24 @@ export class OutgoingPresence implements OnModuleInit {
     this.hooks.subscribe({
       presenceChanged: (states) => this.#effort.try('presence', () => this.#tell(states)),
       presenceFor: (userIds, states) => {
-        for (const server of new Set(userIds.map(domainOf))) this.#send(server, states);
+        this.#send(new Set(userIds.map(domainOf)), states);
       },
     });
     const run = (): Promise<void> => this.#remind();
-    this.tasks.add({ name: 'remind_of_presence', role: 'federation_sender', everyMs: remindCheckMs, run }).start();
+    this.tasks.add({ name: 'remind_of_presence', role: 'presence', everyMs: remindCheckMs, run }).start();
   }
 
   /** Tells servers that had no reason to know of users of this server before. */
   introduce(servers: Iterable<string>, states: readonly PresenceState[]): void {
     for (const { userId } of states) this.#told.set(userId, this.clock.monotonicMs());
-    for (const server of servers) this.#send(server, states);
+    this.#send(servers, states);
   }
 
-  #send(server: string, states: readonly PresenceState[]): void {
-    if (this.audience.mayReach(server)) this.sender.to(server).addPresence(states);
+  #send(servers: Iterable<string>, states: readonly PresenceState[]): void {
+    this.sender.sendPresence(
+      [...servers].filter((server) => this.audience.mayReach(server)),
+      states,
+    );
   }
 
   async #tell(states: readonly PresenceState[]): Promise<void> {
@@ -72,14 +75,9 @@ export class OutgoingPresence implements OnModuleInit {
       else this.#told.delete(state.userId);
     }
     for (const [server, list] of byServer) {
-      this.sender.to(server).addPresence(list);
+      this.sender.sendPresence([server], list);
       this.#presenceOut.inc({}, list.length);
     }
-  }
-
-  #presenceFor(userIds: readonly string[], states: readonly PresenceState[]): void {
-    for (const server of new Set(userIds.map(domainOf)))
-      if (this.audience.mayReach(server)) this.sender.to(server).addPresence(states);
   }
 
   /** Tells again of those who are still there, but of whom nothing was told for long. */

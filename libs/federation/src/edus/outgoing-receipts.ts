@@ -43,7 +43,7 @@ export class OutgoingReceipts implements OnModuleInit, OnModuleDestroy {
   }
 
   async #typing(roomId: string, userId: string, typing: boolean): Promise<void> {
-    for (const server of await this.audience.of(roomId)) this.sender.to(server).addTyping({ roomId, userId, typing });
+    this.sender.sendTyping(await this.audience.of(roomId), { roomId, userId, typing });
   }
 
   async #receipts(receipts: readonly Receipt[]): Promise<void> {
@@ -60,7 +60,7 @@ export class OutgoingReceipts implements OnModuleInit, OnModuleDestroy {
   #addReceipts(roomId: string, receipts: readonly Receipt[], servers: readonly string[]): void {
     let room = this.#receiptRooms.get(roomId);
     if (room === undefined) {
-      for (const server of servers) this.sender.to(server).addReceipts(receipts);
+      this.sender.sendReceipts(servers, receipts);
       if (this.#receiptRooms.size >= maxReceiptRooms) return;
       room = { waiting: new Map(), timer: undefined };
       this.#receiptRooms.set(roomId, room);
@@ -82,7 +82,7 @@ export class OutgoingReceipts implements OnModuleInit, OnModuleDestroy {
     let servers: readonly string[] = [];
     try {
       servers = await this.audience.of(roomId);
-      for (const server of servers) this.sender.to(server).addReceipts(waiting);
+      this.sender.sendReceipts(servers, waiting);
     } finally {
       this.#rest(roomId, room, Math.max(servers.length, 1));
     }

@@ -60,6 +60,7 @@ function make(...answers: (FederationRequestError | 'silence' | undefined)[]): {
     stores: [],
     stopping: new AbortController().signal,
     nextTransactionId: () => `t${++transactions}`,
+    isOurs: () => true,
     onIdle: () => undefined,
   } as unknown as DestinationParts;
   const store = (events: typeof stored, reached = reachedBy): void => {
@@ -219,6 +220,7 @@ describe('Destination', () => {
     const { destination, clock, tried } = make();
     const edus = [{ type: 'm.test', text: '{}' }];
     destination.enclose({
+      name: 'to_device',
       destinations: async () => [],
       next: async () => ({ edus: [...edus], isAll: true, delivered: async () => void edus.pop() }),
     });

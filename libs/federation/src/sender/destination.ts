@@ -36,6 +36,8 @@ export interface DestinationParts {
   readonly stores: readonly EduStore[];
   readonly stopping: AbortSignal;
   nextTransactionId(): string;
+  /** Whether this process looks after a server, as far as it can know. */
+  isOurs(server: string): boolean;
   /** The server names events as processed, without an error. */
   onTaken(server: string, eventIds: readonly string[]): void;
   /** There is nothing left to send. */
@@ -148,6 +150,8 @@ export class Destination implements TurnTaker {
   #alone = false;
   /** Kept until it is answered or given up: a server may have taken it, though its answer was lost. */
   #unanswered: Transaction | undefined;
+  #running: Promise<void> = Promise.resolve();
+  #isEnded = false;
 
   constructor(
     readonly name: string,
@@ -254,29 +258,25 @@ export class Destination implements TurnTaker {
     this.#kick();
   }
 
-  async run(): Promise<void> {
-    const { logger, stopping } = this.parts;
-    const running: Running = { kind: 'running', attempt: undefined };
-    this.#state = running;
-    this.#showsLife = false;
-    let pauseMs: number | undefined;
-    try {
-      if (!stopping.aborted) pauseMs = await this.#send(running);
-    } catch (error) {
-      if (!stopping.aborted)
-        logger.error('A transaction could not be put together', { destination: this.name, err: error });
-      pauseMs = ownPauseMs;
-    }
-    this.#state = { kind: 'idle' };
-    if (stopping.aborted) return;
-    if (pauseMs !== undefined) this.#pauseFor(pauseMs);
-    this.#kick();
+  run(): Promise<void> {
+    return (this.#running = this.#run());
   }
 
   /** Cuts what is under way, and pauses; for good where nothing is begun any more. */
   stop(): void {
     if (this.#state.kind === 'running') this.#state.attempt?.cut();
     if (this.#state.kind === 'pausing') this.#state.timer.cancel();
+  }
+
+  /** Another process looks after the server: resolves when nothing is under way, and nothing is begun any more. Never rejects. */
+  end(): Promise<void> {
+    this.#isEnded = true;
+    this.stop();
+    return this.#running;
+  }
+
+  get #isStopping(): boolean {
+    return this.#isEnded || this.parts.stopping.aborted;
   }
 
   get #news(): EphemeralOutbox {
@@ -286,6 +286,25 @@ export class Destination implements TurnTaker {
   /** It was down when it was tried last: what is news for a moment only need not wait for it, and what lies in the database waits there. */
   get #isLeftAlone(): boolean {
     return this.#trouble.isGivenUp && this.#state.kind === 'pausing';
+  }
+
+  async #run(): Promise<void> {
+    const { logger } = this.parts;
+    const running: Running = { kind: 'running', attempt: undefined };
+    this.#state = running;
+    this.#showsLife = false;
+    let pauseMs: number | undefined;
+    try {
+      if (!this.#isStopping) pauseMs = await this.#send(running);
+    } catch (error) {
+      if (!this.#isStopping)
+        logger.error('A transaction could not be put together', { destination: this.name, err: error });
+      pauseMs = ownPauseMs;
+    }
+    this.#state = { kind: 'idle' };
+    if (this.#isStopping) return;
+    if (pauseMs !== undefined) this.#pauseFor(pauseMs);
+    this.#kick();
   }
 
   #pauseFor(ms: number): void {
@@ -308,7 +327,7 @@ export class Destination implements TurnTaker {
   }
 
   #kick(): void {
-    if (this.#state.kind !== 'idle' || this.parts.stopping.aborted) return;
+    if (this.#state.kind !== 'idle' || this.#isStopping) return;
     if (!this.#hasWork()) return this.parts.onIdle(this);
     this.#state = { kind: 'waiting' };
     this.parts.turns.ask(this);
@@ -328,7 +347,7 @@ export class Destination implements TurnTaker {
 
   /** @returns how long to wait before the next one, milliseconds */
   async #send(running: Running): Promise<number | undefined> {
-    const { bodies, client, clock, config, destinations, metrics, stopping } = this.parts;
+    const { bodies, client, clock, config, destinations, metrics } = this.parts;
     const { failingSinceTs, retryAtTs } = await destinations.state(this.name);
     if (retryAtTs > 0) return this.#giveUp(retryAtTs - clock.nowMs());
     const load = this.#unanswered?.load ?? (await this.#next());
@@ -340,7 +359,9 @@ export class Destination implements TurnTaker {
     const transaction = (this.#unanswered ??= {
       ...{ id: this.parts.nextTransactionId(), ts: bodies.beginningOf(load, clock.nowMs()), load },
     });
-    if (stopping.aborted) return undefined;
+    if (this.#isStopping) return undefined;
+    // Whoever was paused or cut off finds out before long whether somebody else does it now.
+    if (!this.parts.isOurs(this.name)) return ownPauseMs;
     const attempt = (running.attempt = new Attempt(clock));
     try {
       const { body } = await client.request({

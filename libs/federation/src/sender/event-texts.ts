@@ -11,6 +11,7 @@ export class EventTexts {
   readonly #texts: Cache<string, string>;
   /** Events that are read for many servers at once. */
   readonly #reading = new SingleFlight<ReadonlyMap<string, string>>();
+  #forgotten: (eventIds: readonly string[]) => void = () => undefined;
 
   constructor(
     private readonly events: EventStore,
@@ -34,9 +35,15 @@ export class EventTexts {
     return known;
   }
 
-  /** An event was redacted or deleted. */
-  forget(eventIds: Iterable<string>): void {
+  /** Events were redacted or deleted. */
+  forget(eventIds: readonly string[]): void {
     this.#texts.forget(eventIds);
+    this.#forgotten(eventIds);
+  }
+
+  /** Tells what is forgotten here. One listener; it must not throw or block. */
+  onForgotten(listener: (eventIds: readonly string[]) => void): void {
+    this.#forgotten = listener;
   }
 
   #read(eventIds: readonly string[]): Promise<Map<string, string>> {

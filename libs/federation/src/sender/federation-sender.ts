@@ -1,16 +1,17 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
+import type { PresenceState, Receipt } from '@rookery/ephemeral';
 import { Destinations } from '@rookery/federation-client';
-import { Lifecycle, Logger } from '@rookery/platform';
-import type { Destination } from './destination.js';
+import { Lifecycle, Metrics } from '@rookery/platform';
 import { DestinationQueues } from './destination-queues.js';
-import { FederationEventFeed } from './event-feed.js';
-import type { EduStore } from './outgoing-edu.js';
+import type { TypingNews } from './ephemeral-outbox.js';
+import { FederationEventFeed, type FeedStep } from './event-feed.js';
+import { sameEvents } from './outgoing.js';
+import type { EduStore, StoreName } from './outgoing-edu.js';
 import { RemoteAudience } from './remote-audience.js';
-import { type OutgoingEvent, serversBehind, writeRoomMarks } from './sender.query.js';
-
-/** Servers that are looked at together at the start. */
-const startPage = 200;
+import { FeedMetrics } from './sender-metrics.js';
+import { SenderRouter } from './sender-router.js';
+import { type OutgoingEvent, writeRoomMarks } from './sender.query.js';
 
 /**
  * Brings other servers what happens here: events, and EDUs. An event that a client was told of reaches every server in its
@@ -18,62 +19,63 @@ const startPage = 200;
  */
 @Injectable()
 export class FederationSender implements OnModuleInit {
+  readonly #metrics: FeedMetrics;
   readonly #stopping = new AbortController();
   #starting: Promise<void> = Promise.resolve();
 
+  // Eight parameters: what goes out comes from the feed and from whoever calls, and leaves by the router.
   constructor(
     private readonly database: Database,
     private readonly lifecycle: Lifecycle,
-    private readonly logger: Logger,
     private readonly audience: RemoteAudience,
     private readonly known: Destinations,
     private readonly feed: FederationEventFeed,
     private readonly queues: DestinationQueues,
-  ) {}
+    private readonly router: SenderRouter,
+    metrics: Metrics,
+  ) {
+    this.#metrics = new FeedMetrics(metrics);
+  }
 
   onModuleInit(): void {
-    this.lifecycle.on('streams', { name: 'federation sender', start: () => this.start(), stop: () => this.stop() });
-  }
-
-  /** Takes up what was left over, in the background, and follows what comes. */
-  async start(): Promise<void> {
-    this.queues.listen();
-    await this.feed.open();
-    this.#starting = this.#begin();
-  }
-
-  /** Cuts transactions under way short; they are repeated after the next start. */
-  async stop(): Promise<void> {
-    this.#stopping.abort();
-    this.queues.abort();
-    await this.#starting;
-    await this.feed.stop();
-    await this.queues.stop();
+    this.lifecycle.on('streams', {
+      name: 'federation sender',
+      start: () => this.#start(),
+      stop: () => this.#stop(),
+    });
   }
 
   /** Adds a kind of EDUs that lie in the database. Before the start; in the order in which they are to arrive. */
   addStore(store: EduStore): void {
-    this.queues.stores.push(store);
+    this.queues.addStore(store);
   }
 
-  /** Tells which events a server has taken, without objection to them. Before the start; one listener. */
+  /** Tells which events a server has taken, without objection to them, in the process that sent them. Before the start; one listener. */
   onTaken(listener: (server: string, eventIds: readonly string[]) => void): void {
     this.queues.onTaken(listener);
   }
 
-  /** What is to go to a server that may be reached; not to be kept. */
-  to(server: string): Destination {
-    return this.queues.to(server);
+  /** Somebody began or stopped typing. @param servers may be reached, here and below */
+  sendTyping(servers: readonly string[], news: TypingNews): void {
+    this.router.send({ kind: 'typing', servers, news });
+  }
+
+  sendReceipts(servers: readonly string[], receipts: readonly Receipt[]): void {
+    this.router.send({ kind: 'receipts', servers, receipts });
+  }
+
+  sendPresence(servers: readonly string[], states: readonly PresenceState[]): void {
+    this.router.send({ kind: 'presence', servers, states });
   }
 
   /** Something lies in a store for servers. */
-  wake(store: EduStore, servers: Iterable<string>): void {
-    for (const server of servers) if (this.audience.mayReach(server)) this.to(server).addStored(store);
+  wake(store: StoreName, servers: Iterable<string>): void {
+    this.router.send({ kind: 'stored', store, servers: this.#reachable(servers) });
   }
 
   /** The same for what is in no hurry: it goes along with what the servers are sent next. */
-  enclose(store: EduStore, servers: Iterable<string>): void {
-    for (const server of servers) if (this.audience.mayReach(server)) this.to(server).enclose(store);
+  enclose(store: StoreName, servers: Iterable<string>): void {
+    this.router.send({ kind: 'enclosed', store, servers: this.#reachable(servers) });
   }
 
   /**
@@ -89,31 +91,37 @@ export class FederationSender implements OnModuleInit {
     if (this.feed.addRemote(outgoing, { servers, aclId: undefined })) return;
     const marks = servers.map((destination) => ({ ...outgoing, destination }));
     await this.database.write((tx) => writeRoomMarks(tx, marks), { name: 'federation_queue' });
-    for (const server of servers) this.to(server).addOutOfOrder(outgoing);
+    this.router.send({ kind: 'late event', servers, event: outgoing });
   }
 
-  async #begin(): Promise<void> {
-    try {
-      await this.#catchUp();
-    } catch (error) {
-      this.logger.error('What other servers have not got could not be looked up', { err: error });
-    }
+  async #start(): Promise<void> {
+    await this.feed.open();
+    this.#starting = this.#follow();
+  }
+
+  async #stop(): Promise<void> {
+    this.#stopping.abort();
+    await this.#starting;
+    await this.feed.stop();
+  }
+
+  /** Once somebody looks after the servers: what is found before is found in the database then, or is news no more. */
+  async #follow(): Promise<void> {
+    await this.router.complete(this.#stopping.signal);
     if (this.#stopping.signal.aborted) return;
     await this.feed.start({
       prepare: (servers) => this.known.prepare(servers),
-      take: (step) => this.queues.addEvents(step),
+      take: (step) => this.#take(step),
     });
   }
 
-  /** Servers for which something was left over. */
-  async #catchUp(): Promise<void> {
-    for (let after: string | undefined = ''; after !== undefined && !this.#stopping.signal.aborted;) {
-      const page: Awaited<ReturnType<typeof serversBehind>> = await serversBehind(this.database, after, startPage);
-      const servers = page.servers.filter((server) => this.audience.mayReach(server));
-      await this.known.prepare(servers);
-      for (const server of servers) this.to(server).catchUp();
-      after = page.last;
-    }
-    for (const store of this.queues.stores) this.wake(store, await store.destinations());
+  #reachable(servers: Iterable<string>): string[] {
+    return [...servers].filter((server) => this.audience.mayReach(server));
+  }
+
+  #take({ byServer, destinationCounts, looked }: FeedStep): void {
+    this.#metrics.processed(looked);
+    for (const count of destinationCounts) this.#metrics.queued(count);
+    for (const outgoing of sameEvents(byServer)) this.router.send(outgoing);
   }
 }

@@ -32,8 +32,12 @@ export interface StoredEdus {
   delivered(): Promise<void>;
 }
 
+/** Names of the kinds of EDUs that lie in the database. */
+export type StoreName = 'device_lists' | 'to_device';
+
 /** EDUs that must not be lost: they lie in the database until a server has them. */
 export interface EduStore {
+  readonly name: StoreName;
   /** The next ones for a server, at most `limit` and not much more than a megabyte. */
   next(destination: string, limit: number): Promise<StoredEdus>;
   /** Servers for which something lies there. */

@@ -8,15 +8,12 @@ export interface WaitingCounts {
   readonly destinations: number;
 }
 
-/** The numbers of the sender, under the field's names. */
+/** What is sent, under the field's names. */
 export class SenderMetrics {
   readonly #watched: ReadonlySet<string>;
   readonly #transactions;
   readonly #edus;
   readonly #edusByType;
-  readonly #queued;
-  readonly #queuedDestinations;
-  readonly #processed;
   readonly #lastSent;
 
   constructor(
@@ -29,9 +26,6 @@ export class SenderMetrics {
     this.#transactions = metrics.counter('synapse_federation_client_sent_transactions').child({});
     this.#edus = metrics.counter('synapse_federation_client_sent_edus');
     this.#edusByType = metrics.counter('synapse_federation_client_sent_edus_by_type');
-    this.#queued = metrics.counter('synapse_federation_client_sent_pdu_destinations_count');
-    this.#queuedDestinations = metrics.counter('synapse_federation_client_sent_pdu_destinations');
-    this.#processed = metrics.counter('synapse_federation_client_events_processed');
     this.#lastSent = metrics.gauge('synapse_federation_last_sent_pdu_time');
     metrics.gauge('synapse_federation_transaction_queue_pending_pdus', (gauge) => gauge.set({}, waiting().pdus));
     metrics.gauge('synapse_federation_transaction_queue_pending_edus', (gauge) => gauge.set({}, waiting().edus));
@@ -47,6 +41,19 @@ export class SenderMetrics {
     for (const { type } of edus) this.#edusByType.inc({ type });
     if (pdus > 0 && this.#watched.has(destination))
       this.#lastSent.set({ destination_server_name: destination }, this.clock.nowMs());
+  }
+}
+
+/** How much there is to send, under the field's names. */
+export class FeedMetrics {
+  readonly #queued;
+  readonly #queuedDestinations;
+  readonly #processed;
+
+  constructor(metrics: Metrics) {
+    this.#queued = metrics.counter('synapse_federation_client_sent_pdu_destinations_count');
+    this.#queuedDestinations = metrics.counter('synapse_federation_client_sent_pdu_destinations');
+    this.#processed = metrics.counter('synapse_federation_client_events_processed');
   }
 
   /** An event was queued for servers. */

@@ -41,7 +41,9 @@ export class SuccessLog {
     const noted = this.#waiting;
     if (noted.size === 0) return;
     try {
-      await this.database.write((tx) => writeSuccesses(tx, new Map(noted)), { name: 'federation_delivered' });
+      await this.database.write((tx) => writeSuccesses(tx, new Map(noted)), {
+        ...{ name: 'federation_delivered', anyProcess: true },
+      });
     } catch (error) {
       this.logger.warn('What other servers have got could not be noted; trying again', { err: error });
       this.#timer ??= this.clock.after(writeEveryMs, () => void this.write());

@@ -9,7 +9,7 @@ import type { Tracer } from '../observing/tracer.js';
  * memory), or in the one that holds the role.
  */
 export type BackgroundRole =
-  'every_process' | 'background' | 'event_persister' | 'federation_sender' | 'media' | 'presence' | 'pusher';
+  'every_process' | 'background' | 'event_persister' | 'media' | 'presence' | 'pusher';
 
 /** Work that is done again and again. */
 export interface BackgroundTaskOptions {

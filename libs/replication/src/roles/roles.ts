@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { crc32 } from 'node:zlib';
 import type { RpcMethod } from '../rpc/rpc.js';
 
 /** A duty that one process has at a time; one of several shards is split among processes, a shard each or more. */
@@ -26,7 +26,7 @@ export function defineRole(name: string, shards = 1): Role {
 
 /** The shard that a key belongs to: the same in every process and every version. */
 export function shardOf(role: Role, key: string): number {
-  return role.shards === 1 ? 0 : createHash('sha256').update(key).digest().readUInt32BE(0) % role.shards;
+  return role.shards === 1 ? 0 : crc32(key) % role.shards;
 }
 
 /**
