@@ -12,6 +12,8 @@ const minutes = Number(process.env['ROOKERY_SOAK_MINUTES'] ?? 60);
 /** What is cached and pooled fills in these, a sixth of a shorter run; slopes are taken after them. */
 const fullWarmUpMinutes = 10;
 const warmUpMinutes = Math.min(fullWarmUpMinutes, minutes / 6);
+/** Caches of a fifth of their usual size are full when the warm-up is over, so that what grows after that is something else. */
+const cacheFactor = 0.1;
 const samplingMs = 10_000;
 const reloadEveryMs = 60_000;
 const picture = join('docs', 'soak.svg');
@@ -58,7 +60,10 @@ interface Run {
 async function soak(kind: DatabaseKind): Promise<Run> {
   const processes = new FederatingProcesses(kind);
   try {
-    const settings = { enable_metrics: true, log_level: 'warn', modules: [{ module: './soak.mjs', config: {} }] };
+    const settings = {
+      ...{ enable_metrics: true, log_level: 'warn', modules: [{ module: './soak.mjs', config: {} }] },
+      caches: { global_factor: cacheFactor },
+    };
     const server = await processes.start(settings, { 'soak.mjs': moduleSource }, ['metrics']);
     const peer = await processes.start({ log_level: 'warn' });
     const { process: program } = server;

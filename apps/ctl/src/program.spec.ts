@@ -161,10 +161,10 @@ describe('rookery config', () => {
     const reads = 'answers what only reads, passes on the rest';
     expect(known).toContain(`  sender1: ${reads}, sends to other servers (named for writing typing: main does that)`);
     expect(known.find((line) => line.startsWith('  main: '))).toContain(
-      'sends to other servers while none of these runs: sender1',
+      'sends to other servers while none of these runs: sender1; pushes to devices while none of these runs: pusher1',
     );
-    expect(known).toContain(`  pusher1: ${reads} (named for pushes and mails: main does that)`);
-    expect(known.join('\n')).toContain('While main is away nobody writes or pushes');
+    expect(known).toContain(`  pusher1: ${reads}, pushes to devices`);
+    expect(known.join('\n')).toContain('While main is away nobody writes, ');
     writeFileSync(file, 'server_name: example.org\nreport_stats: false\n');
     expect((await rookery(['config', 'check', file])).out).not.toContain('Processes');
   });

@@ -20,7 +20,6 @@ import { FederationSender } from './sender/federation-sender.js';
 import { KnownServers } from './sender/known-servers.js';
 import { RemoteAudience } from './sender/remote-audience.js';
 import { SenderRouter } from './sender/sender-router.js';
-import { SenderShards } from './sender/sender-shards.js';
 
 /** Brings other servers what happens here. What there is to send is found in the process that writes; sent by whoever has its server. */
 @Module({
@@ -32,7 +31,6 @@ import { SenderShards } from './sender/sender-shards.js';
     FederationEventFeed,
     DestinationQueues,
     SenderRouter,
-    SenderShards,
     DeviceListNews,
     DeviceListIntroductions,
     OutgoingToDevice,

@@ -2,7 +2,7 @@
 export { FederationHttpModule } from './federation-http.module.js';
 export { askForAllDeviceLists } from './devices/restored-device-lists.query.js';
 export { FederationSenderModule } from './federation-sender.module.js';
-export { federationSenderRole } from './sender/sender-calls.js';
+export { federationSenderRole } from './sender/sender-router.js';
 export { ProxiedFederationModule } from './proxied-federation.module.js';
 export { federationMigrations } from './migrations/index.js';
 export { FederationSender } from './sender/federation-sender.js';

@@ -4,6 +4,7 @@ export { pushMigrations } from './migrations/index.js';
 export { pushNotesUpdate } from './migrations/notes.migration.js';
 export { PushHttpModule, PushModule, PushSenderModule } from './push.module.js';
 export { BadgeUpdates } from './pushers/badge-updates.js';
+export { pushSenderRole } from './pushers/push-delivery.js';
 export { type Pusher, pusherContent } from './pushers/pusher.js';
 export { countPushers } from './pushers/pusher.query.js';
 export { PushersService } from './pushers/pushers.service.js';

@@ -59,7 +59,7 @@ export class PushModule {}
 })
 export class PushHttpModule {}
 
-/** Sends notifications to push gateways and by mail; for one process. Needs `Lifecycle` and `OutboundHttp` from the app. */
+/** Sends notifications to push gateways, and by mail from the process that writes. Needs `Lifecycle` and `OutboundHttp` from the app. */
 @Module({
   imports: [PushModule, RoomsModule, UsersModule],
   providers: [

@@ -16,3 +16,5 @@ export { type ChangedKeys, type News, Stream } from './streams/stream.js';
 export { defineStream, type KeysOf, type StreamReader, type StreamRow } from './streams/stream-definition.js';
 export { StreamWriters } from './streams/stream-writers.js';
 export { Streams } from './streams/streams.js';
+export { type Outlet, type SharedWork, type Work } from './work/shared-work.js';
+export { WorkSharing } from './work/work-sharing.js';

@@ -26,6 +26,7 @@ import {
   Roles,
   Rpc,
   Streams,
+  WorkSharing,
 } from '@rookery/replication';
 import { Mailer, Pages, pagesOptionsOf } from '@rookery/templates';
 
@@ -89,6 +90,10 @@ export async function createTestModule(options: TestModuleOptions): Promise<Test
   const notifier = new Notifier(clock, bus);
   const lifecycle = new Lifecycle(clock, logger);
   const rpc = new InProcessRpc();
+  const roles = new LocalRoles(rpc);
+  const streams = new Streams(database, notifier);
+  const invalidations = new Invalidations(notifier);
+  const sharing = new WorkSharing({ roles, rpc, bus, streams, invalidations, clock, ids, logger });
   const providers = [
     { provide: Config, useValue: config },
     { provide: Clock, useValue: clock },
@@ -101,10 +106,11 @@ export async function createTestModule(options: TestModuleOptions): Promise<Test
     { provide: DataStores, useValue: new DataStores(database, options.state) },
     { provide: Bus, useValue: bus },
     { provide: Notifier, useValue: notifier },
-    { provide: Streams, useValue: new Streams(database, notifier) },
+    { provide: Streams, useValue: streams },
     { provide: Rpc, useValue: rpc },
-    { provide: Roles, useValue: new LocalRoles(rpc) },
-    { provide: Invalidations, useValue: new Invalidations(notifier) },
+    { provide: Roles, useValue: roles },
+    { provide: Invalidations, useValue: invalidations },
+    { provide: WorkSharing, useValue: sharing },
     { provide: RateLimiter, useValue: options.limiter ?? new Unlimited() },
     { provide: OutboundHttp, useValue: options.outbound ?? {} },
     { provide: ModuleDispatcher, useValue: options.modules ?? new ModuleDispatcher() },

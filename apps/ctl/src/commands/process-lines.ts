@@ -1,13 +1,13 @@
 import type { Config, SettingName } from '@rookery/platform';
 
 /** What a worker can be named for in the settings and does then, and what that is called. */
-const shared = { federation_sender_instances: 'sends to other servers' } as const satisfies Partial<
-  Record<SettingName, string>
->;
+const shared = {
+  federation_sender_instances: 'sends to other servers',
+  pusher_instances: 'pushes to devices',
+} as const satisfies Partial<Record<SettingName, string>>;
 
 /** What a worker can be named for, though the main process does it. */
 const duties = {
-  pusher_instances: 'pushes and mails',
   run_background_tasks_on: 'background work',
   media_instance_running_background_jobs: 'background work of media',
   notify_appservices_from_worker: 'telling application services',
@@ -26,8 +26,7 @@ const duties = {
 
 const reads = 'answers what only reads, passes on the rest';
 const writes =
-  'writes every stream; sends to application services, pushes, and does all background work; answers everything';
-const sends = shared.federation_sender_instances;
+  'writes every stream; sends to application services and mails, and does all background work; answers everything';
 
 /** Which process of a server does what, as its settings have it; nothing where it is a single process. */
 export function processLines(config: Config): readonly string[] {
@@ -41,21 +40,22 @@ export function processLines(config: Config): readonly string[] {
     return [
       'Processes (--processes N, or started on several machines):',
       `  one of them, whichever has taken that place: ${writes}`,
-      `  all others: each ${reads}, ${sends} (a share of them), and takes that place when it is free`,
+      `  all others: each ${reads}, ${Object.values(shared).join(' and ')} (a share of them), and takes that place when it is free`,
       'Nothing is left without anybody as long as one process runs.',
     ];
-  const sendersOf = [...doing.keys()];
-  const sending =
-    sendersOf.length === 0 ? `; ${sends}` : `; ${sends} while none of these runs: ${sendersOf.sort().join(', ')}`;
+  const ofMain = Object.values(shared).map((duty) => {
+    const others = [...doing].filter(([, does]) => does.includes(duty)).map(([name]) => name);
+    return `; ${duty}${others.length === 0 ? '' : ` while none of these runs: ${others.sort().join(', ')}`}`;
+  });
   return [
     'Processes:',
-    `  main: ${writes}${sending}`,
+    `  main: ${writes}${ofMain.join('')}`,
     ...workers.map((name) => {
       const duty = named.get(name) ?? [];
       const does = (doing.get(name) ?? []).map((one) => `, ${one}`).join('');
       return `  ${name}: ${reads}${does}${duty.length === 0 ? '' : ` (named for ${duty.join(', ')}: main does that)`}`;
     }),
-    'While main is away nobody writes or pushes, and there is nothing to send: no worker takes its place. To be without such a process, start the main file with --processes N.',
+    'While main is away nobody writes, and there is nothing new to send or push: no worker takes its place. To be without such a process, start the main file with --processes N.',
   ];
 }
 

@@ -1,6 +1,6 @@
 import { type DynamicModule, Global, Module, type OnApplicationBootstrap } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { BackgroundTasks, Clock, Config, Lifecycle, Logger, Metrics } from '@rookery/platform';
+import { BackgroundTasks, Clock, Config, Ids, Lifecycle, Logger, Metrics } from '@rookery/platform';
 import {
   Bus,
   InProcessBus,
@@ -13,6 +13,7 @@ import {
   Rpc,
   Streams,
   StreamWriters,
+  WorkSharing,
 } from '@rookery/replication';
 import { eagernessOf } from '../processes/duties.js';
 import { isBesideWriter, type ProcessPlace } from '../process-place.js';
@@ -51,6 +52,20 @@ export class ReplicationModule implements OnApplicationBootstrap {
           },
         },
         {
+          provide: WorkSharing,
+          inject: [Roles, Rpc, Bus, Streams, Invalidations, Clock, Ids, Logger],
+          useFactory: (
+            roles: Roles,
+            rpc: Rpc,
+            bus: Bus,
+            streams: Streams,
+            invalidations: Invalidations,
+            clock: Clock,
+            ids: Ids,
+            logger: Logger,
+          ) => new WorkSharing({ roles, rpc, bus, streams, invalidations, clock, ids, logger }),
+        },
+        {
           provide: Notifier,
           inject: [Clock, Bus, Config, Metrics],
           useFactory: (clock: Clock, bus: Bus, config: Config, metrics: Metrics) =>
@@ -75,7 +90,7 @@ export class ReplicationModule implements OnApplicationBootstrap {
           useFactory: (notifier: Notifier) => new Invalidations(notifier),
         },
       ],
-      exports: [Bus, Rpc, Roles, Notifier, Streams, Invalidations],
+      exports: [Bus, Rpc, Roles, Notifier, Streams, Invalidations, WorkSharing],
     };
   }
 

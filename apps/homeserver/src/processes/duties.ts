@@ -1,10 +1,12 @@
 import type { Config } from '@rookery/platform';
 import { federationSenderRole } from '@rookery/federation';
+import { pushSenderRole } from '@rookery/push';
 import type { Eagerness } from '@rookery/replication';
 
 /** The settings that name the processes which have a duty, by its role. */
 const settings = {
   [federationSenderRole.name]: 'federation_sender_instances',
+  [pushSenderRole.name]: 'pusher_instances',
 } as const;
 
 const isMain = (name: string): boolean => name === 'master' || name === 'main';

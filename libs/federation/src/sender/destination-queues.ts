@@ -106,6 +106,7 @@ export class DestinationQueues {
 
   /** Takes what is to go to servers, which may be reached; passes over those that another process looks after. */
   take(outgoing: Outgoing): void {
+    if (outgoing.kind === 'forgotten') return this.#parts.texts.forget(outgoing.eventIds);
     for (const server of outgoing.servers) if (this.#care.isOurs(server)) this.#takeFor(server, outgoing);
   }
 
@@ -140,7 +141,7 @@ export class DestinationQueues {
     await this.#successes.write();
   }
 
-  #takeFor(server: string, outgoing: Outgoing): void {
+  #takeFor(server: string, outgoing: Exclude<Outgoing, { readonly kind: 'forgotten' }>): void {
     switch (outgoing.kind) {
       case 'events':
         if (this.#care.isCaughtUp(server)) return this.#to(server).addEvents(outgoing.events);

@@ -96,6 +96,7 @@ export class FederationSender implements OnModuleInit {
 
   async #start(): Promise<void> {
     await this.feed.open();
+    this.router.open();
     this.#starting = this.#follow();
   }
 

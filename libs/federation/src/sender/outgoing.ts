@@ -18,6 +18,8 @@ export type Outgoing = { readonly servers: readonly string[] } & (
   | { readonly kind: 'enclosed'; readonly store: StoreName }
   /** They showed life. */
   | { readonly kind: 'life' }
+  /** Events were redacted or deleted; of no server. */
+  | { readonly kind: 'forgotten'; readonly eventIds: readonly string[] }
 );
 
 /** Events by server as those servers have the same of. */

@@ -7,7 +7,6 @@ export const withoutEffect: ReadonlySet<SettingName> = new Set<SettingName>([
   'media_instance_running_background_jobs',
   'notify_appservices_from_worker',
   'outbound_federation_restricted_to',
-  'pusher_instances',
   'run_background_tasks_on',
   'stream_writers.account_data',
   'stream_writers.device_lists',

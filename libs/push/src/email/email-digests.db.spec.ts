@@ -4,7 +4,7 @@ import { UserHooks } from '@rookery/users';
 import type { JsonObject } from '@rookery/matrix-types';
 import { raiseMark } from '../actions/push-actions.query.js';
 import { buildPush, fixtureMigrations, type PushFixture } from '../push.fixture.js';
-import { PushDelivery } from '../pushers/push-delivery.js';
+import { DuePushers } from '../pushers/due-pushers.js';
 import { PushersService } from '../pushers/pushers.service.js';
 import { EmailDigests } from './email-digests.js';
 import { UnsubscribeLinks } from './unsubscribe-links.js';
@@ -34,13 +34,13 @@ eachDatabase('mails about missed messages', (open) => {
         email: { enable_notifs: true, notif_for_new_users: true, notif_from: 'Server <x@example.org>' },
       },
     });
-    await push.get(PushDelivery).start();
+    await push.get(DuePushers).start();
     const event = { userId: bob, medium: 'email', address, atRegistration: true };
     await test.database.write((tx) => push.get(UserHooks).threepidAdded.inTransaction(tx, event));
     roomId = await room('Rook');
   });
   afterEach(async () => {
-    await push.get(PushDelivery).stop();
+    await push.get(DuePushers).stop();
     await push.close();
     await test.close();
   });

@@ -9,7 +9,7 @@ import { PushersService } from './pushers.service.js';
 /** What is read within this time changes a badge once. */
 const badgeDelayMs = 1_000;
 
-/** Tells devices how much is unread when something was read, soon and once. Best effort. */
+/** Tells devices how much is unread when something was read, soon and once, in whichever process sends to them. Best effort. */
 @Injectable()
 export class BadgeUpdates implements OnModuleInit {
   readonly #stopping = new AbortController();
@@ -31,7 +31,8 @@ export class BadgeUpdates implements OnModuleInit {
 
   onModuleInit(): void {
     this.ownReads.onWritten((userIds) => this.#track(this.#haveSent(userIds)));
-    this.lifecycle.on('streams', { name: 'push badges', stop: () => this.stop() });
+    this.delivery.onBadgeDue((userId) => this.#track(this.#send(userId)));
+    this.lifecycle.on('streams', { name: 'push badges', everyProcess: true, stop: () => this.stop() });
   }
 
   /** Cuts requests under way short; nobody is told any more. */
@@ -46,7 +47,7 @@ export class BadgeUpdates implements OnModuleInit {
     if (!this.pushers.any || this.#waiting.has(userId) || this.#stopping.signal.aborted) return;
     const timer = this.clock.after(badgeDelayMs, () => {
       this.#waiting.delete(userId);
-      this.#track(this.#send(userId));
+      this.delivery.tellBadge(userId);
     });
     this.#waiting.set(userId, timer);
   }

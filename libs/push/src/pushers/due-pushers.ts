@@ -1,32 +1,30 @@
-import { Injectable } from '@nestjs/common';
+import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Clock, Logger } from '@rookery/platform';
+import { Clock, Config, Lifecycle, Logger } from '@rookery/platform';
 import { Follower, Notifier, saveCursor } from '@rookery/replication';
+import { PushDelivery } from './push-delivery.js';
 import { duePushers, markDue, usersToPush } from './pusher.query.js';
 import { PushersService } from './pushers.service.js';
 
 const followerName = 'push_pushers';
 
-/** Who is told which pushers have something to send; neither may throw. */
-export interface DueListener {
-  wake(ids: readonly number[]): void;
-  /** They were set up anew, and have something to send still. */
-  setUp(ids: readonly number[]): void;
-}
-
-/** Follows events, and marks in the database which pushers have something to send. */
+/** Follows events in the process that writes, marks in the database which pushers have something to send, and tells whoever sends it. */
 @Injectable()
-export class DuePushers {
+export class DuePushers implements OnModuleInit {
   readonly #follower: Follower;
   readonly #looking = new Set<Promise<void>>();
-  #listener: DueListener | undefined;
+  #isFollowing = false;
 
+  // Eight parameters: four of them are what any follower of a stream takes.
   constructor(
     private readonly database: Database,
     notifier: Notifier,
     clock: Clock,
+    private readonly config: Config,
     private readonly logger: Logger,
+    private readonly lifecycle: Lifecycle,
     private readonly pushers: PushersService,
+    private readonly delivery: PushDelivery,
   ) {
     this.#follower = new Follower({
       name: followerName,
@@ -41,16 +39,22 @@ export class DuePushers {
     });
   }
 
-  /** Tells of what was left over, and follows what comes. */
-  async start(listener: DueListener): Promise<void> {
-    this.#listener = listener;
+  onModuleInit(): void {
+    this.lifecycle.on('streams', { name: 'pushers', start: () => this.start(), stop: () => this.stop() });
+  }
+
+  /** Follows what comes; what was left over is in the database. */
+  async start(): Promise<void> {
+    if (!this.config.get('push.enabled')) return;
+    this.#isFollowing = true;
+    this.delivery.open();
     await this.#follower.start();
-    listener.wake(await duePushers(this.database));
   }
 
   /** Tells of nothing any more. */
   async stop(): Promise<void> {
-    this.#listener = undefined;
+    if (!this.#isFollowing) return;
+    this.#isFollowing = false;
     await this.#follower.stop();
     await Promise.all(this.#looking);
   }
@@ -66,16 +70,14 @@ export class DuePushers {
       },
       { name: 'pushers_due' },
     );
-    const due = await duePushers(this.database, users);
-    this.#listener?.wake(due);
+    this.delivery.tell('due', await duePushers(this.database, users));
     return upTo;
   }
 
   async #lookAt(userId: string): Promise<void> {
-    if (this.#listener === undefined) return;
+    if (!this.#isFollowing) return;
     try {
-      const due = await duePushers(this.database, [userId]);
-      this.#listener?.setUp(due);
+      this.delivery.tell('set up', await duePushers(this.database, [userId]));
     } catch (error) {
       this.logger.warn('The pushers of a user could not be looked at', { userId, err: error });
     }

@@ -1,12 +1,12 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { Database } from '@rookery/database';
+import { Database, type Tx } from '@rookery/database';
 import { Clock, Config, Ids, Lifecycle, Logger, Metrics, type Timer } from '@rookery/platform';
+import { defineRole, type SharedWork, WorkSharing } from '@rookery/replication';
 import type { NotificationRow } from '../actions/push-actions.query.js';
-import { DuePushers } from './due-pushers.js';
 import { PushMessages } from './push-messages.js';
 import { PushRequests } from './push-requests.js';
 import type { Pusher } from './pusher.js';
-import { clearDue, findPusher, recordFailure, recordSuccess } from './pusher.query.js';
+import { clearDue, type DuePusher, duePushers, findPusher, recordFailure, recordSuccess } from './pusher.query.js';
 
 /** Requests to gateways at a time. */
 const maxParallel = 64;
@@ -16,18 +16,41 @@ const longestRetryMs = 60 * 60 * 1_000;
 /** After so long without a success what has piled up is dropped; only what comes then is tried. */
 const giveUpAfterMs = 24 * 60 * 60 * 1_000;
 
+/** Speaks to push gateways: each user belongs to a shard. */
+export const pushSenderRole = defineRole('push_sender', 16);
+
+/** Something to do for a user's pushers. */
+type PushTask = { readonly userId: string } & (
+  | { readonly kind: 'due'; readonly id: number }
+  /** Set up anew, with something to send still. */
+  | { readonly kind: 'set up'; readonly id: number }
+  /** The numbers that devices show may have changed. */
+  | { readonly kind: 'badge' }
+);
+
+/** What a pusher is doing. */
+interface AtWork {
+  readonly userId: string;
+  /** There is more to do afterwards. */
+  hasMore: boolean;
+  readonly cut: AbortController;
+}
+
 /**
  * Brings notifications to push gateways: in order for each pusher, side by side for different ones, at least once over
- * restarts. Which pushers have something to send lies in the database from the moment the events are followed.
+ * restarts. Which pushers have something to send lies in the database from the moment the events are followed. Among several processes each
+ * has a share of the users.
  */
 @Injectable()
 export class PushDelivery implements OnModuleInit {
   readonly #stopping = new AbortController();
-  /** Pushers at work; true when there is more to do afterwards. */
-  readonly #working = new Map<number, boolean>();
-  readonly #waiting = new Set<number>();
-  readonly #retries = new Map<number, { failures: number; timer: Timer | undefined }>();
-  #tasks = new Set<Promise<void>>();
+  readonly #working = new Map<number, AtWork>();
+  /** With the users whose they are. */
+  readonly #waiting = new Map<number, string>();
+  readonly #retries = new Map<number, { userId: string; failures: number; timer: Timer | undefined }>();
+  readonly #tasks = new Set<Promise<void>>();
+  readonly #work: SharedWork<PushTask>;
+  #badgeDue: (userId: string) => void = () => undefined;
 
   // Ten parameters: one loop that reads, says, sends, notes and tries again, each with what counts, times or logs it.
   constructor(
@@ -38,31 +61,42 @@ export class PushDelivery implements OnModuleInit {
     private readonly logger: Logger,
     private readonly metrics: Metrics,
     private readonly lifecycle: Lifecycle,
-    private readonly due: DuePushers,
     private readonly messages: PushMessages,
     private readonly requests: PushRequests,
-  ) {}
-
-  onModuleInit(): void {
-    this.lifecycle.on('streams', { name: 'push', start: () => this.start(), stop: () => this.stop() });
+    sharing: WorkSharing,
+  ) {
+    this.#work = sharing.share<PushTask>({
+      role: pushSenderRole,
+      take: (tasks) => {
+        for (const task of tasks) if (this.#work.has(task.userId)) this.#take(task);
+      },
+      catchUp: (isWanted) => this.#catchUp(isWanted),
+      letGo: () => this.#letGo(),
+    });
   }
 
-  /** Takes up what was left over and follows what comes. */
-  async start(): Promise<void> {
-    if (!this.config.get('push.enabled')) return;
-    await this.due.start({
-      wake: (ids) => {
-        for (const id of ids) this.#wake(id);
-      },
-      // Maybe for another gateway: what waits for the next attempt is sent at once.
-      setUp: (ids) => {
-        for (const id of ids) {
-          this.#retries.get(id)?.timer?.cancel();
-          this.#retries.delete(id);
-          this.#wake(id);
-        }
-      },
-    });
+  onModuleInit(): void {
+    this.lifecycle.on('streams', { name: 'push', everyProcess: true, stop: () => this.stop() });
+  }
+
+  /** In the process that writes: whatever is to be sent from now on is told ({@link PushDelivery.tell}). */
+  open(): void {
+    this.#work.open();
+  }
+
+  /** In the process that writes: pushers have something to send, or were set up anew and have something to send still. */
+  tell(kind: 'due' | 'set up', pushers: readonly DuePusher[]): void {
+    for (const { id, userId } of pushers) this.#tell({ kind, id, userId });
+  }
+
+  /** In the process that writes: whoever sends to a user's devices is to look at their numbers. */
+  tellBadge(userId: string): void {
+    this.#tell({ kind: 'badge', userId });
+  }
+
+  /** Looks at the numbers of a user's devices when that is to be done here. One listener; it must not throw. */
+  onBadgeDue(listener: (userId: string) => void): void {
+    this.#badgeDue = listener;
   }
 
   /** Whether a pusher waits for the next attempt at what its gateway did not take. */
@@ -73,38 +107,74 @@ export class PushDelivery implements OnModuleInit {
   /** Cuts requests under way short; they are repeated after the next start. */
   async stop(): Promise<void> {
     this.#stopping.abort();
+    for (const { cut } of this.#working.values()) cut.abort();
     for (const { timer } of this.#retries.values()) timer?.cancel();
-    await this.due.stop();
+    await this.#work.stop();
     await Promise.all(this.#tasks);
   }
 
-  #wake(id: number): void {
+  #tell(task: PushTask): void {
+    const outlet = this.#work.outletOf(task.userId);
+    if (outlet !== undefined) this.#work.give(outlet, task);
+  }
+
+  #take(task: PushTask): void {
+    if (task.kind === 'badge') return this.#badgeDue(task.userId);
+    if (task.kind === 'set up') {
+      // Maybe for another gateway: what waits for the next attempt is sent at once.
+      this.#retries.get(task.id)?.timer?.cancel();
+      this.#retries.delete(task.id);
+    }
+    this.#wake(task.id, task.userId);
+  }
+
+  async #catchUp(isWanted: (userId: string) => boolean): Promise<void> {
+    if (!this.config.get('push.enabled')) return;
+    for (const { id, userId } of await duePushers(this.database)) if (isWanted(userId)) this.#wake(id, userId);
+  }
+
+  /** Another process sends to some users from now on. */
+  async #letGo(): Promise<void> {
+    for (const [id, userId] of this.#waiting) if (!this.#work.has(userId)) this.#waiting.delete(id);
+    for (const [id, { userId, timer }] of this.#retries) {
+      if (this.#work.has(userId)) continue;
+      timer?.cancel();
+      this.#retries.delete(id);
+    }
+    const ending = [...this.#working.values()].filter(({ userId }) => !this.#work.has(userId));
+    for (const { cut } of ending) cut.abort();
+    if (ending.length > 0) await Promise.all(this.#tasks);
+  }
+
+  #wake(id: number, userId: string): void {
     if (this.#stopping.signal.aborted || this.#retries.get(id)?.timer) return;
-    if (this.#working.has(id)) this.#working.set(id, true);
-    else this.#waiting.add(id);
+    const working = this.#working.get(id);
+    if (working) working.hasMore = true;
+    else this.#waiting.set(id, userId);
     this.#pump();
   }
 
   #pump(): void {
-    for (const id of this.#waiting) {
+    for (const [id, userId] of this.#waiting) {
       if (this.#working.size >= maxParallel) return;
       this.#waiting.delete(id);
-      this.#working.set(id, false);
-      this.#track(this.#work(id));
+      const work: AtWork = { userId, hasMore: false, cut: new AbortController() };
+      this.#working.set(id, work);
+      this.#track(this.#workOn(id, work));
     }
   }
 
-  async #work(id: number): Promise<void> {
+  async #workOn(id: number, work: AtWork): Promise<void> {
     try {
       // One that was set up anew while its old self was refused is woken and has nothing to wait for.
       let mayGoOn: boolean;
       do {
-        this.#working.set(id, false);
-        mayGoOn = (await this.#drain(id)) || !this.#retries.has(id);
-      } while (mayGoOn && this.#working.get(id) === true);
+        work.hasMore = false;
+        mayGoOn = (await this.#drain(id, work)) || !this.#retries.has(id);
+      } while (mayGoOn && work.hasMore && !work.cut.signal.aborted);
     } catch (error) {
       this.logger.error('A pusher failed', { pusher: id, err: error });
-      this.#retryLater(id);
+      if (!work.cut.signal.aborted) this.#retryLater(id, work.userId);
     } finally {
       this.#working.delete(id);
       this.#pump();
@@ -112,8 +182,8 @@ export class PushDelivery implements OnModuleInit {
   }
 
   /** Sends everything that is due. @returns false when the pusher is gone or refused, or has to wait */
-  async #drain(id: number): Promise<boolean> {
-    while (!this.#stopping.signal.aborted) {
+  async #drain(id: number, { cut: { signal }, userId }: AtWork): Promise<boolean> {
+    while (!signal.aborted && this.#work.has(userId)) {
       const pusher = await findPusher(this.database, id);
       if (!pusher?.due) {
         this.#retries.delete(id);
@@ -125,22 +195,30 @@ export class PushDelivery implements OnModuleInit {
       const isLastPage = rows.length < pageSize;
       for (const [index, row] of rows.entries()) {
         const upToHere = isLastPage && index === rows.length - 1 ? upTo : undefined;
-        if (!(await this.#deliver(pusher, row, upToHere))) return false;
+        if (!(await this.#deliver(pusher, row, upToHere, signal))) return false;
       }
-      if (rows.length === 0) await this.database.write((tx) => clearDue(tx, id, upTo), { name: 'pusher_done' });
+      if (rows.length === 0) await this.#note('pusher_done', (tx) => clearDue(tx, id, upTo));
     }
     return false;
   }
 
   /** @param upTo given for the last one: up to where there is nothing more */
-  async #deliver(pusher: Pusher, row: NotificationRow, upTo: number | undefined): Promise<boolean> {
+  async #deliver(
+    pusher: Pusher,
+    row: NotificationRow,
+    upTo: number | undefined,
+    signal: AbortSignal,
+  ): Promise<boolean> {
     const jitterMs = this.config.get('push.jitter_delay');
-    if (jitterMs > 0) await this.clock.sleep(this.ids.integer(jitterMs + 1), this.#stopping.signal);
-    if (this.#stopping.signal.aborted) return false;
+    if (jitterMs > 0) await this.clock.sleep(this.ids.integer(jitterMs + 1), signal);
+    if (signal.aborted) return false;
     const said = await this.messages.ofEvent(pusher, row);
     if (said === undefined) return this.#sent(pusher, row, upTo);
-    const verdict = await this.requests.send(pusher, said, this.#stopping.signal);
-    if (verdict.kind === 'failed') return this.#failed(pusher, verdict.reason);
+    // Somebody else may do it by now.
+    if (signal.aborted || !this.#work.has(pusher.userId)) return false;
+    const verdict = await this.requests.send(pusher, said, signal);
+    // A request that was cut off says nothing about the gateway, and is repeated after the start, or elsewhere.
+    if (verdict.kind === 'failed') return signal.aborted ? false : this.#failed(pusher, verdict.reason);
     if (verdict.kind === 'rejected') {
       this.#retries.delete(pusher.id);
       return false;
@@ -151,26 +229,21 @@ export class PushDelivery implements OnModuleInit {
 
   async #sent({ id }: Pusher, row: NotificationRow, upTo: number | undefined): Promise<true> {
     this.#retries.delete(id);
-    await this.database.write(
-      async (tx) => {
-        await recordSuccess(tx, id, row.stream_ordering, this.clock.nowMs());
-        if (upTo !== undefined) await clearDue(tx, id, upTo);
-      },
-      { name: 'pusher_sent' },
-    );
+    await this.#note('pusher_sent', async (tx) => {
+      await recordSuccess(tx, id, row.stream_ordering, this.clock.nowMs());
+      if (upTo !== undefined) await clearDue(tx, id, upTo);
+    });
     return true;
   }
 
   async #failed({ id, userId, failingSince, due }: Pusher, reason: string): Promise<false> {
-    // A request that was cut off by a stop says nothing about the gateway, and is repeated after the start.
-    if (this.#stopping.signal.aborted) return false;
     this.metrics.counter('synapse_http_httppusher_http_pushes_failed').inc({});
     const nowMs = this.clock.nowMs();
     const hopeless = failingSince !== undefined && nowMs - failingSince > giveUpAfterMs && due !== undefined;
-    await this.database.write((tx) => (hopeless ? clearDue(tx, id, due.upTo) : recordFailure(tx, id, nowMs)), {
-      name: 'pusher_failed',
-    });
-    const retryInMs = this.#retryLater(id);
+    await this.#note('pusher_failed', (tx) =>
+      hopeless ? clearDue(tx, id, due.upTo) : recordFailure(tx, id, nowMs),
+    );
+    const retryInMs = this.#retryLater(id, userId);
     this.logger.warn('A push gateway could not be reached', {
       userId,
       pusher: id,
@@ -181,14 +254,18 @@ export class PushDelivery implements OnModuleInit {
     return false;
   }
 
-  #retryLater(id: number): number {
+  #note(name: string, note: (tx: Tx) => Promise<void>): Promise<void> {
+    return this.database.write(note, { name, anyProcess: true });
+  }
+
+  #retryLater(id: number, userId: string): number {
     const failures = (this.#retries.get(id)?.failures ?? 0) + 1;
     const delayMs = Math.min(firstRetryMs * 2 ** Math.min(failures - 1, 30), longestRetryMs);
     const timer = this.clock.after(delayMs, () => {
-      this.#retries.set(id, { failures, timer: undefined });
-      this.#wake(id);
+      this.#retries.set(id, { userId, failures, timer: undefined });
+      this.#wake(id, userId);
     });
-    this.#retries.set(id, { failures, timer });
+    this.#retries.set(id, { userId, failures, timer });
     return delayMs;
   }
 

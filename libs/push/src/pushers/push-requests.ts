@@ -37,7 +37,9 @@ export class PushRequests {
     if (verdict.kind === 'rejected') {
       const { userId, appId } = pusher;
       this.logger.info('A push gateway does not know a device any more', { userId, appId });
-      await this.database.write((tx) => deleteRejected(tx, pusher), { name: 'pusher_rejected' });
+      await this.database.write((tx) => deleteRejected(tx, pusher), {
+        ...{ name: 'pusher_rejected', anyProcess: true },
+      });
     }
     return verdict;
   }

@@ -188,13 +188,19 @@ export async function markDue(tx: Tx, userIds: readonly string[], after: number,
   );
 }
 
-/** Ids of HTTP pushers with something to send; of some users, or all. */
-export async function duePushers(db: Db, userIds?: readonly string[]): Promise<number[]> {
-  const rows = await db.query<{ id: number }>(
-    `SELECT id FROM pushers WHERE due_up_to IS NOT NULL AND kind = 'http' AND enabled = TRUE ${userIds ? `AND ${db.dialect.anyOf('user_name')}` : ''} ORDER BY id`,
+/** A pusher, and whose it is. */
+export interface DuePusher {
+  readonly id: number;
+  readonly userId: string;
+}
+
+/** HTTP pushers with something to send; of some users, or all. */
+export async function duePushers(db: Db, userIds?: readonly string[]): Promise<DuePusher[]> {
+  const rows = await db.query<{ id: number; user_name: string }>(
+    `SELECT id, user_name FROM pushers WHERE due_up_to IS NOT NULL AND kind = 'http' AND enabled = TRUE ${userIds ? `AND ${db.dialect.anyOf('user_name')}` : ''} ORDER BY id`,
     userIds ? [userIds] : [],
   );
-  return rows.map((row) => row.id);
+  return rows.map((row) => ({ id: row.id, userId: row.user_name }));
 }
 
 /** Which of some users have HTTP pushers that are switched on. */
