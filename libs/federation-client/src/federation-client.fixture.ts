@@ -141,7 +141,14 @@ export function makeClient({
   const wellKnown = new WellKnown({ config, clock, ids, dialer, trust, userAgent });
   const discovery = new ServerDiscovery({ config, clock, ids, resolver: names, wellKnown });
   const connections = new ServerConnections({ clock, discovery, dialer, trust });
-  const destinations = new Destinations(database, config, clock, ids, logger, new Invalidations(new Notifier(clock, new InProcessBus())));
+  const destinations = new Destinations(
+    database,
+    config,
+    clock,
+    ids,
+    logger,
+    new Invalidations(new Notifier(clock, new InProcessBus())),
+  );
   const metrics = new Metrics('origin.test');
   const client = new FederationClient({
     ...{ config, clock, ids, logger, metrics, keys: own, destinations, connections, userAgent },

@@ -12,29 +12,16 @@ import { OutgoingPresence } from './edus/outgoing-presence.js';
 import { OutgoingReceipts } from './edus/outgoing-receipts.js';
 import { PresenceArrivals } from './edus/presence-arrivals.js';
 import { FederationModule } from './federation.module.js';
-import { BacklogReader } from './sender/backlog-reader.js';
-import { DestinationQueues } from './sender/destination-queues.js';
-import { FederationEventFeed } from './sender/event-feed.js';
-import { EventTexts } from './sender/event-texts.js';
-import { FederationSender } from './sender/federation-sender.js';
 import { KnownServers } from './sender/known-servers.js';
-import { RemoteAudience } from './sender/remote-audience.js';
-import { SenderRouter } from './sender/sender-router.js';
+import { SenderModule } from './sender.module.js';
 
 /** Brings other servers what happens here. What there is to send is found in the process that writes; sent by whoever has its server. */
 @Module({
-  imports: [FederationModule, FederationClientModule, RoomsModule, EphemeralModule, E2eeModule],
+  imports: [SenderModule, FederationModule, FederationClientModule, RoomsModule, EphemeralModule, E2eeModule],
   providers: [
-    EventTexts,
-    RemoteAudience,
-    BacklogReader,
-    FederationEventFeed,
-    DestinationQueues,
-    SenderRouter,
     DeviceListNews,
     DeviceListIntroductions,
     OutgoingToDevice,
-    FederationSender,
     OutgoingReceipts,
     OutgoingPresence,
     PresenceArrivals,
@@ -42,6 +29,6 @@ import { SenderRouter } from './sender/sender-router.js';
     FederationKeySource,
     KnownServers,
   ],
-  exports: [RemoteAudience, FederationSender, RemoteDeviceLists],
+  exports: [SenderModule, RemoteDeviceLists],
 })
 export class FederationSenderModule {}

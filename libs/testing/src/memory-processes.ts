@@ -103,7 +103,9 @@ export class MemoryLeases implements Leases {
   }
 
   async acquire(names: readonly string[]): Promise<readonly string[]> {
-    const got = this.#isDead ? [] : names.filter((name) => (this.board.holders.get(name) ?? this.number) === this.number);
+    const got = this.#isDead
+      ? []
+      : names.filter((name) => (this.board.holders.get(name) ?? this.number) === this.number);
     for (const name of got) this.board.holders.set(name, this.number);
     if (got.length > 0) this.board.changed();
     return got;

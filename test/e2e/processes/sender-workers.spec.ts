@@ -44,7 +44,12 @@ describeWithRedis('Workers that send to other servers', () => {
       ...{ enable_metrics: true, listeners: [] },
     };
     const listeners = (port: number): object[] => [
-      { port, bind_addresses: ['127.0.0.1'], type: 'http', resources: [{ names: ['client', 'federation', 'metrics'] }] },
+      {
+        port,
+        bind_addresses: ['127.0.0.1'],
+        type: 'http',
+        resources: [{ names: ['client', 'federation', 'metrics'] }],
+      },
     ];
     const mainPort = await freePort();
     main = await ServerProcess.prepare('sqlite', { ...settings, listeners: listeners(mainPort) });

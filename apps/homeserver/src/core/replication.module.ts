@@ -15,9 +15,9 @@ import {
   StreamWriters,
   WorkSharing,
 } from '@rookery/replication';
-import { eagernessOf } from '../processes/duties.js';
 import { isBesideWriter, type ProcessPlace } from '../process-place.js';
 import { wakeMetrics } from '../server-metrics.js';
+import { eagernessOf } from './duties.js';
 
 /** How the parts of a server, in one process or several, hear of what the others changed. */
 @Global()

@@ -1,7 +1,6 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import type { PresenceState, Receipt } from '@rookery/ephemeral';
-import { Destinations } from '@rookery/federation-client';
 import { Lifecycle, Metrics } from '@rookery/platform';
 import { DestinationQueues } from './destination-queues.js';
 import type { TypingNews } from './ephemeral-outbox.js';
@@ -23,12 +22,10 @@ export class FederationSender implements OnModuleInit {
   readonly #stopping = new AbortController();
   #starting: Promise<void> = Promise.resolve();
 
-  // Eight parameters: what goes out comes from the feed and from whoever calls, and leaves by the router.
   constructor(
     private readonly database: Database,
     private readonly lifecycle: Lifecycle,
     private readonly audience: RemoteAudience,
-    private readonly known: Destinations,
     private readonly feed: FederationEventFeed,
     private readonly queues: DestinationQueues,
     private readonly router: SenderRouter,
@@ -111,7 +108,7 @@ export class FederationSender implements OnModuleInit {
     await this.router.complete(this.#stopping.signal);
     if (this.#stopping.signal.aborted) return;
     await this.feed.start({
-      prepare: (servers) => this.known.prepare(servers),
+      prepare: (servers) => this.router.prepare(servers),
       take: (step) => this.#take(step),
     });
   }

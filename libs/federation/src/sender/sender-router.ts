@@ -1,13 +1,13 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Destinations } from '@rookery/federation-client';
 import { Clock, Lifecycle, type Timer } from '@rookery/platform';
-import { defineRole, type Outlet, type SharedWork, WorkSharing } from '@rookery/replication';
+import { defineRole, type Outlet, type Role, type SharedWork, WorkSharing } from '@rookery/replication';
 import { DestinationQueues } from './destination-queues.js';
 import { EventTexts } from './event-texts.js';
 import type { Outgoing } from './outgoing.js';
 
 /** Sends to other servers: each of those belongs to a shard. */
-export const federationSenderRole = defineRole('federation_sender', 16);
+export const federationSenderRole: Role = defineRole('federation_sender', 16);
 
 /** A sign of life is of use to a server that waits for an answer or pauses, and that is no matter of milliseconds. */
 const lifeMs = 200;
@@ -67,6 +67,11 @@ export class SenderRouter implements OnModuleInit {
   /** Resolves once every server has had a process that looks after it, which may take some seconds; or is cut short. Never rejects. */
   complete(signal: AbortSignal): Promise<unknown> {
     return this.#work.complete(signal);
+  }
+
+  /** Looks up what is to be known of servers that are to get something. */
+  prepare(servers: readonly string[]): Promise<void> {
+    return this.known.prepare(servers);
   }
 
   /** Sends to servers that may be reached. */

@@ -8,8 +8,7 @@ import type { Tracer } from '../observing/tracer.js';
  * Where a task runs when a server has several processes: in every one of them (`every_process`: it tends what that process has in
  * memory), or in the one that holds the role.
  */
-export type BackgroundRole =
-  'every_process' | 'background' | 'event_persister' | 'media' | 'presence' | 'pusher';
+export type BackgroundRole = 'every_process' | 'background' | 'event_persister' | 'media' | 'presence' | 'pusher';
 
 /** Work that is done again and again. */
 export interface BackgroundTaskOptions {

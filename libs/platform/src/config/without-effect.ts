@@ -3,7 +3,6 @@ import type { SettingName } from './table.js';
 /** Settings that are understood and checked, but that nothing reads yet. The list may only shrink. */
 export const withoutEffect: ReadonlySet<SettingName> = new Set<SettingName>([
   'auto_accept_invites.worker_to_run_on',
-  'instance_map',
   'media_instance_running_background_jobs',
   'notify_appservices_from_worker',
   'outbound_federation_restricted_to',

@@ -1,6 +1,6 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Clock, Config, Lifecycle, Logger } from '@rookery/platform';
+import { Clock, Lifecycle, Logger } from '@rookery/platform';
 import { Follower, Notifier, saveCursor } from '@rookery/replication';
 import { PushDelivery } from './push-delivery.js';
 import { duePushers, markDue, usersToPush } from './pusher.query.js';
@@ -15,12 +15,10 @@ export class DuePushers implements OnModuleInit {
   readonly #looking = new Set<Promise<void>>();
   #isFollowing = false;
 
-  // Eight parameters: four of them are what any follower of a stream takes.
   constructor(
     private readonly database: Database,
     notifier: Notifier,
     clock: Clock,
-    private readonly config: Config,
     private readonly logger: Logger,
     private readonly lifecycle: Lifecycle,
     private readonly pushers: PushersService,
@@ -45,9 +43,8 @@ export class DuePushers implements OnModuleInit {
 
   /** Follows what comes; what was left over is in the database. */
   async start(): Promise<void> {
-    if (!this.config.get('push.enabled')) return;
+    if (!this.delivery.open()) return;
     this.#isFollowing = true;
-    this.delivery.open();
     await this.#follower.start();
   }
 

@@ -1,7 +1,7 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
 import { Clock, Config, Ids, Lifecycle, Logger, Metrics, type Timer } from '@rookery/platform';
-import { defineRole, type SharedWork, WorkSharing } from '@rookery/replication';
+import { defineRole, type Role, type SharedWork, WorkSharing } from '@rookery/replication';
 import type { NotificationRow } from '../actions/push-actions.query.js';
 import { PushMessages } from './push-messages.js';
 import { PushRequests } from './push-requests.js';
@@ -17,7 +17,7 @@ const longestRetryMs = 60 * 60 * 1_000;
 const giveUpAfterMs = 24 * 60 * 60 * 1_000;
 
 /** Speaks to push gateways: each user belongs to a shard. */
-export const pushSenderRole = defineRole('push_sender', 16);
+export const pushSenderRole: Role = defineRole('push_sender', 16);
 
 /** Something to do for a user's pushers. */
 type PushTask = { readonly userId: string } & (
@@ -79,9 +79,11 @@ export class PushDelivery implements OnModuleInit {
     this.lifecycle.on('streams', { name: 'push', everyProcess: true, stop: () => this.stop() });
   }
 
-  /** In the process that writes: whatever is to be sent from now on is told ({@link PushDelivery.tell}). */
-  open(): void {
+  /** In the process that writes: whatever is to be sent from now on is told ({@link PushDelivery.tell}). @returns whether anything is */
+  open(): boolean {
+    if (!this.config.get('push.enabled')) return false;
     this.#work.open();
+    return true;
   }
 
   /** In the process that writes: pushers have something to send, or were set up anew and have something to send still. */
@@ -240,9 +242,7 @@ export class PushDelivery implements OnModuleInit {
     this.metrics.counter('synapse_http_httppusher_http_pushes_failed').inc({});
     const nowMs = this.clock.nowMs();
     const hopeless = failingSince !== undefined && nowMs - failingSince > giveUpAfterMs && due !== undefined;
-    await this.#note('pusher_failed', (tx) =>
-      hopeless ? clearDue(tx, id, due.upTo) : recordFailure(tx, id, nowMs),
-    );
+    await this.#note('pusher_failed', (tx) => (hopeless ? clearDue(tx, id, due.upTo) : recordFailure(tx, id, nowMs)));
     const retryInMs = this.#retryLater(id, userId);
     this.logger.warn('A push gateway could not be reached', {
       userId,

@@ -57,7 +57,9 @@ describe('LeasedRoles', () => {
   };
   const counts = (): number[] => members.map(({ working }) => working.size);
   const shared = (...expected: number[]): Promise<unknown> =>
-    eventually(() => counts().join() === expected.join() && new Set(members.flatMap((one) => [...one.working])).size === 8);
+    eventually(
+      () => counts().join() === expected.join() && new Set(members.flatMap((one) => [...one.working])).size === 8,
+    );
 
   it('gives all to the only one, and a share to each of several, moving no more than must', async () => {
     const one = await join();
@@ -84,7 +86,11 @@ describe('LeasedRoles', () => {
     const order: string[] = [];
     const [one, two] = [await join(), await join()];
     await shared(4, 4);
-    for (const [name, { done }] of [['one', one], ['two', two]] as const) done.push = (step) => order.push(`${name}${step}`);
+    for (const [name, { done }] of [
+      ['one', one],
+      ['two', two],
+    ] as const)
+      done.push = (step) => order.push(`${name}${step}`);
     const was = [...one.working];
     await one.roles.stop();
     await eventually(() => two.working.size === 8);

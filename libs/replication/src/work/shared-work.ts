@@ -243,8 +243,7 @@ export class SharedWork<Item> {
     const begun = new Set(shards);
     await this.#work.catchUp((key) => begun.has(this.#shardOf(key)) && this.has(key));
     // Meanwhile some may have gone, or have to be begun anew.
-    for (const shard of shards)
-      if (this.#shards.has(shard) && !this.#unattached.has(shard)) this.#caughtUp.add(shard);
+    for (const shard of shards) if (this.#shards.has(shard) && !this.#unattached.has(shard)) this.#caughtUp.add(shard);
   }
 
   async #take({ link, number, items, isIncomplete }: WorkBatch<Item>): Promise<null> {
