@@ -74,9 +74,12 @@ export const probes: {
   mostAtOnce: number;
   /** The last answer that was a stream, and whether its request was given up. */
   streamed: { readonly body: Readable; readonly signal: AbortSignal } | undefined;
+  /** The parts of a long answer. */
+  long: readonly Uint8Array[];
 } = {
   ...{ made: 0, making: 0, mostAtOnce: 0 },
   streamed: undefined,
+  long: [],
   limited: false,
   waiting: undefined,
   waitedMs: undefined,
@@ -217,6 +220,12 @@ class ProbeController {
   parts(): HttpReply {
     const parts = [Buffer.from('{"text":"'), Buffer.alloc(20_000, 'x'), Buffer.from('ü"}')];
     return new HttpReply(200, { 'content-type': 'application/json' }, parts);
+  }
+
+  @Get(client(['v3'], '/long-parts'))
+  @Access({ auth: 'none' })
+  longParts(): HttpReply {
+    return new HttpReply(200, { 'content-type': 'text/plain' }, probes.long);
   }
 
   @Get(client(['v3'], '/made/:size'))

@@ -2,6 +2,7 @@ import { Body, Controller, Get, Module } from '@nestjs/common';
 import { Config, Metrics, SilentLogger, SystemClock, SystemIds } from '@rookery/platform';
 import { eventually } from '@rookery/testing';
 import { spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer } from 'node:net';
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
@@ -74,6 +75,30 @@ describe('listeners', () => {
     expect([head.headers.get('content-length'), head.headers.get('transfer-encoding'), await head.text()]).toEqual([
       ...['20013', null, ''],
     ]);
+  });
+
+  it('compress what is long a part at a time, without putting it together', async () => {
+    const { base } = await begin({ listeners: [{ ...listener, resources: [{ names: ['client'], compress: true }] }] });
+    // Nothing that can be made shorter.
+    probes.long = Array.from({ length: 40 }, (_, i) => randomBytes(100_000 + i));
+    const concat = Buffer.concat.bind(Buffer);
+    let largest = 0;
+    Buffer.concat = (parts, size) => {
+      largest = Math.max(largest, size ?? parts.reduce((sum, part) => sum + part.length, 0));
+      return concat(parts, size);
+    };
+    try {
+      const answer = await fetch(`${base}/_matrix/client/v3/long-parts`, { headers: { 'accept-encoding': 'gzip' } });
+      // Before the client puts together what it got.
+      expect(largest).toBeLessThan(1_000_000);
+      const body = Buffer.from(await answer.arrayBuffer());
+      expect(answer.headers.get('content-encoding')).toBe('gzip');
+      expect(Number(answer.headers.get('content-length'))).toBeGreaterThan(4_000_000);
+      expect(body.equals(concat(probes.long))).toBe(true);
+    } finally {
+      Buffer.concat = concat;
+      probes.long = [];
+    }
   });
 
   it('read little of a body that nobody has asked for', async () => {

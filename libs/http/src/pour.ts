@@ -11,7 +11,8 @@ export const sliceBytes = 65_536;
 /** Most that is written of an answer in one turn of the event loop, bytes: a fast reader takes as much as there is. */
 export const pouredPerTurnBytes = 1_048_576;
 
-function* slicesOf(body: Body): Generator<Uint8Array> {
+/** A body in pieces of {@link sliceBytes} at most, which are views of it. */
+export function* slicesOf(body: Body): Generator<Uint8Array> {
   const parts = typeof body === 'string' ? [Buffer.from(body)] : isInParts(body) ? body : [body];
   for (const part of parts)
     for (let at = 0; at < part.length; at += sliceBytes) yield part.subarray(at, at + sliceBytes);

@@ -1,10 +1,11 @@
 import { MatrixError } from '@rookery/matrix-types';
 import { validateHeaderValue } from 'node:http';
 import { Readable, pipeline } from 'node:stream';
-import { gzip } from 'node:zlib';
+import { pipeline as piped } from 'node:stream/promises';
+import { createGzip, gzip } from 'node:zlib';
 import { jsonParts } from './json-parts.js';
 import type { RequestContext } from './request-context.js';
-import { type Body, isInParts, pour, sliceBytes } from './pour.js';
+import { type Body, isInParts, pour, sliceBytes, slicesOf } from './pour.js';
 import { HttpReply } from './reply.js';
 
 /**
@@ -27,6 +28,8 @@ const jsonHeaders = {
 
 /** Smallest body worth compressing, bytes. */
 const compressFromBytes = 1024;
+/** Largest body that is compressed in one piece, bytes. */
+const compressAtOnceBytes = 1_048_576;
 /** How long what is left of a request's body may trickle in after its answer. */
 const leftoverTimeoutMs = 10_000;
 
@@ -74,10 +77,29 @@ function send(context: RequestContext, status: number, headers: Headers, body: B
   // Once the body is packed, nobody is there to catch.
   for (const [name, value] of Object.entries(headers))
     for (const one of [value].flat()) validateHeaderValue(name, String(one));
-  gzip(isInParts(body) ? Buffer.concat(body) : body, (error, packed) => {
-    if (error === null) write(context, status, { ...headers, 'content-encoding': 'gzip' }, packed);
+  const packed = (error: Error | null, parts: Body): void => {
+    if (error === null) write(context, status, { ...headers, 'content-encoding': 'gzip' }, parts);
     else write(context, status, headers, body);
+  };
+  if (sizeOf(body) > compressAtOnceBytes)
+    inParts(context, body).then(
+      (parts) => packed(null, parts),
+      (error: unknown) => packed(error as Error, []),
+    );
+  else gzip(isInParts(body) ? Buffer.concat(body) : body, packed);
+}
+
+/** A long body, packed a part at a time: as a whole it would be copied before and after, each time within a turn of the event loop. */
+async function inParts({ response }: RequestContext, body: Body): Promise<readonly Uint8Array[]> {
+  const parts: Uint8Array[] = [];
+  await piped(slicesOf(body), createGzip({ chunkSize: sliceBytes }), async (packed: AsyncIterable<Uint8Array>) => {
+    for await (const part of packed) {
+      // For nobody it would take as long.
+      if (response.destroyed) return;
+      parts.push(part);
+    }
   });
+  return parts;
 }
 
 function sendStream(context: RequestContext, status: number, headers: Headers, body: Readable): void {
