@@ -44,4 +44,4 @@ export { HttpReply, type PageOptions } from './reply.js';
 export { leadsElsewhere, proxiedBodyBytes, type ProxiedPaths, proxiedRoutes, RequestProxy } from './request-proxy.js';
 export { type LimiterName, type RateLimit, RateLimiter, RateLimitOverrides } from './rate-limiter.js';
 export { loadUndici, undici } from './undici.js';
-export { WebMounts } from './web-mounts.js';
+export { type WebClient, WebMounts } from './web-mounts.js';

@@ -72,3 +72,42 @@ describe('bodies that a crowd sends at once', () => {
     expect(contexts.map(({ rawBody }) => rawBody?.length ?? 0)).toEqual(contexts.map((_, i) => (i % 5) * pieceBytes));
   });
 });
+
+describe('clients that go at once', () => {
+  it('have their requests given up so many in a turn of the event loop', async () => {
+    const store = new RequestContexts(() => 0);
+    const raw = (): IncomingMessage => ({ headers: {}, socket: { remoteAddress: '127.0.0.1' } }) as IncomingMessage;
+    const contexts = Array.from(
+      { length: 3 * arrivalsPerTurn },
+      () =>
+        new RequestContext(
+          ...(['id', '/', raw(), { closed: false, writableFinished: false } as ServerResponse] as const),
+          ...([{ xForwarded: false, compress: false }, 0, store] as const),
+        ),
+    );
+    const signals = contexts.map((context) => context.signal);
+    for (const context of contexts) void context.gather(70_000);
+    for (const context of contexts) context.finished();
+    const givenUp = (): number => signals.filter(({ aborted }) => aborted).length;
+    const inTurns = [givenUp()];
+    while (givenUp() < contexts.length && inTurns.length < 10) {
+      await nextTurn();
+      inTurns.push(givenUp());
+    }
+    expect(inTurns).toEqual([1, 2, 3].map((turn) => turn * arrivalsPerTurn));
+    expect([store.waiting.size, store.unfinished.altogether]).toEqual([0, 0]);
+    expect(signals[0]!.reason).toMatchObject({ name: 'AbortError' });
+  });
+
+  it('wait for nothing where their answer is out', () => {
+    const store = new RequestContexts(() => 0);
+    const response = { closed: false, writableFinished: true } as ServerResponse;
+    const raw = { headers: {}, socket: { remoteAddress: '127.0.0.1' } } as IncomingMessage;
+    const traits = { xForwarded: false, compress: false };
+    const context = new RequestContext('id', '/', raw, response, traits, 0, store);
+    void context.gather(70_000);
+    expect(store.unfinished.altogether).toBe(70_000);
+    context.finished();
+    expect(store.unfinished.altogether).toBe(0);
+  });
+});

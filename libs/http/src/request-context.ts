@@ -8,6 +8,7 @@ import type { InboundRequest, LateRequest } from './access.js';
 import { type AnswerTurn, AnswerTurns, moduleTurnLimits } from './answer-turns.js';
 import { UnreadAnswers } from './answers.js';
 import { NetworkArrivals } from './arrivals.js';
+import { type UnfinishedAnswer, UnfinishedAnswers } from './unfinished-answers.js';
 import { HeldBytes, type HeldLimits, holderOf } from './held-bytes.js';
 import { parseJsonText } from './json-text.js';
 
@@ -43,10 +44,14 @@ export class RequestContexts {
   readonly arrivals = new NetworkArrivals(() => this.nowMs());
   /** Pieces of bodies that lie there to be read. */
   readonly pieces = new NetworkArrivals(() => this.nowMs());
+  /** Clients that have gone: what waits for them goes on, and gives up. */
+  readonly partings = new NetworkArrivals(() => this.nowMs());
   readonly strangerBodies = new HeldBytes(strangerBodies);
   readonly knownBodies = new HeldBytes(knownBodies);
   readonly unread = new UnreadAnswers();
   readonly turns = new AnswerTurns((holder) => this.unread.bytesOf(holder));
+  /** Answers of modules that are not whole yet. */
+  readonly unfinished = new UnfinishedAnswers();
   /** Of requests that modules answer. What is unread holds up nobody: many people may come from one address. */
   readonly moduleTurns = new AnswerTurns(() => 0, moduleTurnLimits);
 
@@ -66,9 +71,12 @@ export class RequestContexts {
     this.unread.check(nowMs);
     this.turns.check(nowMs);
     this.moduleTurns.check(nowMs);
+    this.unfinished.check(nowMs);
   }
 }
 
+/** Why requests are given up, one for all: clients go by the thousand, and the runtime makes another one for each. */
+const clientGone = new DOMException('The client has gone', 'AbortError');
 const noHeaders: IncomingMessage['headers'] = Object.freeze({});
 const contextKey = Symbol('rookery.request');
 type Carrier = IncomingMessage & { [contextKey]?: RequestContext };
@@ -139,6 +147,7 @@ export class RequestContext implements LateRequest {
   #abort: AbortController | undefined = undefined;
   #streaming = false;
   #turn: AnswerTurn | undefined = undefined;
+  #unfinished: UnfinishedAnswer | undefined = undefined;
   #bodyReading: { readonly sinceMs: number; readonly fail: (error: MatrixError) => void } | undefined = undefined;
 
   /** Names in lower case. */
@@ -223,9 +232,13 @@ export class RequestContext implements LateRequest {
     this.#turn?.end();
     this.store.unread.remove(this);
     this.store.turns.wake(holderOf(this));
-    if (this.#abort === undefined) return;
     this.store.waiting.delete(this);
-    if (!this.response.writableFinished) this.#abort.abort();
+    if (this.response.writableFinished) this.#unfinished?.end();
+    else if (this.#abort !== undefined || this.#unfinished !== undefined)
+      this.store.partings.add(() => {
+        this.#unfinished?.end();
+        this.#abort?.abort(clientGone);
+      });
   }
 
   /**
@@ -237,6 +250,7 @@ export class RequestContext implements LateRequest {
     if (later || !response.writableEnded || response.writableLength > 0)
       this.store.unread.add(this, bytes, this.store.nowMs());
     this.#turn?.end();
+    this.#unfinished?.end();
   }
 
   /**
@@ -256,6 +270,16 @@ export class RequestContext implements LateRequest {
     const turn = (this.#turn = this.store.moduleTurns.take(holderOf(this), this.store.nowMs()));
     await turn.ready;
     setImmediate(() => turn.end());
+  }
+  /**
+   * Notes bytes of an answer that a module has begun. @returns when more may be asked for; `undefined`: at once
+   * @throws MatrixError 429 `M_LIMIT_EXCEEDED` when the client has gone, or there was no room for more for too long
+   */
+  gather(bytes: number): Promise<void> | undefined {
+    const { response, store } = this;
+    this.#unfinished ??= store.unfinished.begin(holderOf(this));
+    if (response.closed || response.destroyed) this.#unfinished.end();
+    return this.#unfinished.take(bytes, store.nowMs());
   }
   /**
    * For an answer that took a turn: when it may be written, in a turn of the event loop without another one that did. They were begun

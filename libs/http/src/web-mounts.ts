@@ -7,6 +7,11 @@ import { respond } from './respond.js';
 export interface WebClient {
   /** As in `InboundRequest`. */
   readonly ip: string;
+  /**
+   * To be told of the bytes that are kept of an answer until it is whole. @returns when more may be asked for; `undefined`: at once
+   * @throws MatrixError 429 `M_LIMIT_EXCEEDED` when they are kept for nobody any more, or there was no room for too long
+   */
+  gather(bytes: number): Promise<void> | undefined;
 }
 
 /** A handler of the web platform's kind, as modules register them. */
@@ -42,7 +47,7 @@ class WebMount {
       signal,
       ...(rawBody === undefined || method === 'HEAD' ? {} : { body: new Uint8Array(rawBody) }),
     });
-    const response = await this.handler(request, { ip: context.ip });
+    const response = await this.handler(request, { ip: context.ip, gather: (bytes) => context.gather(bytes) });
     if (Number(response.headers.get('content-length') ?? 0) > maxAnswerBytes) throw tooLarge();
     const body = response.body === null ? undefined : await piecesOf(response.body);
     const answer: Record<string, string | string[]> = {};

@@ -41,7 +41,7 @@ import type { TracedCall } from './trace.js';
 import type { HostServices } from './services.js';
 import { ALLOWED, type GateVerdict, refusalError, type TransformVerdict } from './verdict.js';
 import { ModuleWatch } from './watch.js';
-import { answerWebRequest, findWebResource, webPrefix } from './web-resources.js';
+import { answerWebRequest, findWebResource, type WebAsker, webPrefix } from './web-resources.js';
 
 /** The arguments of a callback without the context, which comes last. */
 export type ArgsOf<Name extends CallbackName> = AllCallbacks[Name] extends (
@@ -316,15 +316,16 @@ export class ModuleDispatcher {
    * Lets the module that has the request's path answer. Never rejects: no module is 404, what goes wrong an error answer.
    * The request's URL has the standard service prefix.
    */
-  async answerWeb(request: Request, details: { readonly ip?: string } = {}): Promise<Response> {
+  async answerWeb(request: Request, asker: WebAsker = {}): Promise<Response> {
     const found = findWebResource(this.#registry.webResources, new URL(request.url).pathname);
     if (!found) return Response.json(MatrixError.unrecognized().toBody(), { status: 404 });
-    return answerWebRequest(this.#services, found.resource, request, {
+    const context = {
       requestId: LogContext.current()?.requestId,
-      ip: details.ip,
+      ip: asker.ip,
       userAgent: request.headers.get('user-agent') ?? undefined,
       params: found.params,
-    });
+    };
+    return answerWebRequest(this.#services, found.resource, request, context, asker);
   }
 
   /** What a module provides under a name that the settings refer to. */

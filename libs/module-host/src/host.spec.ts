@@ -1,3 +1,4 @@
+import { MatrixError } from '@rookery/matrix-types';
 import { eventually } from '@rookery/testing';
 import { defineModule, Codes, type ModuleApi, NOT_SPAM, type RookeryModule } from '@rookery/module-api';
 import { Metrics, SilentLogger, SystemClock } from '@rookery/platform';
@@ -278,6 +279,67 @@ describe('web resources', () => {
       '/_synapse/client/web/broken',
       '/_synapse/client/web/nothing',
     ]);
+  });
+
+  it('hold as many bytes as their answer has, whatever pieces it came in', async () => {
+    const host = hostWith();
+    const pieces = [...Array.from({ length: 50 }, () => 34_000), 1, 65_536, 65_535, 0, 70_000, 3, 40_000];
+    const web = module('web', (api) =>
+      api.registerWebResource('/_synapse/client/web', () => {
+        const left = [...pieces];
+        return new Response(
+          new ReadableStream({
+            pull: (to) => (left.length === 0 ? to.close() : to.enqueue(new Uint8Array(left.shift()!))),
+          }),
+        );
+      }),
+    );
+    await host.start([loaded(web)], capabilities);
+    const gathered: number[] = [];
+    const answer = await host.dispatcher.answerWeb(new Request('http://localhost/_synapse/client/web'), {
+      gather: (bytes) => void gathered.push(bytes),
+    });
+    const buffers = new Set<ArrayBufferLike>();
+    let size = 0;
+    for await (const piece of answer.body!) {
+      size += piece.length;
+      buffers.add(piece.buffer);
+    }
+    const held = [...buffers].reduce((sum, { byteLength }) => sum + byteLength, 0);
+    expect(gathered).toEqual(pieces);
+    expect(size).toBe(pieces.reduce((sum, bytes) => sum + bytes, 0));
+    expect(held).toBeLessThan(size + 65_536);
+  });
+
+  it('make a module wait for room, and give up where there is none', async () => {
+    const host = hostWith();
+    let made = 0;
+    let cancelled = 0;
+    const web = module('web', (api) =>
+      api.registerWebResource(
+        '/_synapse/client/web',
+        () =>
+          new Response(
+            new ReadableStream(
+              {
+                pull: (to) => to.enqueue(new Uint8Array(++made)),
+                cancel: () => void cancelled++,
+              },
+              { highWaterMark: 0 },
+            ),
+          ),
+      ),
+    );
+    await host.start([loaded(web)], capabilities);
+    const room: ((error: Error) => void)[] = [];
+    const answer = host.dispatcher.answerWeb(new Request('http://localhost/_synapse/client/web'), {
+      gather: (bytes) => (bytes < 3 ? undefined : new Promise((_, reject) => room.push(reject))),
+    });
+    for (let turn = 0; turn < 10; turn++) await new Promise((resolve) => setImmediate(resolve));
+    expect([made, room.length]).toEqual([3, 1]);
+    room[0]!(MatrixError.limitExceeded(2_000));
+    const { status, body } = await answer.then(async (given) => ({ status: given.status, body: await given.json() }));
+    expect([status, body, made, cancelled]).toMatchObject([429, { errcode: 'M_LIMIT_EXCEEDED' }, 3, 1]);
   });
 
   it.each([

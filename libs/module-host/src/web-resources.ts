@@ -34,6 +34,17 @@ const reserved = [
 ];
 const isReserved = (path: string): boolean =>
   reserved.some((prefix) => path.startsWith(prefix) && (path.length === prefix.length || path[prefix.length] === '/'));
+
+/** Who asks a module for a page. */
+export interface WebAsker {
+  readonly ip?: string;
+  /**
+   * Is told of every piece that is kept of the answer. @returns when the module may be asked for more; `undefined`: at once
+   * @throws MatrixError where there is no room for more, or nobody wants the answer any more
+   */
+  gather?(bytes: number): Promise<void> | undefined;
+}
+
 const maxPathLength = 200;
 /** A module's answer has to begin within this time, and to end within the other. */
 const webTimeLimitMs = 60_000;
@@ -136,6 +147,7 @@ export async function answerWebRequest(
   resource: WebResource,
   request: Request,
   context: WebRequestContext,
+  asker: WebAsker = {},
 ): Promise<Response> {
   const { module, handler, path } = resource;
   const { clock, log } = services;
@@ -147,7 +159,7 @@ export async function answerWebRequest(
   try {
     const begun = late(webTimeLimitMs, 'No answer');
     const response = await Promise.race([Promise.resolve(handler(request, context)), begun]);
-    return await wholeAnswer(response, late(webBodyLimitMs, 'The answer did not end'));
+    return await wholeAnswer(response, late(webBodyLimitMs, 'The answer did not end'), asker);
   } catch (error) {
     const meant = intendedAnswer(error);
     if (meant) return meant;
@@ -183,11 +195,11 @@ function intendedAnswer(error: unknown): Response | undefined {
  * An answer whose body is all there: what breaks off, or never ends, becomes an error that the client can read. A module may
  * carry another implementation of fetch: its answer counts when it looks like one.
  */
-async function wholeAnswer(value: unknown, late: Promise<never>): Promise<Response> {
+async function wholeAnswer(value: unknown, late: Promise<never>, asker: WebAsker): Promise<Response> {
   late.catch(() => {});
   if (!isResponse(value)) throw new Error('The handler gave no Response');
   const { status, headers } = value;
-  const body = value.body ? await bodyOf(value, late) : undefined;
+  const body = value.body ? await bodyOf(value, late, asker) : undefined;
   const answer = new Response(body && !emptyStatus.has(status) ? streamOf(body) : null, { status });
   for (const [name, text] of headers) answer.headers.append(name, text);
   return answer;
@@ -207,13 +219,16 @@ const emptyStatus = new Set([204, 205, 304]);
 const pieceBytes = 65_536;
 /** Pieces that are read before others have their turn. */
 const piecesInTurn = 500;
+/** The same in bytes: what a module makes as it is read takes it time. */
+const bytesInTurn = 4_194_304;
 
 /** The body in the pieces in which it came: a copy of a large one would take longer than anybody may wait. */
-async function bodyOf(response: Response, late: Promise<never>): Promise<readonly Uint8Array[]> {
+async function bodyOf(response: Response, late: Promise<never>, asker: WebAsker): Promise<readonly Uint8Array[]> {
   const tooLarge = (): Error => new Error(`The answer is larger than ${maxAnswerBytes} bytes`);
   if (!(response.body instanceof ReadableStream)) {
     const bytes = new Uint8Array(await Promise.race([response.arrayBuffer(), late]));
     if (bytes.length > maxAnswerBytes) throw tooLarge();
+    await asker.gather?.(bytes.length);
     return [bytes];
   }
   const reader = response.body.getReader();
@@ -225,15 +240,29 @@ async function bodyOf(response: Response, late: Promise<never>): Promise<readonl
     reader.cancel(error).catch(() => {});
   };
   late.catch(stop);
-  for (let count = 1; ; count++) {
+  const roomFor = async (bytes: number): Promise<void> => {
+    try {
+      await asker.gather?.(bytes);
+    } catch (error) {
+      // The module is told: it need not go on.
+      stop(error as Error);
+    }
+  };
+  let [count, size] = [0, 0];
+  for (;;) {
     const { done, value } = await reader.read();
     if (failure !== undefined) throw failure;
     if (done) return pieces.all();
     // Only bytes have a length that can be counted.
     if (!(value instanceof Uint8Array)) stop(new Error('The answer holds something other than bytes'));
     else if (pieces.add(value) > maxAnswerBytes) stop(tooLarge());
+    else await roomFor(value.length);
     if (failure !== undefined) throw failure;
-    if (count % piecesInTurn === 0) await nextTurn();
+    count++;
+    size += value?.length ?? 0;
+    if (count < piecesInTurn && size < bytesInTurn) continue;
+    [count, size] = [0, 0];
+    await nextTurn();
   }
 }
 
@@ -252,13 +281,19 @@ class Pieces {
       this.#whole.push(bytes);
       return this.#size;
     }
-    if (this.#used + bytes.length > this.#open.length) {
-      this.#close();
-      this.#open = Buffer.allocUnsafe(pieceBytes);
-    }
+    // Up to the last byte: pieces of a little more than half the size would hold twice what they are.
+    const first = bytes.subarray(0, this.#open.length - this.#used);
+    this.#put(first);
+    if (first.length === bytes.length) return this.#size;
+    this.#close();
+    this.#open = Buffer.allocUnsafe(pieceBytes);
+    this.#put(bytes.subarray(first.length));
+    return this.#size;
+  }
+
+  #put(bytes: Uint8Array): void {
     this.#open.set(bytes, this.#used);
     this.#used += bytes.length;
-    return this.#size;
   }
 
   all(): readonly Uint8Array[] {

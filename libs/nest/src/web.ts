@@ -64,9 +64,18 @@ export function webHandler(app: NestFastifyApplication): WebHandler {
       for (const one of Array.isArray(value) ? value : [value]) headers.append(name, String(one));
     }
     const hasBody = answer.rawPayload.length > 0 && ![204, 205, 304].includes(answer.statusCode);
-    return new Response(hasBody ? new Uint8Array(answer.rawPayload) : null, { status: answer.statusCode, headers });
+    return new Response(hasBody ? streamOf(answer.rawPayload) : null, { status: answer.statusCode, headers });
   };
 }
+
+/** A body that nobody copies: of bytes, the runtime makes a copy of its own, and another one for who reads them. */
+const streamOf = (bytes: Uint8Array): ReadableStream =>
+  new ReadableStream({
+    start(to) {
+      to.enqueue(bytes);
+      to.close();
+    },
+  });
 
 const askedOf = (): Asked => {
   const asked = asking.getStore();

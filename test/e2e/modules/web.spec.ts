@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { request as rawRequest } from 'node:http';
-import { createTestHomeserver, type TestHomeserver } from '@rookery/testing';
+import { createTestHomeserver, eventually, type TestHomeserver } from '@rookery/testing';
 import { MatrixError, RedirectError } from '@rookery/module-api';
 import { endless, web } from './fixtures/web.js';
 
@@ -139,6 +139,66 @@ describe('web resources of modules', () => {
     );
     expect(got.length).toBe(expected.length);
     expect(got.equals(expected)).toBe(true);
+  });
+
+  it('hold no more of pages that a crowd asks for than one at a time, however slow they are', async () => {
+    const [crowd, pieces, piece] = [30, 20, 1_048_576];
+    let made = 0;
+    let mostHeld = 0;
+    let whole = 0;
+    web.answer = () => {
+      let left = pieces;
+      return new Response(
+        new ReadableStream<Uint8Array<ArrayBuffer>>(
+          {
+            async pull(to) {
+              await new Promise((resolve) => setTimeout(resolve, 1));
+              if (left-- === 0) {
+                whole++;
+                return to.close();
+              }
+              mostHeld = Math.max(mostHeld, ++made - whole * pieces);
+              return to.enqueue(new Uint8Array(piece));
+            },
+          },
+          { highWaterMark: 0 },
+        ),
+      );
+    };
+    const answers = await Promise.allSettled(
+      Array.from({ length: crowd }, async () => {
+        const answer = await fetch(`${server.baseUrl}/_synapse/client/web/answer`);
+        return (await answer.arrayBuffer()).byteLength;
+      }),
+    );
+    // Who has too many whole ones to read loses some of them.
+    const sizes = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []));
+    expect(new Set(sizes)).toEqual(new Set([pieces * piece]));
+    expect([whole, made]).toEqual([crowd, crowd * pieces]);
+    // 64 MiB, the oldest page, and what everybody was sent before that was known.
+    expect(mostHeld).toBeLessThan(64 + pieces + crowd);
+  });
+
+  it('are told when nobody wants their page any more', async () => {
+    let made = 0;
+    let cancelled = 0;
+    web.answer = () =>
+      new Response(
+        new ReadableStream({
+          async pull(to) {
+            await new Promise((resolve) => setTimeout(resolve, 1));
+            made++;
+            to.enqueue(new Uint8Array(10));
+          },
+          cancel: () => void cancelled++,
+        }),
+      );
+    const client = new AbortController();
+    const asked = fetch(`${server.baseUrl}/_synapse/client/web/answer`, { signal: client.signal });
+    await eventually(() => made > 5);
+    client.abort();
+    await expect(asked).rejects.toThrow();
+    await eventually(() => cancelled === 1);
   });
 
   it('take a body with HEAD, and methods that no request of the web may have', async () => {

@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { WebMounts } from '@rookery/http';
+import { type WebClient, WebMounts } from '@rookery/http';
 import { ModuleDispatcher, webPathFilter } from '@rookery/module-host';
 import { rememberAddress } from './inbound.js';
 
@@ -19,9 +19,9 @@ export class WebResources {
     this.#serves = webPathFilter(this.dispatcher.summary().flatMap(({ paths }) => paths));
     for (const prefix of this.dispatcher.webPrefixes) {
       if (this.#mounted.has(prefix)) continue;
-      const answer = (request: Request, { ip }: { readonly ip: string }): Promise<Response> => {
-        rememberAddress(request, ip);
-        return this.dispatcher.answerWeb(request, { ip });
+      const answer = (request: Request, client: WebClient): Promise<Response> => {
+        rememberAddress(request, client.ip);
+        return this.dispatcher.answerWeb(request, client);
       };
       this.mounts.add(prefix, answer, (path) => this.#serves(path));
       this.#mounted.add(prefix);
