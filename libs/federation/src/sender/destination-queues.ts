@@ -19,6 +19,8 @@ const behindPage = 200;
 /** Which servers a process looks after. */
 export interface Care {
   isOurs(server: string): boolean;
+  /** Whether something may be sent to one of them now, as far as can be known. */
+  maySend(server: string): boolean;
   /** Whether it was found out what one of them has not got of what came before this process was told of news. */
   isCaughtUp(server: string): boolean;
 }
@@ -37,7 +39,7 @@ export class DestinationQueues {
   readonly #parts: DestinationParts;
   #transactions = 0;
   #taken: (server: string, eventIds: readonly string[]) => void = () => undefined;
-  #care: Care = { isOurs: () => true, isCaughtUp: () => true };
+  #care: Care = { isOurs: () => true, maySend: () => true, isCaughtUp: () => true };
 
   // Ten parameters: they are for the destinations, which come and go and are not made by Nest.
   constructor(
@@ -64,7 +66,7 @@ export class DestinationQueues {
       stores: this.#stores,
       stopping: this.#stopping.signal,
       nextTransactionId: () => `${run}${++this.#transactions}`,
-      isOurs: (server) => this.#care.isOurs(server),
+      maySend: (server) => this.#care.maySend(server),
       onIdle: (destination) => this.#forget(destination),
       onTaken: (server, eventIds) => this.#taken(server, eventIds),
     };

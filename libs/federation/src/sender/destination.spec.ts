@@ -60,7 +60,7 @@ function make(...answers: (FederationRequestError | 'silence' | undefined)[]): {
     stores: [],
     stopping: new AbortController().signal,
     nextTransactionId: () => `t${++transactions}`,
-    isOurs: () => true,
+    maySend: () => true,
     onIdle: () => undefined,
   } as unknown as DestinationParts;
   const store = (events: typeof stored, reached = reachedBy): void => {

@@ -36,8 +36,8 @@ export interface DestinationParts {
   readonly stores: readonly EduStore[];
   readonly stopping: AbortSignal;
   nextTransactionId(): string;
-  /** Whether this process looks after a server, as far as it can know. */
-  isOurs(server: string): boolean;
+  /** Whether something may be sent to a server now, as far as this process can know. */
+  maySend(server: string): boolean;
   /** The server names events as processed, without an error. */
   onTaken(server: string, eventIds: readonly string[]): void;
   /** There is nothing left to send. */
@@ -361,7 +361,7 @@ export class Destination implements TurnTaker {
     });
     if (this.#isStopping) return undefined;
     // Whoever was paused or cut off finds out before long whether somebody else does it now.
-    if (!this.parts.isOurs(this.name)) return ownPauseMs;
+    if (!this.parts.maySend(this.name)) return ownPauseMs;
     const attempt = (running.attempt = new Attempt(clock));
     try {
       const { body } = await client.request({

@@ -40,6 +40,7 @@ export class SenderRouter implements OnModuleInit {
     });
     queues.lookAfter({
       isOurs: (server) => this.#work.has(server),
+      maySend: (server) => this.#work.mayAct(server),
       isCaughtUp: (server) => this.#work.isCaughtUp(server),
     });
   }

@@ -34,6 +34,8 @@ interface AtWork {
   /** There is more to do afterwards. */
   hasMore: boolean;
   readonly cut: AbortController;
+  /** Never rejects. */
+  done: Promise<void>;
 }
 
 /**
@@ -48,7 +50,6 @@ export class PushDelivery implements OnModuleInit {
   /** With the users whose they are. */
   readonly #waiting = new Map<number, string>();
   readonly #retries = new Map<number, { userId: string; failures: number; timer: Timer | undefined }>();
-  readonly #tasks = new Set<Promise<void>>();
   readonly #work: SharedWork<PushTask>;
   #badgeDue: (userId: string) => void = () => undefined;
 
@@ -112,7 +113,7 @@ export class PushDelivery implements OnModuleInit {
     for (const { cut } of this.#working.values()) cut.abort();
     for (const { timer } of this.#retries.values()) timer?.cancel();
     await this.#work.stop();
-    await Promise.all(this.#tasks);
+    await Promise.all([...this.#working.values()].map(({ done }) => done));
   }
 
   #tell(task: PushTask): void {
@@ -145,7 +146,7 @@ export class PushDelivery implements OnModuleInit {
     }
     const ending = [...this.#working.values()].filter(({ userId }) => !this.#work.has(userId));
     for (const { cut } of ending) cut.abort();
-    if (ending.length > 0) await Promise.all(this.#tasks);
+    await Promise.all(ending.map(({ done }) => done));
   }
 
   #wake(id: number, userId: string): void {
@@ -160,9 +161,9 @@ export class PushDelivery implements OnModuleInit {
     for (const [id, userId] of this.#waiting) {
       if (this.#working.size >= maxParallel) return;
       this.#waiting.delete(id);
-      const work: AtWork = { userId, hasMore: false, cut: new AbortController() };
+      const work: AtWork = { userId, hasMore: false, cut: new AbortController(), done: Promise.resolve() };
       this.#working.set(id, work);
-      this.#track(this.#workOn(id, work));
+      work.done = this.#workOn(id, work);
     }
   }
 
@@ -216,8 +217,12 @@ export class PushDelivery implements OnModuleInit {
     if (signal.aborted) return false;
     const said = await this.messages.ofEvent(pusher, row);
     if (said === undefined) return this.#sent(pusher, row, upTo);
-    // Somebody else may do it by now.
-    if (signal.aborted || !this.#work.has(pusher.userId)) return false;
+    if (signal.aborted) return false;
+    if (!this.#work.mayAct(pusher.userId)) {
+      // Somebody else may do it by now; if not, this process goes on once it knows.
+      this.#retryLater(pusher.id, pusher.userId);
+      return false;
+    }
     const verdict = await this.requests.send(pusher, said, signal);
     // A request that was cut off says nothing about the gateway, and is repeated after the start, or elsewhere.
     if (verdict.kind === 'failed') return signal.aborted ? false : this.#failed(pusher, verdict.reason);
@@ -267,10 +272,5 @@ export class PushDelivery implements OnModuleInit {
     });
     this.#retries.set(id, { userId, failures, timer });
     return delayMs;
-  }
-
-  #track(task: Promise<void>): void {
-    this.#tasks.add(task);
-    void task.finally(() => this.#tasks.delete(task));
   }
 }

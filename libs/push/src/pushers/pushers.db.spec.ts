@@ -294,7 +294,7 @@ describe.each(['sqlite', 'postgres'] as const)('pushers (%s)', (database) => {
     await set(bob);
     gateway.status = 500;
     const eventId = await send('read elsewhere');
-    await sleep(50);
+    await eventually(() => gateway.requests > 0);
     await bob.request('POST', `/rooms/${roomId}/receipt/m.read/${eventId}`, {});
     gateway.status = 200;
     const last = await send('new');

@@ -81,6 +81,10 @@ export class LeasedRoles extends Roles {
     return holder === undefined || holder === leases.number ? undefined : instanceOf(holder);
   }
 
+  refresh(): Promise<void> {
+    return this.#options.leases.beat();
+  }
+
   async ask<Request, Response>(
     role: Role,
     shard: number,

@@ -32,6 +32,10 @@ export class LocalRoles extends Roles {
     return this.instance;
   }
 
+  refresh(): Promise<void> {
+    return Promise.resolve();
+  }
+
   ask<Request, Response>(
     _role: Role,
     _shard: number,

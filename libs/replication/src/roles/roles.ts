@@ -50,6 +50,8 @@ export abstract class Roles {
   abstract holdsAny(roleName: string): boolean;
   /** Name of the process that has the shard as far as this one knows; `undefined` between two holders. */
   abstract holderOf(role: Role, shard?: number): string | undefined;
+  /** Learns anew who has what, where others may have taken something since. Never rejects. */
+  abstract refresh(): Promise<void>;
   /**
    * Calls the process that has the shard, which may be this one; where it has just moved, the one that has it then. Rejects as the
    * handler did. The handler has to be given to {@link Rpc.handle} in every process that can take the role.

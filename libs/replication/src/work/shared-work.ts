@@ -18,7 +18,7 @@ export interface Work<Item> {
    * again.
    */
   catchUp(isWanted: (key: string) => boolean): Promise<void>;
-  /** Ends what is under way for keys that are not this process's any more ({@link SharedWork.has}), with whatever is to be noted of it. */
+  /** Ends what is under way for keys that are not this process's any more ({@link SharedWork.has}), and waits for it, with whatever is to be noted of it. */
   letGo(): Promise<void>;
   /**
    * Whether what is to be done is about something that was announced on the bus, so that who does it must have heard of that. Yes unless
@@ -122,10 +122,17 @@ export class SharedWork<Item> {
     for (const link of this.#links.values()) link.push(item);
   }
 
-  /** Whether what is to be done for a key is this process's, as far as it can know. */
+  /** Whether what is to be done for a key is this process's. */
   has(key: string): boolean {
-    const shard = this.#shardOf(key);
-    return this.#shards.has(shard) && this.#parts.roles.holds(this.#work.role, shard);
+    return this.#shards.has(this.#shardOf(key));
+  }
+
+  /**
+   * Whether it may be done now: ask before whatever leaves the server. No for a while where this process does not know whether somebody
+   * else does it by now; then it finds out, or ends.
+   */
+  mayAct(key: string): boolean {
+    return this.has(key) && this.#parts.roles.holds(this.#work.role, this.#shardOf(key));
   }
 
   /** Whether everything is known that was to be done for a key before this process was told of news. */
@@ -144,6 +151,10 @@ export class SharedWork<Item> {
   /** From now on a process is told what there is to do for some shards. */
   async #attached(process: string, shards: readonly number[]): Promise<null> {
     if (!this.#isOpen) throw MatrixError.unavailable('It is not known here yet what there is to do');
+    const isHolder = (shard: number): boolean => this.#isHolder(process, shard);
+    if (!shards.every(isHolder)) await this.#parts.roles.refresh();
+    // Whoever was paused does not know yet that somebody else has them.
+    if (!shards.every(isHolder)) throw MatrixError.unavailable(`Some of that is not the duty of ${process}`);
     const outlet = process === this.#own ? 'here' : this.#linkTo(process);
     for (const shard of shards) if (shard in this.#outlets) this.#outlets[shard] = outlet;
     this.#isAllHere = this.#outlets.every((one) => one === 'here');
@@ -156,6 +167,12 @@ export class SharedWork<Item> {
     // It hears of all that lies in the database before it looks.
     await this.#parts.bus.told();
     return null;
+  }
+
+  #isHolder(process: string, shard: number): boolean {
+    const { roles } = this.#parts;
+    const { role } = this.#work;
+    return process === this.#own ? roles.holds(role, shard) : roles.holderOf(role, shard) === process;
   }
 
   #linkTo(process: string): WorkLink<Item> {

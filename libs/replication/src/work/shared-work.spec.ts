@@ -1,0 +1,166 @@
+import { Config, SilentLogger, SystemClock, SystemIds } from '@rookery/platform';
+import { eventually, MemoryProcesses } from '@rookery/testing';
+import type { Database } from '@rookery/database';
+import { Invalidations } from '../invalidations.js';
+import { Notifier } from '../notifier.js';
+import { LeasedRoles } from '../roles/leased-roles.js';
+import { defineRole } from '../roles/roles.js';
+import { StreamWriters } from '../streams/stream-writers.js';
+import { Streams } from '../streams/streams.js';
+import { type SharedWork } from './shared-work.js';
+import { WorkSharing } from './work-sharing.js';
+
+const role = defineRole('parcels', 4);
+interface Item {
+  readonly key: string;
+  readonly n: number;
+}
+
+interface Member {
+  readonly work: SharedWork<Item>;
+  readonly roles: LeasedRoles;
+  readonly invalidations: Invalidations;
+  /** What it was told, and what it found. */
+  readonly told: Item[];
+  readonly found: Item[];
+  let: { fail: boolean };
+  die(): void;
+}
+
+const keys = Array.from({ length: 40 }, (_, n) => `key${n}`);
+
+describe('SharedWork', () => {
+  let network: MemoryProcesses;
+  let members: Member[];
+  /** What lies in the database. */
+  let stored: Item[];
+  let count: number;
+
+  beforeEach(() => {
+    network = new MemoryProcesses();
+    members = [];
+    stored = [];
+    count = 0;
+  });
+  afterEach(async () => {
+    for (const { roles, work } of members) {
+      await roles.stop();
+      await work.stop();
+    }
+  });
+
+  const join = async (): Promise<Member> => {
+    const instance = members.length === 0 ? 'main' : `p${members.length}`;
+    const { bus, rpc, leases } = network.connect(instance);
+    const [clock, logger] = [new SystemClock(), new SilentLogger()];
+    const roles = new LeasedRoles({
+      ...{ rpc, leases, instance, clock, logger, isWriter: members.length === 0 },
+      eagernessOf: () => (members.length === 0 ? 'spare' : 'wanted'),
+    });
+    const notifier = new Notifier(clock, bus, { instance });
+    const invalidations = new Invalidations(notifier);
+    const config = Config.fromObject({ server_name: 'home.test' });
+    const streams = new Streams({} as Database, notifier, {
+      ...{ writers: new StreamWriters(instance, {}, 'main'), rpc, config },
+    });
+    const [told, found]: Item[][] = [[], []];
+    const may = { fail: false };
+    const sharing = new WorkSharing({ roles, rpc, bus, streams, invalidations, clock, logger, ids: new SystemIds() });
+    const work: SharedWork<Item> = sharing.share<Item>({
+      role,
+      take: (items) => void told!.push(...items.filter(({ key }) => work.has(key))),
+      catchUp: async (isWanted) => {
+        if (may.fail) throw new Error('the database is away');
+        found!.push(...stored.filter(({ key }) => isWanted(key)));
+      },
+      letGo: () => Promise.resolve(),
+    });
+    if (members.length === 0) work.open();
+    const member = { work, roles, invalidations, told: told!, found: found!, let: may, die: () => leases.die() };
+    members.push(member);
+    await roles.start();
+    return member;
+  };
+  /** Stores something for every key, and tells whoever has it. */
+  const tell = (): number => {
+    count++;
+    const [{ work }] = members as [Member];
+    for (const key of keys) {
+      stored.push({ key, n: count });
+      const outlet = work.outletOf(key);
+      if (outlet !== undefined) work.give(outlet, { key, n: count });
+    }
+    return count;
+  };
+  /** Whether somebody was told of everything, or found it. */
+  const knows = (n: number): boolean =>
+    keys.every((key) =>
+      members.some(({ told, found }) => [...told, ...found].some((one) => one.key === key && one.n === n)),
+    );
+  const areAttached = (...expected: Member[]): Promise<unknown> =>
+    eventually(() => keys.every((key) => expected.some(({ work }) => work.has(key) && work.isCaughtUp(key))));
+
+  it('is all done by the one that writes while it is alone, and by none but the others then, each a share', async () => {
+    const writer = await join();
+    await areAttached(writer);
+    expect(writer.work.isAllHere).toBe(true);
+    const others = [await join(), await join()];
+    await areAttached(...others);
+    writer.told.length = 0;
+    const n = tell();
+    await eventually(() => others.reduce((sum, { told }) => sum + told.length, 0) === keys.length);
+    expect([knows(n), writer.told, others.every(({ told }) => told.length > 0)]).toEqual([true, [], true]);
+  });
+
+  it('loses nothing when it moves, whenever that is', async () => {
+    await join();
+    const first = await join();
+    await areAttached(first);
+    for (let round = 0; round < 5; round++) tell();
+    const joining = join();
+    for (let round = 0; round < 20; round++) {
+      tell();
+      await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+    await joining;
+    first.die();
+    for (let round = 0; round < 20; round++) {
+      tell();
+      await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+    const last = tell();
+    await eventually(() => knows(last));
+    await areAttached(members[2]!);
+    for (let n = 1; n <= last; n++) expect(knows(n)).toBe(true);
+  });
+
+  it('looks into the database again until that works', async () => {
+    await join();
+    const other = await join();
+    await areAttached(other);
+    other.found.length = 0;
+    other.let.fail = true;
+    other.invalidations.forgetAll();
+    stored.push({ key: 'key1', n: 1_000 });
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(other.work.isCaughtUp('key1')).toBe(false);
+    other.let.fail = false;
+    await eventually(() => other.found.some(({ n }) => n === 1_000));
+    await areAttached(other);
+  });
+
+  it('takes nobody for its holder who has lost it and does not know', async () => {
+    await join();
+    const [one, two] = [await join(), await join()];
+    await areAttached(one, two);
+    one.die();
+    await areAttached(two);
+    // It was paused, and begins anew before it hears of that.
+    one.invalidations.forgetAll();
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    two.told.length = 0;
+    tell();
+    await eventually(() => two.told.length === keys.length);
+    expect(keys.some((key) => one.work.mayAct(key))).toBe(false);
+  });
+});
