@@ -85,7 +85,7 @@ export class ModuleDispatcher {
   /** Without services it has the system's clock and no log: for tests of domains. */
   constructor(services: HostServices = { clock: new SystemClock(), log: new SilentLogger() }) {
     this.#services = services;
-    this.chains = new EventChains(services.log);
+    this.chains = new EventChains(services.log, services.clock);
     const watch = (this.#watch = new ModuleWatch(services));
     this.#gates = each(gateAnswers, (meaning) => new GateReading(watch, meaning));
     this.#transforms = each(transformSteps, (step) => new TransformReading(watch, step));

@@ -1,11 +1,13 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { MatrixError } from '@rookery/matrix-types';
-import type { Logger } from '@rookery/platform';
+import type { Clock, Logger } from '@rookery/platform';
 
 /** So long may a chain be of events that modules answered events of modules with. */
 const maxLength = 20;
 /** Events of modules whose place in a chain is kept in mind. */
 const maxKnown = 10_000;
+/** So long is an event waited for that a module is sending, before another one is told, milliseconds. */
+const longestWaitMs = 1_000;
 
 /**
  * Notices modules that answer events with events, and those with events again. A chain that is too long is broken: whoever would
@@ -14,14 +16,20 @@ const maxKnown = 10_000;
 export class EventChains {
   /** How many events of modules led to an event, that one included. */
   readonly #lengths = new Map<string, number>();
+  /** Events that modules send now: one may be told before its sender knows which it is. */
+  readonly #sending = new Set<Promise<void>>();
   readonly #answering = new AsyncLocalStorage<number>();
 
-  constructor(private readonly log: Logger) {}
+  constructor(
+    private readonly log: Logger,
+    private readonly clock: Clock,
+  ) {}
 
   /** Tells modules of an event: what they send now, or later because of it, answers it. */
-  telling<T>(eventId: string, work: () => T): T {
+  async telling(eventId: string, work: () => Promise<void>): Promise<void> {
+    if (this.#sending.size > 0 && !this.#lengths.has(eventId)) await this.#sent();
     const length = this.#lengths.get(eventId);
-    return length === undefined ? work() : this.#answering.run(length, work);
+    await (length === undefined ? work() : this.#answering.run(length, work));
   }
 
   /** Lets a module send an event. @throws MatrixError 429 when it would make a chain too long */
@@ -34,10 +42,24 @@ export class EventChains {
       this.log.error('A module answers events with events without end: it was stopped', { module, length: maxLength });
       throw MatrixError.eventChainTooLong();
     }
-    const event = await work();
-    this.#lengths.delete(event.eventId);
-    this.#lengths.set(event.eventId, length);
-    if (this.#lengths.size > maxKnown) this.#lengths.delete(this.#lengths.keys().next().value!);
-    return event;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#sending.add(promise);
+    try {
+      const event = await work();
+      this.#lengths.delete(event.eventId);
+      this.#lengths.set(event.eventId, length);
+      if (this.#lengths.size > maxKnown) this.#lengths.delete(this.#lengths.keys().next().value!);
+      return event;
+    } finally {
+      this.#sending.delete(promise);
+      resolve();
+    }
+  }
+
+  /** Resolves when it is known which events those are that modules send now; or after a while, for a sender may wait for who is told. */
+  async #sent(): Promise<void> {
+    const enough = new AbortController();
+    await Promise.race([Promise.all(this.#sending), this.clock.sleep(longestWaitMs, enough.signal)]);
+    enough.abort();
   }
 }
