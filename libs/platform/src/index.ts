@@ -28,6 +28,7 @@ export { generateConfig } from './config/generate.js';
 export { checkConfig, loadConfig } from './config/load.js';
 export { type ConfigProblem, SettingsError, describeProblem } from './config/problem.js';
 export { isIpRange, toBlockList } from './config/kinds.js';
+export { isMain } from './config/no-workers.js';
 export { configurationReference } from './config/reference.js';
 export { configurationSchema } from './config/schema.js';
 export { filesAt, readSources } from './config/source.js';

@@ -2,6 +2,7 @@ import type { ServerResponse } from 'node:http';
 import { eventually, freePort, type TestHomeserver, type TestUser } from '@rookery/testing';
 import type { JsonObject } from '@rookery/matrix-types';
 import { createRoom, ok, say } from '../rooms/rooms-client.js';
+import { shownMetric } from '../../support/shown-metric.js';
 import { FederationWorld, type PlayedServer } from '../federation/federation-world.js';
 import { Visit } from '../federation/visiting-server.js';
 
@@ -57,10 +58,7 @@ describe('What goes from a server of several processes to other servers', () => 
     await all((server) => bodies(server).length >= said.length);
     for (const server of others) expect(bodies(server)).toEqual(said);
     const [writer = 0, ...beside] = await Promise.all(
-      home.servers.map(async ({ addresses }) => {
-        const page = await (await fetch(`http://127.0.0.1:${addresses[0]?.port}/_synapse/metrics`)).text();
-        return Number(new RegExp(`^${sent}(?:\\{[^}]*\\})? (\\S+)$`, 'm').exec(page)?.[1] ?? 0);
-      }),
+      home.servers.map(({ addresses }) => shownMetric(`http://127.0.0.1:${addresses[0]?.port}`, sent)),
     );
     expect(writer).toBe(0);
     expect(beside.map((count) => count > 0)).toEqual([true, true, true]);

@@ -1,6 +1,7 @@
 import { createTestHomeserver, eventually, freePort, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { shownMetric } from '../../support/shown-metric.js';
 import { createRoom, ok, say } from '../rooms/rooms-client.js';
 
 interface Notification {
@@ -79,10 +80,7 @@ describe('Pushes of a server of several processes', () => {
       expect(counts.at(-1)).toBeGreaterThan(0);
     }
     const [writer, ...beside] = await Promise.all(
-      home.servers.map(async ({ addresses }) => {
-        const page = await (await fetch(`http://127.0.0.1:${addresses[0]?.port}/_synapse/metrics`)).text();
-        return Number(new RegExp(`^${pushed}(?:\\{[^}]*\\})? (\\S+)$`, 'm').exec(page)?.[1] ?? 0);
-      }),
+      home.servers.map(({ addresses }) => shownMetric(`http://127.0.0.1:${addresses[0]?.port}`, pushed)),
     );
     expect(writer).toBe(0);
     expect(beside.reduce((sum, count) => sum + count)).toBe(people * events.length);

@@ -5,6 +5,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { emptyDatabase, ServerProcess } from '../../support/server-process.js';
+import { shownMetric } from '../../support/shown-metric.js';
 import { ElsewhereRoom } from '../federation/elsewhere-room.js';
 import { PlayedServer } from '../federation/federation-world.js';
 
@@ -112,10 +113,8 @@ describeWithRedis('Workers that send to other servers', () => {
     }
   };
   const arrives = (body: string): Promise<unknown> => eventually(() => told.every((bodies) => bodies.includes(body)));
-  const transactionsOf = async ({ baseUrl }: ServerProcess): Promise<number> => {
-    const page = await (await fetch(`${baseUrl}/_synapse/metrics`)).text();
-    return Number(/^synapse_federation_client_sent_transactions_total(?:\{[^}]*\})? (\S+)$/m.exec(page)?.[1] ?? 0);
-  };
+  const transactionsOf = ({ baseUrl }: ServerProcess): Promise<number> =>
+    shownMetric(baseUrl, 'synapse_federation_client_sent_transactions_total');
 
   it('take over what one of them had that was killed, or hangs, which sends nothing more; and the main process what nobody has', async () => {
     const said = ['by both', 'one was killed', 'the other hangs', 'one is back', 'the other was told'];

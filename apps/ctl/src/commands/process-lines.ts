@@ -1,4 +1,4 @@
-import type { Config, SettingName } from '@rookery/platform';
+import { type Config, isMain, type SettingName } from '@rookery/platform';
 
 /** What a worker can be named for in the settings and does then, and what that is called. */
 const shared = {
@@ -68,8 +68,7 @@ function namesFor<Setting extends SettingName>(
   for (const [setting, duty] of Object.entries<string>(settings)) {
     const value: unknown = config.get(setting as Setting);
     for (const name of Array.isArray(value) ? (value as string[]) : [value])
-      if (typeof name === 'string' && name !== 'main' && name !== 'master')
-        named.set(name, [...(named.get(name) ?? []), duty]);
+      if (typeof name === 'string' && !isMain(name)) named.set(name, [...(named.get(name) ?? []), duty]);
   }
   return named;
 }

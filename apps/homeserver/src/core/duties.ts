@@ -1,5 +1,5 @@
 import { federationSenderRole } from '@rookery/federation';
-import type { Config } from '@rookery/platform';
+import { type Config, isMain } from '@rookery/platform';
 import { pushSenderRole } from '@rookery/push';
 import type { Eagerness } from '@rookery/replication';
 
@@ -8,8 +8,6 @@ const named: Readonly<Record<string, (config: Config) => readonly string[]>> = {
   [federationSenderRole.name]: (config) => config.get('federation_sender_instances'),
   [pushSenderRole.name]: (config) => config.get('pusher_instances'),
 };
-
-const isMain = (name: string): boolean => name === 'master' || name === 'main';
 
 /**
  * How much a process wants a duty. Where the settings name workers for it these have it, and the main process while none of them lives; a

@@ -38,9 +38,7 @@ export class OutgoingPresence implements OnModuleInit {
   onModuleInit(): void {
     this.hooks.subscribe({
       presenceChanged: (states) => this.#effort.try('presence', () => this.#tell(states)),
-      presenceFor: (userIds, states) => {
-        this.#send(new Set(userIds.map(domainOf)), states);
-      },
+      presenceFor: (userIds, states) => this.#send(new Set(userIds.map(domainOf)), states),
     });
     const run = (): Promise<void> => this.#remind();
     this.tasks.add({ name: 'remind_of_presence', role: 'presence', everyMs: remindCheckMs, run }).start();

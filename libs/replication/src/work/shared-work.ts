@@ -47,8 +47,6 @@ export type Outlet<Item> = 'here' | WorkLink<Item>;
 const longestStartMs = 10_000;
 const firstRetryMs = 100;
 const longestRetryMs = 5_000;
-/** Keys whose shards are remembered. */
-const maxShards = 100_000;
 
 /**
  * Work that is found in the process that writes, and done by whoever has its shard. Who takes a shard says so to the process that writes, is told
@@ -66,7 +64,6 @@ export class SharedWork<Item> {
   #isAllHere = false;
   #isOpen = false;
   readonly #complete = Promise.withResolvers<void>();
-  readonly #shardsOf = new Map<string, number>();
   // In whoever does it.
   readonly #shards = new Set<number>();
   /** Those of which everything is known that was to be done before. */
@@ -198,12 +195,7 @@ export class SharedWork<Item> {
   }
 
   #shardOf(key: string): number {
-    let shard = this.#shardsOf.get(key);
-    if (shard === undefined) {
-      if (this.#shardsOf.size >= maxShards) this.#shardsOf.clear();
-      this.#shardsOf.set(key, (shard = shardOf(this.#work.role, key)));
-    }
-    return shard;
+    return shardOf(this.#work.role, key);
   }
 
   #begin(shards: readonly number[]): void {
