@@ -30,6 +30,7 @@ export class SenderRouter implements OnModuleInit {
   ) {
     this.#work = sharing.share<Outgoing>({
       role: federationSenderRole,
+      prepare: (items) => known.prepare(items.flatMap(({ kind, servers }) => (kind === 'events' ? servers : []))),
       take: (items) => {
         for (const item of items) queues.take(item);
       },
@@ -70,9 +71,9 @@ export class SenderRouter implements OnModuleInit {
     return this.#work.complete(signal);
   }
 
-  /** Looks up what is to be known of servers that are to get something. */
+  /** Looks up what is to be known of servers that are to get something, where it is sent from here. */
   prepare(servers: readonly string[]): Promise<void> {
-    return this.known.prepare(servers);
+    return this.known.prepare(servers.filter((server) => this.#work.outletOf(server) === 'here'));
   }
 
   /** Sends to servers that may be reached. */

@@ -11,6 +11,8 @@ import { type WorkBatch, WorkLink } from './work-link.js';
 export interface Work<Item> {
   /** Its work is told by keys, each of which belongs to a shard. */
   readonly role: Role;
+  /** Reads what many items need, at once, where they came from another process. A rejection makes them come again. */
+  prepare?(items: readonly Item[]): Promise<void>;
   /** Does what was found, for keys of this process. Must not throw. */
   take(items: readonly Item[]): void;
   /**
@@ -258,6 +260,7 @@ export class SharedWork<Item> {
   async #take({ link, number, items, isIncomplete }: WorkBatch<Item>): Promise<null> {
     const work = this.#work;
     if (items.some((item) => work.isAnnounced?.(item) ?? true)) await this.#parts.bus.heard();
+    await work.prepare?.(items);
     // It was taken, and the answer was lost.
     if (this.#last.link === link && number <= this.#last.number) return null;
     this.#last = { link, number };
