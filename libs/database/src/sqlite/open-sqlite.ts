@@ -7,6 +7,7 @@ import { DatabaseError, errorCode, errorText } from '../errors.js';
 import type { SqliteOptions } from '../options.js';
 import type { StatementObserver, TransactionReport } from '../transaction.js';
 import { isOlder } from '../version.js';
+import { Checkpoints } from './checkpoints.js';
 import { SqliteConnection, TimedSqliteConnection } from './sqlite-connection.js';
 import { SqliteDatabase } from './sqlite-database.js';
 
@@ -43,7 +44,10 @@ export async function openSqlite(
   }
   const isNew = !existsSync(path);
   const opened: Sqlite.Database[] = [];
+  let checkpoints: Checkpoints | undefined;
   const disconnect = async (): Promise<void> => {
+    // Whoever closes the file last empties the log into it, which belongs to the one that writes.
+    await checkpoints?.close();
     for (const handle of opened.splice(0).reverse()) handle.close();
   };
   try {
@@ -57,9 +61,12 @@ export async function openSqlite(
     const reader = connect(path, true, opened);
     const connection = (handle: Sqlite.Database): SqliteConnection =>
       onStatement ? new TimedSqliteConnection(handle, clock, onStatement) : new SqliteConnection(handle);
+    const writing = connection(writer);
+    checkpoints = new Checkpoints(writing, { pages: checkpointPages, path, clock, logger });
     return new SqliteDatabase({
-      writer: connection(writer),
+      writer: writing,
       reader: connection(reader),
+      checkpoints,
       clock,
       logger,
       onTransaction,
@@ -92,7 +99,6 @@ function connect(path: string, readonly: boolean, opened: Sqlite.Database[]): Sq
     // No stale copies within pages that are written anyway: what is erased later must have no other trace.
     handle.pragma('secure_delete = FAST');
     handle.pragma(`journal_size_limit = ${maxIdleLogBytes}`);
-    handle.pragma(`wal_autocheckpoint = ${checkpointPages}`);
   }
   // Reads the schema, so that a file which is no database or is damaged shows at once; takes the writer's lock, so that an
   // unwritable one does.

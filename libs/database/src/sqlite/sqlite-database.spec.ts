@@ -252,7 +252,10 @@ describe('SqliteDatabase', () => {
     const handle = new Sqlite(path);
     const [writer, reader] = [new Stubborn(handle), new SqliteConnection(handle)];
     const disconnect = async (): Promise<void> => void handle.close();
-    const own = new SqliteDatabase({ writer, reader, clock: new SystemClock(), logger, disconnect });
+    const own = new SqliteDatabase({
+      ...{ writer, reader, clock: new SystemClock(), logger, disconnect },
+      checkpoints: { committed: () => {} },
+    });
     const fill = (id: number): Promise<number> =>
       own.write((tx) => tx.run('INSERT INTO things VALUES (?, NULL)', [id]));
     const failed = own.write(async (tx) => {

@@ -5,6 +5,7 @@ import { Database, type SqlValue, type Tx, type WriteOptions } from '../database
 import { sqliteDialect } from '../dialect.js';
 import { DatabaseError, errorCode, noted, passing } from '../errors.js';
 import { type Statements, Transaction, type TransactionReport } from '../transaction.js';
+import type { Checkpoints } from './checkpoints.js';
 import type { SqliteConnection } from './sqlite-connection.js';
 
 const maxWaitingWrites = 10_000;
@@ -48,6 +49,7 @@ interface Outcome {
 export interface SqliteParts {
   readonly writer: SqliteConnection;
   readonly reader: SqliteConnection;
+  readonly checkpoints: Pick<Checkpoints, 'committed'>;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly onTransaction?: ((report: TransactionReport) => void) | undefined;
@@ -231,6 +233,7 @@ export class SqliteDatabase extends Database {
     }
     if (lost && outcomes.length > 1) this.#retryAlone(outcomes);
     else for (const outcome of outcomes) this.#settle(outcome, lost);
+    if (!lost) this.#parts.checkpoints.committed();
   }
 
   /** Waits for a program that holds the file, without holding up the server meanwhile as SQLite's own waiting would. */

@@ -1,0 +1,25 @@
+/** What runs in the thread of {@link Checkpoints}: moves pages from the log into the file whenever it is told to, and tells how far it came. */
+import { parentPort, workerData } from 'node:worker_threads';
+import Sqlite from 'better-sqlite3';
+import type { CheckpointReport } from './checkpoints.js';
+
+/** Of pages that were written meanwhile so many may be left, and so often those are moved as well. */
+const [fewPages, maxRounds] = [256, 8];
+
+const { path } = workerData as { readonly path: string };
+const handle = new Sqlite(path, { fileMustExist: true });
+// The log reaches the disk before the file is changed, and the file before the log is written anew.
+handle.pragma('synchronous = FULL');
+const checkpoint = handle.prepare<[], CheckpointReport>('PRAGMA wal_checkpoint(PASSIVE)');
+
+parentPort?.on('message', (message: 'move' | 'end') => {
+  if (message === 'end') {
+    handle.close();
+    parentPort?.close();
+    return;
+  }
+  let report = checkpoint.get();
+  for (let round = 1; round < maxRounds && report && report.log - report.checkpointed > fewPages; round++)
+    report = checkpoint.get();
+  parentPort?.postMessage('moved');
+});
