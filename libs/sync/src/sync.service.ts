@@ -27,6 +27,8 @@ export interface SyncRequest {
   readonly timeoutMs: number;
   /** The answer goes out as it is: if it tells everything, its `rooms` may be {@link WrittenRooms}. */
   readonly asText?: boolean;
+  /** Events of state name their rooms, and much state of a room is a {@link WrittenList}. */
+  readonly stateNamesRoom?: boolean;
 }
 
 /** Answers syncs: at once where there is news, else when there is, or when the time is over. */
@@ -114,7 +116,7 @@ export class SyncService {
   }
 
   #context(request: SyncRequest, lazyMembers: DeviceMembers): SyncContext {
-    const { userId, deviceId, isGuest, since, filter, fullState, useStateAfter } = request;
+    const { userId, deviceId, isGuest, since, filter, fullState, useStateAfter, stateNamesRoom } = request;
     return {
       userId,
       deviceId,
@@ -125,6 +127,7 @@ export class SyncService {
       filter,
       fullState,
       useStateAfter,
+      stateNamesRoom,
     };
   }
 

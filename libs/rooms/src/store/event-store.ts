@@ -83,12 +83,21 @@ export interface StateEntry {
 /** Events that are looked up before others get a turn. */
 const idsPerTurn = 500;
 
-async function* inParts(eventIds: readonly string[]): AsyncGenerator<readonly string[]> {
-  for (let start = 0; start < eventIds.length; start += idsPerTurn) {
-    // Those who begin in the same turn have their first part in one of their own, too.
-    if (eventIds.length > idsPerTurn) await ownTurn();
-    yield eventIds.slice(start, start + idsPerTurn);
+async function* inParts(eventIds: Iterable<string>): AsyncGenerator<readonly string[]> {
+  let some: string[] = [];
+  let isMany = false;
+  for (const eventId of eventIds) {
+    if (some.length === idsPerTurn) {
+      // Those who begin in the same turn have their first part in one of their own, too.
+      await ownTurn();
+      yield some;
+      some = [];
+      isMany = true;
+    }
+    some.push(eventId);
   }
+  if (isMany) await ownTurn();
+  if (some.length > 0) yield some;
 }
 
 /**
@@ -157,8 +166,11 @@ export class EventStore {
     }
   }
 
-  /** The events that exist, in the order asked for, a part at a time, each in a turn of the event loop of its own. */
-  async *pages(eventIds: readonly string[]): AsyncGenerator<StoredEvent[]> {
+  /**
+   * The events that exist, in the order asked for, a part at a time, each in a turn of the event loop of its own. So is what lists their ids: it
+   * goes on with each part.
+   */
+  async *pages(eventIds: Iterable<string>): AsyncGenerator<StoredEvent[]> {
     for await (const some of inParts(eventIds)) yield this.inOrder(some);
   }
 

@@ -1,14 +1,11 @@
 import { Injectable } from '@nestjs/common';
-import { WrittenList } from '@rookery/http';
+import type { WrittenList } from '@rookery/http';
 import { isJsonObject, type JsonObject, parseSyncFilter } from '@rookery/matrix-types';
-import { ownTurn, type Requester } from '@rookery/platform';
+import type { Requester } from '@rookery/platform';
 import { EventSerializer, EventStore, MembershipReader } from '@rookery/rooms';
 import { formatSyncToken, parseSyncToken } from '../request/sync-token.js';
 import { type SyncRequest, SyncService } from '../sync.service.js';
 import { RoomNews } from './room-news.js';
-
-/** State events that are written before others get a turn. */
-const eventsPerTurn = 500;
 
 /** What clients used before `/sync`: the same answers in an older shape. */
 @Injectable()
@@ -33,7 +30,8 @@ export class LegacySyncService {
     signal: AbortSignal,
   ): Promise<JsonObject> {
     const filter = { room: { timeline: { limit: options.limit }, include_leave: options.archived } };
-    const answer = await this.sync.sync({ ...syncRequest(requester, filter), useStateAfter: true }, signal);
+    const request = { ...syncRequest(requester, filter), useStateAfter: true, stateNamesRoom: true };
+    const answer = await this.sync.sync(request, signal);
     const rooms = sectionsOf(answer);
     const invites = await this.#invites(requester, Object.keys(rooms['invite'] ?? {}));
     const present: JsonObject[] = [];
@@ -48,7 +46,7 @@ export class LegacySyncService {
             end: answer['next_batch'] ?? '',
             chunk: inRoom(roomId, timeline),
           },
-          state: await stateInRoom(roomId, room['state_after']),
+          state: (room['state_after'] as { readonly events: readonly JsonObject[] | WrittenList }).events,
           account_data: eventsIn(room['account_data']),
         });
       }
@@ -149,18 +147,6 @@ const sectionsOf = (answer: JsonObject): Sections =>
 function eventsIn(part: unknown): JsonObject[] {
   const events = isJsonObject(part) ? part['events'] : undefined;
   return Array.isArray(events) ? (events as JsonObject[]) : [];
-}
-
-/** Much of it in several turns of the event loop, as text. */
-async function stateInRoom(roomId: string, part: unknown): Promise<JsonObject[] | WrittenList> {
-  const events = eventsIn(part);
-  if (events.length <= eventsPerTurn) return inRoom(roomId, part);
-  const list = new WrittenList();
-  for (let start = 0; start < events.length; start += eventsPerTurn) {
-    if (start > 0) await ownTurn();
-    list.add(inRoom(roomId, { events: events.slice(start, start + eventsPerTurn) }));
-  }
-  return list;
 }
 
 const inRoom = (roomId: string, part: unknown): JsonObject[] =>

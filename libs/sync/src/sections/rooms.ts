@@ -101,7 +101,7 @@ export class RoomsSection {
       this.writer.state(
         this.states.pages(entries, { timelines, deltas, heroes: heroesIn(summaries), current }, context),
         context,
-        asText,
+        asText || context.stateNamesRoom === true,
       ),
       this.accountData.ofRooms(entries, accountData, context),
       this.ephemeral.ofRooms(entries, context),

@@ -8,8 +8,7 @@ import { claimedMembers, claimKey } from './claimed-members.js';
 import type { RoomEntry } from './room-list.js';
 import type { ShownTimeline } from './timeline.js';
 import type { CurrentStates, StateDelta } from '../model/rooms.js';
-
-type StateIds = Map<string, string>;
+import { idsOfRooms, StateIds } from './state-ids.js';
 
 const memberType = 'm.room.member';
 /** What the keys of members begin with, and no others. */
@@ -98,7 +97,7 @@ export class RoomStates {
       const timeline = shown.get(roomId) ?? [];
       // What was changed behind the back of those who had gone is not for them, although they are shown how they were let go.
       const deltas = needs.deltas.get(roomId)?.filter((delta) => delta.streamId <= (stay?.streamOrdering ?? Infinity));
-      const ids = state === undefined ? changedState(deltas ?? [], timeline, context) : state;
+      const ids = state ?? new StateIds(changedState(deltas ?? [], timeline, context));
       if (state !== undefined && !context.useStateAfter) setBack(ids, timeline);
       // How the user came to be outside may have happened after the stay.
       if (section === 'leave' && context.useStateAfter)
@@ -123,13 +122,14 @@ export class RoomStates {
     const lazy = context.filter.room.state.lazyLoadMembers;
     const left = entries.filter((entry) => entry.stay !== undefined);
     const states = new Map<string, StateIds>();
-    for (const { roomId, section } of entries) if (section === 'join') states.set(roomId, new Map(current.get(roomId)));
+    for (const { roomId, section } of entries)
+      if (section === 'join') states.set(roomId, new StateIds(current.get(roomId)));
     if (left.length > 0) {
       const after = await this.state.idsAfter(
         left.map((entry) => entry.stay?.eventId ?? ''),
         lazy ? { members: [...sendersOf(left, shown), context.userId] } : undefined,
       );
-      for (const entry of left) states.set(entry.roomId, new Map(after.get(entry.stay?.eventId ?? '')));
+      for (const entry of left) states.set(entry.roomId, new StateIds(after.get(entry.stay?.eventId ?? '')));
     }
     return states;
   }
@@ -182,8 +182,7 @@ export class RoomStates {
       const fresher = taken === undefined ? wanted : (taken.get(roomId) ?? new Map<string, string>());
       // What changed is told however often the client was sent it before: it cannot know which of it still holds.
       const changed = changedState(deltas.get(roomId) ?? [], shown.get(roomId) ?? [], context);
-      for (const key of ids.keys())
-        if (key.startsWith(memberKeys) && !fresher.has(splitStateKey(key)[1])) ids.delete(key);
+      ids.leaveOut((key) => key.startsWith(memberKeys));
       for (const [userId, eventId] of fresher) ids.set(stateKeyOf(memberType, userId), eventId);
       for (const [key, eventId] of changed) if (key.startsWith(memberKeys)) ids.set(key, eventId);
     }
@@ -202,17 +201,14 @@ export class RoomStates {
       event.stateKey === context.userId &&
       event.content['membership'] === 'join';
     const filter = context.filter.room.state;
-    for (const ids of states.values()) {
-      if (filter.types === undefined && filter.notTypes.length === 0) break;
-      for (const key of ids.keys()) if (!passesType(filter, splitStateKey(key)[0])) ids.delete(key);
-    }
+    if (filter.types !== undefined || filter.notTypes.length > 0)
+      for (const ids of states.values()) ids.leaveOut((key) => !passesType(filter, splitStateKey(key)[0]));
     const isShown = (stored: StoredEvent): boolean =>
       stored.rejectedReason === undefined &&
       !isUndone(stored) &&
       (isServable(stored) || stored.outlier) &&
       passesFilter(filter, stored.event);
-    const wanted = [...states.values()].flatMap((ids) => [...ids.values()]);
-    for await (const page of this.events.pages(wanted)) yield page.filter(isShown);
+    for await (const page of this.events.pages(idsOfRooms(states))) yield page.filter(isShown);
   }
 }
 
@@ -239,8 +235,12 @@ function setBack(ids: StateIds, timeline: readonly StoredEvent[]): void {
 }
 
 /** What changed since the last sync and the timeline does not tell; with `state_after`, all that changed. */
-function changedState(deltas: readonly StateDelta[], timeline: readonly StoredEvent[], context: SyncContext): StateIds {
-  const ids: StateIds = new Map();
+function changedState(
+  deltas: readonly StateDelta[],
+  timeline: readonly StoredEvent[],
+  context: SyncContext,
+): Map<string, string> {
+  const ids = new Map<string, string>();
   if (deltas.length === 0) return ids;
   const inTimeline = new Set(timeline.map((stored) => stored.event.eventId));
   const start = timeline[0]?.streamOrdering ?? Number.MAX_SAFE_INTEGER;

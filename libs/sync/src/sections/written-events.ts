@@ -49,10 +49,12 @@ export class EventWriter {
     withoutAggregations: boolean,
   ): Promise<Map<string, JsonObject[]>> {
     const { filter, userId, deviceId } = context;
+    // Only state has no aggregations.
+    const withoutRoomId = !(withoutAggregations && context.stateNamesRoom === true);
     const events: readonly object[] =
       filter.eventFormat === 'federation'
         ? visible.map(({ stored }) => stored.event.pdu)
-        : await this.serializer.serialize({ userId, deviceId }, visible, { withoutRoomId: true, withoutAggregations });
+        : await this.serializer.serialize({ userId, deviceId }, visible, { withoutRoomId, withoutAggregations });
     return byRoom(visible, events, compileEventFields(filter.eventFields));
   }
 }

@@ -14,6 +14,7 @@ import {
 import { splitStateKey, stateKeyOf } from '@rookery/state-res';
 import type { TakeMembers, WantedMembers } from '../request/device-members.js';
 import { claimedMembers, claimKey } from '../sections/claimed-members.js';
+import { idsOfRooms } from '../sections/state-ids.js';
 import type { RoomPart } from './room-plan.js';
 import type { StateDelta, StateFilter } from '../model/rooms.js';
 
@@ -182,8 +183,7 @@ export class RoomDetailsReader {
   async *#load(wanted: ReadonlyMap<string, StateIds>): AsyncGenerator<readonly StoredEvent[]> {
     const isShown = (stored: StoredEvent): boolean =>
       stored.rejectedReason === undefined && (isServable(stored) || stored.outlier);
-    const ids = [...wanted.values()].flatMap((state) => [...state.values()]);
-    for await (const page of this.events.pages(ids)) yield page.filter(isShown);
+    for await (const page of this.events.pages(idsOfRooms(wanted))) yield page.filter(isShown);
   }
 
   async #summaries(
