@@ -20,10 +20,11 @@ const known: ReceiveVerdict = { kind: 'known' };
 let count = 0;
 let testNumber = 0;
 /** A message on top of others, in a room of the test's own: what an earlier one still works on it leaves alone. */
-const message = (room: string, prev: readonly RoomEvent[] = []): RoomEvent =>
+const message = (room: string, prev: readonly RoomEvent[] = [], body = ''): RoomEvent =>
   buildEvent(
     {
-      ...{ roomId: `${room}${testNumber}`, type: 'm.room.message', sender: '@a:other.test', content: { n: ++count } },
+      ...{ roomId: `${room}${testNumber}`, type: 'm.room.message', sender: '@a:other.test' },
+      content: { n: ++count, body },
       ...{ originServerTs: 0, depth: 5, authEventIds: [], prevEventIds: prev.map((event) => event.eventId) },
     },
     rules,
@@ -113,6 +114,23 @@ eachDatabase('events that wait for their rooms', (open) => {
     await staged.stage(origin, events.slice(4));
     await empty();
     expect(rooms.stored).toEqual(idsOf(events));
+  });
+
+  it('are stored in small batches where they are large, whether they are at hand or in the database only', async () => {
+    const rooms = new Rooms();
+    const large = 'x'.repeat(60_000);
+    const { staged } = start(rooms);
+    const few = Array.from({ length: 6 }, () => message('!a:x', [], large));
+    await staged.stage(origin, few);
+    await empty();
+    expect(rooms.batches).toEqual([4, 2]);
+    // More than are kept at hand.
+    const many = Array.from({ length: 60 }, () => message('!b:x', [], large));
+    await staged.stage(origin, many);
+    await empty();
+    expect(rooms.stored).toEqual(idsOf([...few, ...many]));
+    expect(Math.max(...rooms.batches)).toBe(4);
+    expect(rooms.batches.reduce((sum, size) => sum + size)).toBe(66);
   });
 
   it('are there after a stop', async () => {

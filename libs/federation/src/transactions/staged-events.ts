@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Database, isTransient, type Tx } from '@rookery/database';
-import { eventFromRow, type RoomEvent, type RoomVersionRules, roomVersionRules } from '@rookery/events';
+import { eventFromRow, pduText, type RoomEvent, type RoomVersionRules, roomVersionRules } from '@rookery/events';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Lifecycle, Logger, Metrics, type Timer } from '@rookery/platform';
 import { EventPersister, InboundEvents, RoomStateReader } from '@rookery/rooms';
@@ -24,9 +24,13 @@ import { Unstaging } from './unstaging.js';
 /** What became of an event. */
 export type ReceiveVerdict = Awaited<ReturnType<InboundEvents['receive']>>;
 
-/** Rooms that are worked on at once, and events of one that are stored together. */
+/**
+ * Rooms that are worked on at once, and events of one that are stored together: so many, and of so much text, characters. Others wait
+ * for the database as long as a batch takes.
+ */
 const parallelRooms = 8;
 const batchSize = 50;
+const batchChars = 262_144;
 /**
  * A room whose events take longer than that waits for somebody: for a policy server, a module, or its share of state resolution. It holds no
  * place then, milliseconds; so many rooms do.
@@ -56,6 +60,11 @@ interface StagedEvent {
   readonly row: Omit<StagedRow, 'event_json'>;
   readonly event: RoomEvent;
 }
+/** One that is at hand as it came. */
+interface FreshEvent extends StagedEvent {
+  /** Of its text. */
+  readonly chars: number;
+}
 
 /**
  * Puts events of other servers into their rooms: durable before they are acknowledged, in their order of arrival, one room
@@ -67,8 +76,10 @@ export class StagedEvents {
   /** Events that wait per room, more or less. */
   readonly #backlog = new Map<string, number>();
   /** What waits in a room, where all of it is at hand as it came: the database need not be asked for it. By room and event. */
-  readonly #fresh = new Map<string, Map<string, StagedEvent>>();
+  readonly #fresh = new Map<string, Map<string, FreshEvent>>();
   #freshCount = 0;
+  /** How many events of a room are read at a time, where it is less than usual because they are large. */
+  readonly #readAtOnce = new Map<string, number>();
   readonly #queue = new Set<string>();
   readonly #running = new Map<string, Promise<void>>();
   /** Since when events of a room are on their way into it, by a clock that only goes on, milliseconds. */
@@ -198,18 +209,19 @@ export class StagedEvents {
   async stage(origin: string, events: readonly RoomEvent[], also?: (tx: Tx) => Promise<void>): Promise<void> {
     if (events.length === 0 && !also) return;
     this.#pdus.inc({}, events.length);
-    let ordered: { readonly event: RoomEvent; readonly ordering: number }[] = [];
+    const written = events.map((event) => ({ event, text: pduText(event) }));
+    let ordered: ((typeof written)[number] & { readonly ordering: number })[] = [];
     await this.database.write(
       async (tx) => {
-        ordered = events.map((event) => ({ event, ordering: ++this.#lastOrdering }));
+        ordered = written.map((each) => ({ ...each, ordering: ++this.#lastOrdering }));
         await stageEvents(tx, origin, ordered, this.clock.nowMs());
         await also?.(tx);
       },
       { name: 'stage_events' },
     );
-    for (const { event, ordering } of ordered) {
+    for (const { event, text, ordering } of ordered) {
       const { roomId, eventId } = event;
-      this.#keepFresh({ event, row: { origin, event_id: eventId, attempts: 0, ordering } });
+      this.#keepFresh({ event, row: { origin, event_id: eventId, attempts: 0, ordering }, chars: text.length });
       this.#backlog.set(roomId, (this.#backlog.get(roomId) ?? 0) + 1);
       // Whoever sends it now may help with what is missing before it.
       this.retries.now(keyOf(roomId, eventId));
@@ -221,11 +233,11 @@ export class StagedEvents {
   }
 
   /** Keeps an event at hand that is about to be counted, as long as nothing of its room lies in the database only. */
-  #keepFresh(staged: StagedEvent): void {
+  #keepFresh(staged: FreshEvent): void {
     const { roomId, eventId } = staged.event;
     const aside = this.#aside.get(roomId);
     const waiting = (this.#backlog.get(roomId) ?? 0) - (aside?.size ?? 0);
-    const fresh = this.#fresh.get(roomId) ?? new Map<string, StagedEvent>();
+    const fresh = this.#fresh.get(roomId) ?? new Map<string, FreshEvent>();
     const isNew = !fresh.has(eventId) && aside?.has(eventId) !== true;
     const isAll = fresh.size === waiting && isNew && !this.#leftovers.has(roomId);
     if (!isAll || waiting >= maxFresh || this.#freshCount >= maxFreshInAll) return this.#forgetFresh(roomId);
@@ -242,7 +254,7 @@ export class StagedEvents {
   }
 
   /** What waits in a room; `undefined` where the database has to be asked. */
-  #freshOf(roomId: string): StagedEvent[] | undefined {
+  #freshOf(roomId: string): FreshEvent[] | undefined {
     const fresh = this.#fresh.get(roomId);
     const waiting = (this.#backlog.get(roomId) ?? 0) - (this.#aside.get(roomId)?.size ?? 0);
     if (fresh?.size === waiting) return [...fresh.values()].sort((a, b) => a.row.ordering - b.row.ordering);
@@ -329,8 +341,9 @@ export class StagedEvents {
       const fresh = rules && this.#freshOf(roomId);
       if (!fresh) return this.#drainStored(roomId, rules);
       const beganMs = this.clock.monotonicMs();
-      await this.#take(roomId, fresh);
-      this.#reached(roomId, fresh.at(-1)!.row.ordering);
+      const batch = batchOf(fresh, ({ chars }) => chars);
+      await this.#take(roomId, batch);
+      this.#reached(roomId, batch.at(-1)!.row.ordering);
       // What is staged now wakes the room again.
       if ((await this.#givesWay(roomId, beganMs)) || !this.#backlog.has(roomId)) return;
     }
@@ -343,9 +356,10 @@ export class StagedEvents {
       const beganMs = this.clock.monotonicMs();
       const isLeftover = this.#leftovers.has(roomId);
       const taken = [...(this.#aside.get(roomId) ?? [])];
-      const rows = await selectStaged(this.database, roomId, taken, isLeftover ? 1 : batchSize);
+      const rows = await this.#read(roomId, taken, isLeftover ? 1 : batchSize);
       if (rows.length === 0) {
         this.#leftovers.delete(roomId);
+        this.#readAtOnce.delete(roomId);
         if (taken.length === 0) this.#backlog.delete(roomId);
         return;
       }
@@ -362,6 +376,20 @@ export class StagedEvents {
       this.#reached(roomId, rows.at(-1)!.ordering);
       if (await this.#givesWay(roomId, beganMs)) return;
     }
+  }
+
+  /** The next batch of a room. Where its events are large no more are read than it takes. */
+  async #read(roomId: string, taken: readonly string[], limit: number): Promise<StagedRow[]> {
+    const rows = await selectStaged(
+      this.database,
+      roomId,
+      taken,
+      Math.min(limit, this.#readAtOnce.get(roomId) ?? batchSize),
+    );
+    const batch = batchOf(rows, (row) => row.event_json.length);
+    if (batch.length < rows.length) this.#readAtOnce.set(roomId, batch.length);
+    else this.#readAtOnce.delete(roomId);
+    return batch;
   }
 
   /** What may have ended an earlier run of the server is tried alone, and not for ever. */
@@ -529,6 +557,17 @@ export class StagedEvents {
     await this.#drop(roomId, superfluous);
     for (const eventId of superfluous) this.#takeBack(roomId, eventId);
   }
+}
+
+/** The first of some events: as many as may be stored together, one at least. */
+function batchOf<Event>(events: readonly Event[], charsOf: (event: Event) => number): Event[] {
+  let [count, chars] = [0, 0];
+  for (const event of events) {
+    chars += charsOf(event);
+    if (count > 0 && chars > batchChars) break;
+    count++;
+  }
+  return events.slice(0, count);
 }
 
 /** The same event from two servers: one of them will do. */

@@ -1,5 +1,5 @@
 import type { Database, Db, Tx } from '@rookery/database';
-import { pduText, type RoomEvent } from '@rookery/events';
+import type { RoomEvent } from '@rookery/events';
 
 /** An event that waits to be put into its room. */
 export interface StagedRow {
@@ -11,18 +11,18 @@ export interface StagedRow {
   readonly ordering: number;
 }
 
-/** Keeps events until they are in their rooms; what the same server has sent already is passed over. */
+/** Keeps events, each with its text, until they are in their rooms; what the same server has sent already is passed over. */
 export async function stageEvents(
   tx: Tx,
   origin: string,
-  events: readonly { readonly event: RoomEvent; readonly ordering: number }[],
+  events: readonly { readonly event: RoomEvent; readonly text: string; readonly ordering: number }[],
   nowTs: number,
 ): Promise<void> {
   if (events.length === 0) return;
   await tx.insertMany(
     'federation_inbound_events_staging',
     ['origin', 'room_id', 'event_id', 'received_ts', 'event_json', 'internal_metadata', 'ordering'],
-    events.map(({ event, ordering }) => [origin, event.roomId, event.eventId, nowTs, pduText(event), '{}', ordering]),
+    events.map(({ event, text, ordering }) => [origin, event.roomId, event.eventId, nowTs, text, '{}', ordering]),
     'ON CONFLICT (room_id, event_id, origin) DO NOTHING',
   );
 }
