@@ -4,6 +4,7 @@ import { stateKeyOf } from '@rookery/state-res';
 import { databases, ok, say } from '../rooms/rooms-client.js';
 import { ElsewhereRoom, Refusal } from './elsewhere-room.js';
 import { FederationWorld, type PlayedServer } from './federation-world.js';
+import { sendTransaction } from './visiting-server.js';
 
 type Rooms = { rooms?: { join?: Record<string, { state: { events: JsonObject[] } }> } };
 
@@ -89,6 +90,34 @@ describe.each(places)(name, (database, processes, stateApart) => {
     expect(state.flatMap((event) => (event['type'] === 'm.room.member' ? [event['state_key']] : [])).sort()).toEqual(
       expect.arrayContaining([room.creator, ...members].sort()),
     );
+  });
+
+  it('tell at once who has read what, though it was said before and is not here', async () => {
+    const { room, members, release } = crowded();
+    await join(room);
+    const before = `$${'b'.repeat(43)}`;
+    const readBy = (userId: string, eventId: string): JsonObject => ({
+      [room.roomId]: { 'm.read': { [userId]: { event_ids: [eventId], data: { ts: 5 } } } },
+    });
+    const receipts = [readBy(members[0]!, before), readBy(members[1]!, '__proto__'), readBy(members[2]!, 'no\0id')];
+    await sendTransaction(
+      far,
+      home,
+      [],
+      receipts.map((content) => ({ edu_type: 'm.receipt', content })),
+    );
+    type Ephemeral = { rooms?: { join?: Record<string, { ephemeral: { events: JsonObject[] } }> } };
+    const told = await eventually(async () => {
+      const synced = await ok<Ephemeral>(alice, 'GET', `/sync?timeout=0&filter=${lazy}`);
+      const events = synced.rooms?.join?.[room.roomId]?.ephemeral.events ?? [];
+      return events.find(({ type }) => type === 'm.receipt')?.['content'] as JsonObject | undefined;
+    });
+    expect(Object.entries(told)).toEqual([
+      [before, { 'm.read': { [members[0]!]: { ts: 5 } } }],
+      ['__proto__', { 'm.read': { [members[1]!]: { ts: 5 } } }],
+    ]);
+    release();
+    await ok(alice, 'GET', `/rooms/${room.roomId}/joined_members`);
   });
 
   /** A larger room whose server leaves nobody out of its answer to a join. */

@@ -3,14 +3,15 @@ import { Database } from '@rookery/database';
 import { relationOf } from '@rookery/events';
 import {
   domainOf,
+  fitsBytes,
   isJsonObject,
-  isValidEventId,
   isValidRoomId,
   isValidUserId,
   type JsonObject,
+  maxIdBytes,
 } from '@rookery/matrix-types';
 import { Clock, Logger } from '@rookery/platform';
-import { type EventBatch, EventStore, RoomHooks } from '@rookery/rooms';
+import { type EventBatch, EventStore, PartialRooms, RoomHooks } from '@rookery/rooms';
 import { RoomAudience } from '../common/room-audience.js';
 import type { Receipt } from '../model/receipt.js';
 import { EarlyReceipts } from '../receipts/early-receipts.js';
@@ -34,6 +35,7 @@ export class InboundReceipts implements OnModuleDestroy {
     private readonly events: EventStore,
     private readonly receipts: ReceiptService,
     private readonly audience: RoomAudience,
+    private readonly partial: PartialRooms,
     logger: Logger,
     roomHooks: RoomHooks,
   ) {
@@ -48,7 +50,8 @@ export class InboundReceipts implements OnModuleDestroy {
 
   /**
    * Content of `m.receipt`. Receipts for events that are still on their way, or of users whose join is, maybe from another server
-   * than the receipt, are kept for a while, and stored when what they wait for is.
+   * than the receipt, are kept for a while, and stored when what they wait for is. In a room that is known in part nothing is waited for:
+   * what was said in it before does not come by itself, and people have read that.
    */
   async receive(origin: string, content: JsonObject): Promise<void> {
     await this.#place(receiptsIn(origin, content, this.clock.nowMs()));
@@ -90,15 +93,15 @@ export class InboundReceipts implements OnModuleDestroy {
     const isThere = (id: string, roomId: string): boolean => found.get(id)?.event.roomId === roomId;
     await this.receipts.store(
       offered.flatMap((receipt) => {
-        const stored = found.get(receipt.eventId);
-        if (stored?.event.roomId !== receipt.roomId) return [];
         const { roomId, threadId = 'main' } = receipt;
-        const names = relationOf(stored.event.content)?.eventId;
+        const stored = found.get(receipt.eventId);
+        if (stored === undefined ? !this.partial.has(roomId) : stored.event.roomId !== roomId) return [];
+        const names = stored && relationOf(stored.event.content)?.eventId;
         if (threadId !== 'main' && threadId !== names && !isThere(threadId, roomId)) return [];
-        return [{ ...receipt, eventStreamOrdering: stored.streamOrdering }];
+        return [{ ...receipt, eventStreamOrdering: stored?.streamOrdering }];
       }),
     );
-    return offered.filter(({ eventId }) => !found.has(eventId));
+    return offered.filter(({ eventId, roomId }) => !found.has(eventId) && !this.partial.has(roomId));
   }
 
   /** Events were stored, and people joined: what was read of them, or by them, before is stored, too. */
@@ -126,6 +129,14 @@ export function isUserOf(origin: string, userId: unknown): userId is string {
   return typeof userId === 'string' && isValidUserId(userId) && domainOf(userId) === origin;
 }
 
+/** What ids of events look like is for those to say who make them: one that is none is of no event that is here. */
+const isId = (value: unknown): value is string =>
+  typeof value === 'string' &&
+  value !== '' &&
+  fitsBytes(value, maxIdBytes) &&
+  !value.includes('\0') &&
+  value.isWellFormed();
+
 /** `{room: {"m.read": {user: {event_ids: […], data: {ts, thread_id}}}}}` */
 function receiptsIn(origin: string, content: JsonObject, nowMs: number): Receipt[] {
   const receipts = new Map<string, Receipt>();
@@ -138,9 +149,7 @@ function receiptsIn(origin: string, content: JsonObject, nowMs: number): Receipt
       const eventId: unknown = receipt['event_ids'].at(-1);
       const data = isJsonObject(receipt['data']) ? receipt['data'] : {};
       const { ts, thread_id: threadId } = data;
-      if (typeof eventId !== 'string' || !isValidEventId(eventId)) continue;
-      if (threadId !== undefined && threadId !== 'main' && !(typeof threadId === 'string' && isValidEventId(threadId)))
-        continue;
+      if (!isId(eventId) || (threadId !== undefined && !isId(threadId))) continue;
       receipts.set(`${roomId}\n${userId}\n${threadId ?? ''}`, {
         ...{ roomId, type: 'm.read', userId, eventId, threadId },
         ts: typeof ts === 'number' && Number.isSafeInteger(ts) && ts >= 0 ? ts : nowMs,

@@ -26,7 +26,9 @@ export interface StoredReceipt extends Receipt {
  * @spec client-server-api#mreceipt
  */
 export function receiptContent(receipts: readonly Receipt[]): Record<string, unknown> {
-  const content: Record<string, Record<string, Record<string, { ts: number; thread_id?: string }>>> = {};
+  type Users = Record<string, { ts: number; thread_id?: string }>;
+  // Without a prototype: other servers say what ids look like.
+  const content = Object.create(null) as Record<string, Record<string, Users>>;
   for (const { eventId, type, userId, ts, threadId } of receipts) {
     const users = ((content[eventId] ??= {})[type] ??= {});
     const before = users[userId];
