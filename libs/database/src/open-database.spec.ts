@@ -158,7 +158,7 @@ describe('Opening PostgreSQL', () => {
       /Cannot connect.*timeout/,
     );
     mute.close();
-    expect((await refusal(with_({ host: '127.0.0.1', port }))).message).toMatch(/ECONNREFUSED/);
+    expect((await refusal(with_({ host: '127.0.0.1', port: 1 }))).message).toMatch(/ECONNREFUSED/);
   });
 
   it('refuses a database that sorts text in another way, unless told to accept it', async () => {
