@@ -50,10 +50,13 @@ export async function deliver(
   return answer.statusCode;
 }
 
+/** As other servers do it: a busy one that has no time to fetch a key refuses at first. */
+const [maxTries, retryMs] = [20, 3_000];
+
 /**
  * Sends events in the order in which they are, in as many transactions as they need.
  * @param delivered called with the last event of each, and waited for before the next
- * @throws Error when one is not taken
+ * @throws Error when one is not taken, however often it is sent
  */
 export async function deliverAll(
   played: PlayedServer,
@@ -63,8 +66,13 @@ export async function deliverAll(
 ): Promise<void> {
   for (let from = 0; from < events.length; from += perTransaction) {
     const some = events.slice(from, from + perTransaction);
-    const status = await deliver(to, transactionOf(played, some, to.name));
-    if (status !== 200) throw new Error(`${to.name} answers a transaction with ${status}`);
+    const transaction = transactionOf(played, some, to.name);
+    for (let tries = 1; ; tries++) {
+      const status = await deliver(to, transaction);
+      if (status === 200) break;
+      if (tries === maxTries) throw new Error(`${to.name} answers a transaction with ${status}`);
+      await new Promise((resolve) => setTimeout(resolve, retryMs));
+    }
     await delivered(some.at(-1)!);
   }
 }

@@ -18,8 +18,12 @@ parentPort?.on('message', (message: 'move' | 'end') => {
     parentPort?.close();
     return;
   }
-  let report = checkpoint.get();
-  for (let round = 1; round < maxRounds && report && report.log - report.checkpointed > fewPages; round++)
-    report = checkpoint.get();
+  let moved = -1;
+  for (let round = 0; round < maxRounds; round++) {
+    const { log, checkpointed } = checkpoint.get()!;
+    // Whoever reads an old state, a backup for instance, keeps what is newer in the log.
+    if (log - checkpointed <= fewPages || checkpointed === moved) break;
+    moved = checkpointed;
+  }
   parentPort?.postMessage('moved');
 });

@@ -39,11 +39,12 @@ const slowAfterMs = 1_000;
 const maxSlow = 64;
 /**
  * Flooded rooms have places of their own: as many as the others, but one where any of the others has had work so lately. Their work waits
- * for somebody when it takes longer than that, and rests as long as it took, up to a limit; milliseconds.
+ * for somebody when it takes longer than that, and rests so many times as long as it took, up to a limit; milliseconds.
  */
 const othersWorkedMs = 1_000;
 const floodedSlowAfterMs = 5_000;
-const longestRestMs = 200;
+const restFactor = 3;
+const longestRestMs = 500;
 /** Events that may wait in one room before those are dropped that can be fetched later. */
 const maxBacklog = 500;
 /** How often an event is tried that fails for no reason of its own, and how long between. */
@@ -329,7 +330,7 @@ export class StagedEvents {
     if (!this.#flooded.has(roomId)) return false;
     const tookMs = this.clock.monotonicMs() - beganMs;
     if (tookMs > 0 && this.#haveOthersWork())
-      await this.clock.sleep(Math.min(tookMs, longestRestMs), this.lifecycle.stopping);
+      await this.clock.sleep(Math.min(restFactor * tookMs, longestRestMs), this.lifecycle.stopping);
     if (this.#backlog.has(roomId)) this.#queue.add(roomId);
     return true;
   }
