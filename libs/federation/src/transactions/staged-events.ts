@@ -379,16 +379,13 @@ export class StagedEvents {
     }
   }
 
-  /** The next batch of a room. Where its events are large no more are read than it takes. */
+  /** The next batch of a room. Where its events are large no more are read than it takes, and then more again. */
   async #read(roomId: string, taken: readonly string[], limit: number): Promise<StagedRow[]> {
-    const rows = await selectStaged(
-      this.database,
-      roomId,
-      taken,
-      Math.min(limit, this.#readAtOnce.get(roomId) ?? batchSize),
-    );
+    const atOnce = this.#readAtOnce.get(roomId) ?? batchSize;
+    const rows = await selectStaged(this.database, roomId, taken, Math.min(limit, atOnce));
     const batch = batchOf(rows, (row) => row.event_json.length);
-    if (batch.length < rows.length) this.#readAtOnce.set(roomId, batch.length);
+    const next = batch.length < rows.length ? batch.length : 2 * atOnce;
+    if (next < batchSize) this.#readAtOnce.set(roomId, next);
     else this.#readAtOnce.delete(roomId);
     return batch;
   }
