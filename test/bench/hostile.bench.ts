@@ -600,7 +600,9 @@ function streamOf(count: number, size: number, afterMs?: number): ReadableStream
  */
 async function webResources(bench: Bench): Promise<void> {
   const module = fileURLToPath(new URL('../e2e/modules/fixtures/web.ts', import.meta.url));
-  const listeners = [{ port: 0, type: 'http', resources: [{ names: ['client'], compress: true }] }];
+  const listeners = [
+    { port: 0, bind_addresses: ['127.0.0.1'], type: 'http', resources: [{ names: ['client'], compress: true }] },
+  ];
   const homeserver = await createTestHomeserver({ settings: { modules: [{ module }], listeners } });
   const rows: Row[] = [heading];
   const request = { port: portOf(homeserver), path: '/_synapse/client/web/answer', headers: {} };

@@ -63,7 +63,14 @@ describe.each(databases)('the metrics of a server (%s)', (database) => {
       settings: {
         enable_metrics: true,
         federation_metrics_domains: ['elsewhere.test'],
-        listeners: [{ port: 0, type: 'http', resources: [{ names: ['client', 'federation', 'metrics'] }] }],
+        listeners: [
+          {
+            port: 0,
+            bind_addresses: ['127.0.0.1'],
+            type: 'http',
+            resources: [{ names: ['client', 'federation', 'metrics'] }],
+          },
+        ],
         app_service_config_files: [files.write('irc', { url: service.url })],
       },
     });

@@ -288,7 +288,7 @@ describe('a manhole', () => {
         manhole: port,
         manhole_settings: { username: 'op', password: 'secret' },
         listeners: [
-          { port: 0, type: 'http', resources: [{ names: ['client'] }] },
+          { port: 0, bind_addresses: ['127.0.0.1'], type: 'http', resources: [{ names: ['client'] }] },
           { path, type: 'manhole' },
         ],
       },
@@ -320,7 +320,7 @@ describe('a manhole', () => {
     const port = await freePort();
     const path = join(folder, 'others.sock');
     const listeners = [
-      { port: 0, type: 'http', resources: [{ names: ['client'] }] },
+      { port: 0, bind_addresses: ['127.0.0.1'], type: 'http', resources: [{ names: ['client'] }] },
       { path, type: 'manhole' },
     ];
     const homeserver = await createTestHomeserver({ settings: { manhole: port, listeners } });

@@ -44,7 +44,14 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
     const port = await freePort();
     const settings = {
       enable_metrics: true,
-      listeners: [{ port, type: 'http', resources: [{ names: ['client', 'federation', 'metrics'] }] }],
+      listeners: [
+        {
+          port,
+          bind_addresses: ['127.0.0.1'],
+          type: 'http',
+          resources: [{ names: ['client', 'federation', 'metrics'] }],
+        },
+      ],
       federation: {
         ...{ max_short_retry_delay: 1, max_long_retry_delay: 1, max_long_retries: 2 },
         ...{ destination_min_retry_interval: '1h', destination_max_retry_interval: '1h' },

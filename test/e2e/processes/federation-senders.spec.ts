@@ -24,7 +24,7 @@ describe('What goes from a server of several processes to other servers', () => 
   beforeAll(async () => {
     world = await FederationWorld.create();
     const resources = [{ names: ['client', 'federation', 'metrics'] }];
-    const listeners = [{ port: await freePort(), type: 'http', resources }];
+    const listeners = [{ port: await freePort(), bind_addresses: ['127.0.0.1'], type: 'http', resources }];
     home = await world.homeserver('home.test', {
       ...{ database: 'postgres', processes: 4, settings: { enable_metrics: true, listeners } },
     });
