@@ -42,6 +42,8 @@ export class PresencePublisher implements OnModuleDestroy {
   #opening: Promise<readonly PresenceState[]> | undefined;
   // Who may have changed, with the new presence where it is not computed from devices.
   #dirty = new Map<string, PresenceState | undefined>();
+  /** The same of the round that is being written. */
+  #written: ReadonlyMap<string, PresenceState | undefined> = this.#dirty;
   // Told again though nothing changed: rooms of the user did.
   readonly #retell = new Set<string>();
   // Whose rooms are being read, and what happened to them meanwhile.
@@ -110,7 +112,7 @@ export class PresencePublisher implements OnModuleDestroy {
 
   /** A user's presence, told or about to be. */
   async current(userId: string): Promise<PresenceState> {
-    const known = this.#dirty.get(userId) ?? this.#board.find(userId);
+    const known = this.#dirty.get(userId) ?? this.#written.get(userId) ?? this.#board.find(userId);
     if (known !== undefined) return known;
     const [stored] = await presenceOf(this.database, [userId]);
     return stored ?? offlineState(userId);
@@ -152,7 +154,7 @@ export class PresencePublisher implements OnModuleDestroy {
   async #flush(): Promise<void> {
     if (this.#dirty.size === 0) return;
     this.#lastFlushMs = this.clock.monotonicMs();
-    const dirty = this.#dirty;
+    const dirty = (this.#written = this.#dirty);
     const retold = new Set(this.#retell);
     this.#dirty = new Map();
     this.#retell.clear();
@@ -166,6 +168,7 @@ export class PresencePublisher implements OnModuleDestroy {
       for (const [userId, state] of dirty) if (!this.#dirty.has(userId)) this.#dirty.set(userId, state);
       for (const userId of retold) this.#retell.add(userId);
     }
+    this.#written = new Map();
     this.#schedule();
   }
 

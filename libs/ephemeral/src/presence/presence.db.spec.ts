@@ -183,6 +183,20 @@ eachDatabase('presence', (open) => {
     });
   });
 
+  it('is seen as it was set while it is being written, too', async () => {
+    for (const said of ['first', 'second']) {
+      await presence.setByClient(alice.userId, 'A', 'online', said);
+      let isOver = false;
+      const flushing = presence.flush().finally(() => (isOver = true));
+      while (!isOver) {
+        expect(await reader.visibleTo(alice.userId, alice.userId)).toMatchObject({ statusMsg: said });
+        await turn();
+      }
+      await flushing;
+      expect(await reader.visibleTo(bob.userId, alice.userId)).toMatchObject({ statusMsg: said });
+    }
+  });
+
   it('goes to those whom modules name, and brings them whom modules name', async () => {
     const modules = new ModuleDispatcher();
     const router = await buildEphemeral({ database: test.database, clock, modules });
