@@ -35,6 +35,12 @@ export class Attempt {
     this.#timer = this.clock.after(Math.max(0, owedMs - tookMs), () => this.cut());
   }
 
+  /** Ends it when there is no answer within a time, milliseconds. */
+  cutAfter(limitMs: number): void {
+    this.#timer?.cancel();
+    this.#timer = this.clock.after(limitMs, () => this.cut());
+  }
+
   /** Ends it without an answer. */
   cut(): void {
     this.#controller.abort();

@@ -93,7 +93,7 @@ export class DestinationQueues {
     this.known.onLife((server) => this.#destinations.get(server)?.showedLife());
   }
 
-  /** Cuts transactions under way short; none is begun any more. */
+  /** No transaction is begun any more; those under way have a moment to be answered. */
   abort(): void {
     this.#stopping.abort();
     for (const destination of this.#destinations.values()) destination.stop();

@@ -11,8 +11,8 @@ interface Tried {
   readonly text: string;
 }
 
-/** A destination whose server answers as it is told: `undefined` is a success, `silence` no answer. */
-function make(...answers: (FederationRequestError | 'silence' | undefined)[]): {
+/** A destination whose server answers as it is told: `undefined` is a success, a promise one that comes later, `silence` no answer. */
+function make(...answers: (FederationRequestError | 'silence' | Promise<void> | undefined)[]): {
   readonly destination: Destination;
   readonly clock: FakeClock;
   readonly tried: Tried[];
@@ -33,7 +33,8 @@ function make(...answers: (FederationRequestError | 'silence' | undefined)[]): {
       const failure = answers.shift();
       if (failure === 'silence')
         return new Promise((_, reject) => signal.addEventListener('abort', () => reject(unwanted())));
-      return failure ? Promise.reject(failure) : Promise.resolve({ body: Buffer.from('{}') });
+      if (failure instanceof FederationRequestError) return Promise.reject(failure);
+      return Promise.resolve(failure).then(() => ({ body: Buffer.from('{}') }));
     },
   } as unknown as FederationClient;
   const settings: Record<string, unknown> = {
@@ -102,6 +103,32 @@ describe('Destination', () => {
     // What changed meanwhile is told too.
     expect(tried[3]!.text).toContain('"typing":false');
     expect(destination.isIdle).toBe(true);
+  });
+
+  it('notes what a server took that answers a moment after nothing is to be sent any more', async () => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const made = make(promise);
+    made.destination.addEvents([event(1)]);
+    await made.clock.advance(0);
+    made.destination.addEvents([event(2)]);
+    const ended = made.destination.end();
+    await made.clock.advance(900);
+    resolve();
+    await ended;
+    expect([made.noted, made.tried.length]).toEqual([1, 1]);
+  });
+
+  it('does not wait for longer than a moment for the answer then', async () => {
+    const made = make('silence');
+    made.destination.addEvents([event(1)]);
+    await made.clock.advance(0);
+    let isOver = false;
+    const ended = made.destination.end().then(() => (isOver = true));
+    await made.clock.advance(900);
+    expect(isOver).toBe(false);
+    await made.clock.advance(200);
+    await ended;
+    expect([made.noted, made.tried.length]).toEqual([0, 1]);
   });
 
   it('does not wait any longer for a server that shows life, and does not hurry', async () => {

@@ -65,6 +65,8 @@ const ownPauseMs = 5_000;
 const busyPauseMs = 1_000;
 /** A server that is to be left alone for longer is looked at again after this time; no request is made then. */
 const longestPauseMs = 86_400_000;
+/** How long an answer is waited for that is due when nothing is to be sent any more. */
+const lastAnswerMs = 1_000;
 
 interface Load {
   readonly events: readonly OutgoingEvent[];
@@ -262,9 +264,12 @@ export class Destination implements TurnTaker {
     return (this.#running = this.#run());
   }
 
-  /** Cuts what is under way, and pauses; for good where nothing is begun any more. */
+  /**
+   * Ends pauses, and what is under way once it is answered or a moment has passed, for good where nothing is begun any more: what was taken
+   * without that being known here comes once more after a restart, from another process.
+   */
   stop(): void {
-    if (this.#state.kind === 'running') this.#state.attempt?.cut();
+    if (this.#state.kind === 'running') this.#state.attempt?.cutAfter(lastAnswerMs);
     if (this.#state.kind === 'pausing') this.#state.timer.cancel();
   }
 

@@ -100,7 +100,7 @@ export class SenderRouter implements OnModuleInit {
     });
   }
 
-  /** Cuts transactions under way short; they are repeated by whoever looks after their servers then. */
+  /** Transactions that are not answered within a moment are repeated by whoever looks after their servers then. */
   async #stop(): Promise<void> {
     this.#timer?.cancel();
     this.queues.abort();
