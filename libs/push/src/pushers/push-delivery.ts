@@ -13,6 +13,8 @@ const maxParallel = 64;
 const pageSize = 20;
 const firstRetryMs = 1_000;
 const longestRetryMs = 60 * 60 * 1_000;
+/** How long an answer is waited for that is due when nothing is to be sent any more. */
+const lastAnswerMs = 1_000;
 /** After so long without a success what has piled up is dropped; only what comes then is tried. */
 const giveUpAfterMs = 24 * 60 * 60 * 1_000;
 
@@ -33,6 +35,9 @@ interface AtWork {
   readonly userId: string;
   /** There is more to do afterwards. */
   hasMore: boolean;
+  /** Nothing more is sent. */
+  readonly ended: AbortController;
+  /** The answer to what is under way is not waited for any longer. */
   readonly cut: AbortController;
   /** Never rejects. */
   done: Promise<void>;
@@ -107,13 +112,21 @@ export class PushDelivery implements OnModuleInit {
     return this.#retries.has(id);
   }
 
-  /** Cuts requests under way short; they are repeated after the next start. */
+  /** Requests that are not answered within a moment are repeated after the next start. */
   async stop(): Promise<void> {
     this.#stopping.abort();
-    for (const { cut } of this.#working.values()) cut.abort();
     for (const { timer } of this.#retries.values()) timer?.cancel();
-    await this.#work.stop();
-    await Promise.all([...this.#working.values()].map(({ done }) => done));
+    await Promise.all([this.#end([...this.#working.values()]), this.#work.stop()]);
+  }
+
+  /** Has nothing more sent; what is under way has a moment to be answered: what was taken without that being known would come twice. */
+  async #end(ending: readonly AtWork[]): Promise<void> {
+    for (const { ended } of ending) ended.abort();
+    const timer = this.clock.after(lastAnswerMs, () => {
+      for (const { cut } of ending) cut.abort();
+    });
+    await Promise.all(ending.map(({ done }) => done));
+    timer.cancel();
   }
 
   #tell(task: PushTask): void {
@@ -144,9 +157,7 @@ export class PushDelivery implements OnModuleInit {
       timer?.cancel();
       this.#retries.delete(id);
     }
-    const ending = [...this.#working.values()].filter(({ userId }) => !this.#work.has(userId));
-    for (const { cut } of ending) cut.abort();
-    await Promise.all(ending.map(({ done }) => done));
+    await this.#end([...this.#working.values()].filter(({ userId }) => !this.#work.has(userId)));
   }
 
   #wake(id: number, userId: string): void {
@@ -161,7 +172,8 @@ export class PushDelivery implements OnModuleInit {
     for (const [id, userId] of this.#waiting) {
       if (this.#working.size >= maxParallel) return;
       this.#waiting.delete(id);
-      const work: AtWork = { userId, hasMore: false, cut: new AbortController(), done: Promise.resolve() };
+      const [ended, cut] = [new AbortController(), new AbortController()];
+      const work: AtWork = { ...{ userId, hasMore: false, ended, cut }, done: Promise.resolve() };
       this.#working.set(id, work);
       work.done = this.#workOn(id, work);
     }
@@ -174,10 +186,10 @@ export class PushDelivery implements OnModuleInit {
       do {
         work.hasMore = false;
         mayGoOn = (await this.#drain(id, work)) || !this.#retries.has(id);
-      } while (mayGoOn && work.hasMore && !work.cut.signal.aborted);
+      } while (mayGoOn && work.hasMore && !work.ended.signal.aborted);
     } catch (error) {
       this.logger.error('A pusher failed', { pusher: id, err: error });
-      if (!work.cut.signal.aborted) this.#retryLater(id, work.userId);
+      if (!work.ended.signal.aborted) this.#retryLater(id, work.userId);
     } finally {
       this.#working.delete(id);
       this.#pump();
@@ -185,8 +197,9 @@ export class PushDelivery implements OnModuleInit {
   }
 
   /** Sends everything that is due. @returns false when the pusher is gone or refused, or has to wait */
-  async #drain(id: number, { cut: { signal }, userId }: AtWork): Promise<boolean> {
-    while (!signal.aborted && this.#work.has(userId)) {
+  async #drain(id: number, work: AtWork): Promise<boolean> {
+    const { userId } = work;
+    while (!work.ended.signal.aborted && this.#work.has(userId)) {
       const pusher = await findPusher(this.database, id);
       if (!pusher?.due) {
         this.#retries.delete(id);
@@ -198,7 +211,7 @@ export class PushDelivery implements OnModuleInit {
       const isLastPage = rows.length < pageSize;
       for (const [index, row] of rows.entries()) {
         const upToHere = isLastPage && index === rows.length - 1 ? upTo : undefined;
-        if (!(await this.#deliver(pusher, row, upToHere, signal))) return false;
+        if (!(await this.#deliver(pusher, row, upToHere, work))) return false;
       }
       if (rows.length === 0) await this.#note('pusher_done', (tx) => clearDue(tx, id, upTo));
     }
@@ -210,7 +223,7 @@ export class PushDelivery implements OnModuleInit {
     pusher: Pusher,
     row: NotificationRow,
     upTo: number | undefined,
-    signal: AbortSignal,
+    { ended: { signal }, cut }: AtWork,
   ): Promise<boolean> {
     const jitterMs = this.config.get('push.jitter_delay');
     if (jitterMs > 0) await this.clock.sleep(this.ids.integer(jitterMs + 1), signal);
@@ -223,7 +236,7 @@ export class PushDelivery implements OnModuleInit {
       this.#retryLater(pusher.id, pusher.userId);
       return false;
     }
-    const verdict = await this.requests.send(pusher, said, signal);
+    const verdict = await this.requests.send(pusher, said, cut.signal);
     // A request that was cut off says nothing about the gateway, and is repeated after the start, or elsewhere.
     if (verdict.kind === 'failed') return signal.aborted ? false : this.#failed(pusher, verdict.reason);
     if (verdict.kind === 'rejected') {

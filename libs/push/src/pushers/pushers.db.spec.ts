@@ -257,6 +257,21 @@ describe.each(['sqlite', 'postgres'] as const)('pushers (%s)', (database) => {
     expect(gateway.received).toHaveLength(1);
   });
 
+  it('says nothing twice because the server starts anew while a gateway is about to answer', async () => {
+    await set(bob);
+    const asked = Promise.withResolvers<void>();
+    gateway.onRequest = async () => {
+      asked.resolve();
+      await sleep(300);
+    };
+    const eventId = await send('one');
+    await asked.promise;
+    await server.restart();
+    gateway.onRequest = undefined;
+    const next = await send('two');
+    expect((await gateway.events(2)).map((one) => one.event_id)).toEqual([eventId, next]);
+  });
+
   it('a rejected key is deleted', async () => {
     await set(bob);
     await set(bob, { pushkey: 'other' });
