@@ -1,4 +1,4 @@
-import { pduText, type RoomEvent } from '@rookery/events';
+import { canonicalJson, type RoomEvent } from '@rookery/events';
 import { authorizationHeader } from '@rookery/federation-client';
 import { type Dispatcher, request } from 'undici';
 import type { PlayedServer } from '../e2e/federation/federation-world.js';
@@ -31,7 +31,7 @@ export function transactionOf(
   pdus: readonly (RoomEvent | string)[],
   destination: string,
 ): Transaction {
-  const texts = pdus.map((pdu) => (typeof pdu === 'string' ? pdu : pduText(pdu)));
+  const texts = pdus.map((pdu) => (typeof pdu === 'string' ? pdu : canonicalJson(pdu.pdu)));
   const body = `{"edus":[],"origin":"${name}","origin_server_ts":${Date.now()},"pdus":[${texts.join()}]}`;
   const path = `/_matrix/federation/v1/send/t${(transactions += 1)}`;
   const signed = { method: 'PUT', uri: path, origin: name, destination, canonicalContent: body };

@@ -8,6 +8,7 @@ import { GapFillers } from './gap-fillers.js';
 import { GapRetries } from './gap-retries.js';
 import { superfluousOf } from './backlog.js';
 import { FloodedRooms } from './flooded-rooms.js';
+import { firstOf, StagedReader } from './staged-reader.js';
 import {
   countAttempt,
   deleteStagedOf,
@@ -24,13 +25,8 @@ import { Unstaging } from './unstaging.js';
 /** What became of an event. */
 export type ReceiveVerdict = Awaited<ReturnType<InboundEvents['receive']>>;
 
-/**
- * Rooms that are worked on at once, and events of one that are stored together: so many, and of so much text, characters. Others wait
- * for the database as long as a batch takes.
- */
+/** Rooms that are worked on at once. */
 const parallelRooms = 8;
-const batchSize = 50;
-const batchChars = 262_144;
 /**
  * A room whose events take longer than that waits for somebody: for a policy server, a module, or its share of state resolution. It holds no
  * place then, milliseconds; so many rooms do.
@@ -79,8 +75,6 @@ export class StagedEvents {
   /** What waits in a room, where all of it is at hand as it came: the database need not be asked for it. By room and event. */
   readonly #fresh = new Map<string, Map<string, FreshEvent>>();
   #freshCount = 0;
-  /** How many events of a room are read at a time, where it is less than usual because they are large. */
-  readonly #readAtOnce = new Map<string, number>();
   readonly #queue = new Set<string>();
   readonly #running = new Map<string, Promise<void>>();
   /** Since when events of a room are on their way into it, by a clock that only goes on, milliseconds. */
@@ -96,6 +90,7 @@ export class StagedEvents {
   readonly #waiters = new Map<string, { readonly upTo: number; readonly done: () => void }[]>();
   /** Rooms with events that an earlier run of the server has left. */
   readonly #leftovers = new Set<string>();
+  readonly #reader: StagedReader;
   readonly #unstaging: Unstaging;
   readonly #logger: Logger;
   readonly #pdus;
@@ -117,6 +112,7 @@ export class StagedEvents {
     logger: Logger,
     metrics: Metrics,
   ) {
+    this.#reader = new StagedReader(database);
     this.#unstaging = new Unstaging(database);
     this.#flooded = new FloodedRooms(clock);
     this.#logger = logger.child('federation');
@@ -224,6 +220,7 @@ export class StagedEvents {
       const { roomId, eventId } = event;
       this.#keepFresh({ event, row: { origin, event_id: eventId, attempts: 0, ordering }, chars: text.length });
       this.#backlog.set(roomId, (this.#backlog.get(roomId) ?? 0) + 1);
+      this.#reader.arrived(roomId, eventId, ordering);
       // Whoever sends it now may help with what is missing before it.
       this.retries.now(keyOf(roomId, eventId));
     }
@@ -342,9 +339,11 @@ export class StagedEvents {
       const fresh = rules && this.#freshOf(roomId);
       if (!fresh) return this.#drainStored(roomId, rules);
       const beganMs = this.clock.monotonicMs();
-      const batch = batchOf(fresh, ({ chars }) => chars);
+      const batch = firstOf(fresh, ({ chars }) => chars);
       await this.#take(roomId, batch);
-      this.#reached(roomId, batch.at(-1)!.row.ordering);
+      const { ordering } = batch.at(-1)!.row;
+      this.#reader.reached(roomId, ordering);
+      this.#reached(roomId, ordering);
       // What is staged now wakes the room again.
       if ((await this.#givesWay(roomId, beganMs)) || !this.#backlog.has(roomId)) return;
     }
@@ -356,12 +355,11 @@ export class StagedEvents {
       if (rules && (this.#backlog.get(roomId) ?? 0) > maxBacklog) await this.#prune(roomId, rules);
       const beganMs = this.clock.monotonicMs();
       const isLeftover = this.#leftovers.has(roomId);
-      const taken = [...(this.#aside.get(roomId) ?? [])];
-      const rows = await this.#read(roomId, taken, isLeftover ? 1 : batchSize);
+      const isAside = (eventId: string): boolean => this.#aside.get(roomId)?.has(eventId) === true;
+      const rows = await this.#reader.next(roomId, isLeftover ? 1 : Infinity, isAside);
       if (rows.length === 0) {
         this.#leftovers.delete(roomId);
-        this.#readAtOnce.delete(roomId);
-        if (taken.length === 0) this.#backlog.delete(roomId);
+        if (!this.#aside.has(roomId)) this.#forgetRoom(roomId);
         return;
       }
       const [first] = rows as [StagedRow, ...StagedRow[]];
@@ -374,20 +372,10 @@ export class StagedEvents {
       else if (await this.#mayTry(roomId, first)) {
         await this.#take(roomId, stagedOf(rules, [{ ...first, attempts: first.attempts + 1 }]));
       } else continue;
+      this.#reader.done(roomId, rows);
       this.#reached(roomId, rows.at(-1)!.ordering);
       if (await this.#givesWay(roomId, beganMs)) return;
     }
-  }
-
-  /** The next batch of a room. Where its events are large no more are read than it takes, and then more again. */
-  async #read(roomId: string, taken: readonly string[], limit: number): Promise<StagedRow[]> {
-    const atOnce = this.#readAtOnce.get(roomId) ?? batchSize;
-    const rows = await selectStaged(this.database, roomId, taken, Math.min(limit, atOnce));
-    const batch = batchOf(rows, (row) => row.event_json.length);
-    const next = batch.length < rows.length ? batch.length : 2 * atOnce;
-    if (next < batchSize) this.#readAtOnce.set(roomId, next);
-    else this.#readAtOnce.delete(roomId);
-    return batch;
   }
 
   /** What may have ended an earlier run of the server is tried alone, and not for ever. */
@@ -456,10 +444,7 @@ export class StagedEvents {
   async #postpone(roomId: string, { row, event }: StagedEvent): Promise<void> {
     // Who was asked could not answer any more: it is tried again after the start.
     if (this.lifecycle.stopping.aborted) return;
-    const again = (): void => {
-      this.#takeBack(roomId, row.event_id);
-      this.#wake(roomId);
-    };
+    const again = (): void => this.#tryAgain(roomId, row.event_id);
     const isOnly = (await originsOf(this.database, roomId, row.event_id)) === 1;
     if (isOnly && this.retries.later(keyOf(roomId, row.event_id), row.origin, again)) {
       // It did not end the server.
@@ -474,7 +459,8 @@ export class StagedEvents {
     this.#note(row, event, verdict);
     await deleteStagedOf(this.database, row.origin, roomId, row.event_id);
     this.#forget(roomId, [row.event_id]);
-    this.#takeBack(roomId, row.event_id);
+    // Another server may have sent it too, which was passed over meanwhile.
+    this.#tryAgain(roomId, row.event_id);
   }
 
   #note({ origin }: StagedEvent['row'], { roomId, eventId }: RoomEvent, verdict: ReceiveVerdict): void {
@@ -504,10 +490,7 @@ export class StagedEvents {
     }
     this.#tries.set(key, tries);
     this.#putAside(roomId, eventId);
-    this.clock.after(retryMs * Math.max(1, tries), () => {
-      this.#takeBack(roomId, eventId);
-      this.#wake(roomId);
-    });
+    this.clock.after(retryMs * Math.max(1, tries), () => this.#tryAgain(roomId, eventId));
   }
 
   #putAside(roomId: string, eventId: string): void {
@@ -515,6 +498,12 @@ export class StagedEvents {
     if (!aside) this.#aside.set(roomId, (aside = new Set()));
     aside.add(eventId);
     this.#forgetFresh(roomId, eventId);
+  }
+
+  #tryAgain(roomId: string, eventId: string): void {
+    this.#reader.comesAgain(roomId, eventId);
+    this.#takeBack(roomId, eventId);
+    this.#wake(roomId);
   }
 
   #takeBack(roomId: string, eventId: string): void {
@@ -534,7 +523,7 @@ export class StagedEvents {
   #forget(roomId: string, eventIds: readonly string[]): void {
     const left = (this.#backlog.get(roomId) ?? 0) - eventIds.length;
     if (left > 0) this.#backlog.set(roomId, left);
-    else this.#backlog.delete(roomId);
+    else this.#forgetRoom(roomId);
     for (const eventId of eventIds) {
       this.#forgetFresh(roomId, eventId);
       this.#tries.delete(keyOf(roomId, eventId));
@@ -542,9 +531,15 @@ export class StagedEvents {
     }
   }
 
+  /** Nothing waits in a room any more, as far as is known. */
+  #forgetRoom(roomId: string): void {
+    this.#backlog.delete(roomId);
+    this.#reader.forget(roomId);
+  }
+
   /** Too many wait: those go that others lead to, for they can be fetched again, and then the oldest. */
   async #prune(roomId: string, rules: RoomVersionRules): Promise<void> {
-    const rows = await selectStaged(this.database, roomId, [], 2 * maxBacklog);
+    const rows = await selectStaged(this.database, roomId, 0, 2 * maxBacklog);
     const events = rows.map((row) => eventFromRow(row.event_json, row.event_id, rules));
     const superfluous = superfluousOf(events, maxBacklog / 5);
     if (superfluous.length === 0) return;
@@ -555,17 +550,6 @@ export class StagedEvents {
     await this.#drop(roomId, superfluous);
     for (const eventId of superfluous) this.#takeBack(roomId, eventId);
   }
-}
-
-/** The first of some events: as many as may be stored together, one at least. */
-function batchOf<Event>(events: readonly Event[], charsOf: (event: Event) => number): Event[] {
-  let [count, chars] = [0, 0];
-  for (const event of events) {
-    chars += charsOf(event);
-    if (count > 0 && chars > batchChars) break;
-    count++;
-  }
-  return events.slice(0, count);
 }
 
 /** The same event from two servers: one of them will do. */

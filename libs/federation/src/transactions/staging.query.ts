@@ -27,12 +27,21 @@ export async function stageEvents(
   );
 }
 
-/** The events of a room that came first, without those that are in somebody's hands. */
-export function selectStaged(db: Db, roomId: string, taken: readonly string[], limit: number): Promise<StagedRow[]> {
+/** The events of a room behind a place in the order of arrival, the first ones. */
+export function selectStaged(db: Db, roomId: string, after: number, limit: number): Promise<StagedRow[]> {
   return db.query<StagedRow>(
     `SELECT origin, event_id, event_json, attempts, ordering FROM federation_inbound_events_staging
-     WHERE room_id = ? AND ${db.dialect.noneOf('event_id')} ORDER BY ordering LIMIT ${Math.trunc(limit)}`,
-    [roomId, taken],
+     WHERE room_id = ? AND ordering > ? ORDER BY ordering LIMIT ${Math.trunc(limit)}`,
+    [roomId, after],
+  );
+}
+
+/** Those of some events of a room that wait still, in their order of arrival. */
+export function selectStagedAgain(db: Db, roomId: string, eventIds: readonly string[]): Promise<StagedRow[]> {
+  return db.query<StagedRow>(
+    `SELECT origin, event_id, event_json, attempts, ordering FROM federation_inbound_events_staging
+     WHERE room_id = ? AND ${db.dialect.anyOf('event_id')} ORDER BY ordering`,
+    [roomId, eventIds],
   );
 }
 

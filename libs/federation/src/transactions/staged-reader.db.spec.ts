@@ -1,0 +1,113 @@
+import { eachDatabase, type TestDatabase } from '@rookery/testing';
+import { buildEvent, type RoomEvent, roomVersionRules } from '@rookery/events';
+import { inboundTables } from '../migrations/federation-inbound.migration.js';
+import { StagedReader } from './staged-reader.js';
+import { stageEvents } from './staging.query.js';
+
+eachDatabase('reading events that wait', (open) => {
+  let test: TestDatabase;
+  let reader: StagedReader;
+  let looked: number;
+  const aside = new Set<string>();
+  beforeAll(async () => {
+    test = await open();
+    await test.migrate([inboundTables]);
+  });
+  beforeEach(async () => {
+    reader = new StagedReader(test.database);
+    looked = 0;
+    aside.clear();
+    await test.database.write((tx) => tx.run('DELETE FROM federation_inbound_events_staging'));
+  });
+
+  const events = (count: number, body = ''): RoomEvent[] =>
+    Array.from({ length: count }, (_, n) =>
+      buildEvent(
+        {
+          ...{ roomId: '!a:x', type: 'm.room.message', sender: '@a:other.test', content: { n, body } },
+          ...{ originServerTs: 0, depth: 5, authEventIds: [], prevEventIds: [] },
+        },
+        roomVersionRules('11')!,
+      ),
+    );
+  const stage = (some: readonly RoomEvent[], first: number, origin = 'other.test'): Promise<void> =>
+    test.database.write((tx) =>
+      stageEvents(
+        tx,
+        origin,
+        some.map((event, n) => ({ event, text: JSON.stringify(event.pdu), ordering: first + n })),
+        0,
+      ),
+    );
+  const next = async (limit = Infinity): Promise<string[]> => (await batch(limit)).map((row) => row.event_id);
+  const batch = (limit = Infinity): ReturnType<StagedReader['next']> =>
+    reader.next('!a:x', limit, (eventId) => (looked++, aside.has(eventId)));
+  const idsOf = (some: readonly RoomEvent[]): string[] => some.map(({ eventId }) => eventId);
+
+  it('gives a batch until it is done, then the next one', async () => {
+    const all = events(60);
+    await stage(all, 1);
+    const first = await batch();
+    expect(first.map((row) => row.event_id)).toEqual(idsOf(all.slice(0, 50)));
+    expect(await next(1)).toEqual(idsOf(all.slice(0, 1)));
+    reader.done('!a:x', first);
+    expect(await next()).toEqual(idsOf(all.slice(50)));
+  });
+
+  it('gives what comes again before the others, and once', async () => {
+    const all = events(4);
+    await stage(all, 1);
+    aside.add(all[1]!.eventId);
+    reader.done('!a:x', await batch());
+    await stage(events(5).slice(4), 9);
+    aside.clear();
+    reader.comesAgain('!a:x', all[1]!.eventId);
+    reader.comesAgain('!a:x', '$gone');
+    const again = await batch();
+    expect(again.map((row) => row.event_id)).toEqual([all[1]!.eventId]);
+    reader.done('!a:x', again);
+    const last = await batch();
+    expect(last.map((row) => row.ordering)).toEqual([9]);
+    reader.done('!a:x', last);
+    expect(await next()).toEqual([]);
+  });
+
+  it('finds what was written with an earlier place than what was read', async () => {
+    const [early, late] = events(2) as [RoomEvent, RoomEvent];
+    await stage([late], 2);
+    reader.done('!a:x', await batch());
+    await stage([early], 1);
+    reader.arrived('!a:x', early.eventId, 1);
+    expect(await next()).toEqual([early.eventId]);
+    // What was written behind it needs nothing of that kind.
+    reader.arrived('!a:x', '$new', 3);
+    expect(await next()).toEqual([early.eventId]);
+  });
+
+  it('passes over what is in somebody’s hands once, however often something comes again', async () => {
+    const all = events(500);
+    await stage(all, 1);
+    for (const { eventId } of all) aside.add(eventId);
+    expect(await next()).toEqual([]);
+    for (const { eventId } of all) {
+      aside.delete(eventId);
+      reader.comesAgain('!a:x', eventId);
+      const again = await batch();
+      expect(again).toHaveLength(1);
+      aside.add(eventId);
+      reader.done('!a:x', again);
+    }
+    expect(looked).toBe(1_000);
+  });
+
+  it('gives few events where they are large, and more again behind them', async () => {
+    await stage(events(10, 'x'.repeat(60_000)), 1);
+    await stage(events(50).slice(10), 11);
+    const sizes: number[] = [];
+    for (let rows = await batch(); rows.length > 0; rows = await batch()) {
+      sizes.push(rows.length);
+      reader.done('!a:x', rows);
+    }
+    expect(sizes).toEqual([4, 4, 8, 16, 18]);
+  });
+});
