@@ -1,8 +1,9 @@
+import type { Db, SqlValue } from '@rookery/database';
 import { eachDatabase, type TestDatabase } from '@rookery/testing';
 import { buildEvent, type RoomEvent, roomVersionRules } from '@rookery/events';
 import { inboundTables } from '../migrations/federation-inbound.migration.js';
 import { StagedReader } from './staged-reader.js';
-import { stageEvents } from './staging.query.js';
+import { selectStagedAgain, stageEvents } from './staging.query.js';
 
 eachDatabase('reading events that wait', (open) => {
   let test: TestDatabase;
@@ -98,6 +99,20 @@ eachDatabase('reading events that wait', (open) => {
       reader.done('!a:x', again);
     }
     expect(looked).toBe(1_000);
+  });
+
+  it('looks up what comes again by its id', async () => {
+    const { database } = test;
+    let plan = '';
+    const explained = async (sql: string, params?: readonly SqlValue[]): Promise<never[]> => {
+      const steps = await database.query<{ detail: string }>(`EXPLAIN QUERY PLAN ${sql}`, params);
+      plan = steps.map(({ detail }) => detail).join('\n');
+      return [];
+    };
+    // The plans of PostgreSQL follow how much there is.
+    if (database.dialect.name !== 'sqlite') return;
+    await selectStagedAgain({ dialect: database.dialect, query: explained } as unknown as Db, '!a:x', ['$a']);
+    expect(plan).toContain('event_id=?');
   });
 
   it('gives few events where they are large, and more again behind them', async () => {

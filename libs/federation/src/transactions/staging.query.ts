@@ -37,12 +37,14 @@ export function selectStaged(db: Db, roomId: string, after: number, limit: numbe
 }
 
 /** Those of some events of a room that wait still, in their order of arrival. */
-export function selectStagedAgain(db: Db, roomId: string, eventIds: readonly string[]): Promise<StagedRow[]> {
-  return db.query<StagedRow>(
+export async function selectStagedAgain(db: Db, roomId: string, eventIds: readonly string[]): Promise<StagedRow[]> {
+  const rows = await db.query<StagedRow>(
     `SELECT origin, event_id, event_json, attempts, ordering FROM federation_inbound_events_staging
-     WHERE room_id = ? AND ${db.dialect.anyOf('event_id')} ORDER BY ordering`,
+     WHERE room_id = ? AND ${db.dialect.anyOf('event_id')}`,
     [roomId, eventIds],
   );
+  // Told to put them in order, SQLite goes through all that waits in the room.
+  return rows.sort((a, b) => a.ordering - b.ordering);
 }
 
 /** How many events wait in each room that any wait in, and the highest ordering. */
