@@ -11,7 +11,7 @@ import {
   maxIdBytes,
 } from '@rookery/matrix-types';
 import { Clock, Logger } from '@rookery/platform';
-import { type EventBatch, EventStore, PartialRooms, RoomHooks } from '@rookery/rooms';
+import { type EventBatch, EventStore, RoomHooks } from '@rookery/rooms';
 import { RoomAudience } from '../common/room-audience.js';
 import type { Receipt } from '../model/receipt.js';
 import { EarlyReceipts } from '../receipts/early-receipts.js';
@@ -35,7 +35,6 @@ export class InboundReceipts implements OnModuleDestroy {
     private readonly events: EventStore,
     private readonly receipts: ReceiptService,
     private readonly audience: RoomAudience,
-    private readonly partial: PartialRooms,
     logger: Logger,
     roomHooks: RoomHooks,
   ) {
@@ -74,18 +73,18 @@ export class InboundReceipts implements OnModuleDestroy {
     if (offered.length === 0) return [];
     const rooms = [...new Set(offered.map(({ roomId }) => roomId))];
     const users = [...new Set(offered.map(({ userId }) => userId))];
-    const joined = new Set(
-      (await joinedAmong(this.database, rooms, users)).map(({ roomId, userId }) => `${roomId}\n${userId}`),
-    );
+    const found = await joinedAmong(this.database, rooms, users);
+    const partial = new Set(found.flatMap(({ roomId, isPartial }) => (isPartial ? [roomId] : [])));
+    const joined = new Set(found.map(({ roomId, userId }) => `${roomId}\n${userId}`));
     const isJoined = ({ roomId, userId }: Receipt): boolean => joined.has(`${roomId}\n${userId}`);
-    const missing = await this.#store(offered.filter(isJoined));
+    const missing = await this.#store(offered.filter(isJoined), partial);
     const strangers = offered.filter((receipt) => !isJoined(receipt));
     const members = await this.audience.ofRooms(new Set(strangers.map(({ roomId }) => roomId)));
     return [...missing, ...strangers.filter(({ roomId }) => (members.get(roomId)?.size ?? 0) > 0)];
   }
 
-  /** Stores those that are for something that is there; the others. */
-  async #store(offered: readonly Receipt[]): Promise<Receipt[]> {
+  /** Stores those that are for something that is there, or of a room that is known in part; the others. */
+  async #store(offered: readonly Receipt[], partial: ReadonlySet<string>): Promise<Receipt[]> {
     const found = await this.events.many(
       offered.flatMap(({ eventId, threadId = 'main' }) => (threadId === 'main' ? [eventId] : [eventId, threadId])),
     );
@@ -95,13 +94,13 @@ export class InboundReceipts implements OnModuleDestroy {
       offered.flatMap((receipt) => {
         const { roomId, threadId = 'main' } = receipt;
         const stored = found.get(receipt.eventId);
-        if (stored === undefined ? !this.partial.has(roomId) : stored.event.roomId !== roomId) return [];
+        if (stored === undefined ? !partial.has(roomId) : stored.event.roomId !== roomId) return [];
         const names = stored && relationOf(stored.event.content)?.eventId;
         if (threadId !== 'main' && threadId !== names && !isThere(threadId, roomId)) return [];
         return [{ ...receipt, eventStreamOrdering: stored?.streamOrdering }];
       }),
     );
-    return offered.filter(({ eventId, roomId }) => !found.has(eventId) && !this.partial.has(roomId));
+    return offered.filter(({ eventId, roomId }) => !found.has(eventId) && !partial.has(roomId));
   }
 
   /** Events were stored, and people joined: what was read of them, or by them, before is stored, too. */

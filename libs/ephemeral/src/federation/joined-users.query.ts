@@ -5,6 +5,8 @@ import { domainOf } from '@rookery/matrix-types';
 export interface JoinedUser {
   readonly roomId: string;
   readonly userId: string;
+  /** Not all members of the room are known, and the user is said to be in it by its server. */
+  readonly isPartial: boolean;
 }
 
 /**
@@ -25,10 +27,10 @@ export async function joinedAmong(
      WHERE ${db.dialect.anyOf('room_id')} AND ${db.dialect.anyOf('server_name')}`,
     [roomIds, userIds, roomIds, servers],
   );
-  return rows.flatMap(({ room_id: roomId, user_id: userId, server }) =>
+  return rows.flatMap(({ room_id: roomId, user_id: userId, server }): JoinedUser[] =>
     userId === null
-      ? userIds.filter((each) => domainOf(each) === server).map((each) => ({ roomId, userId: each }))
-      : [{ roomId, userId }],
+      ? userIds.filter((each) => domainOf(each) === server).map((each) => ({ roomId, userId: each, isPartial: true }))
+      : [{ roomId, userId, isPartial: false }],
   );
 }
 

@@ -75,12 +75,15 @@ export async function roomChanges(db: Db, userId: string, after: number, upTo: n
   );
 }
 
-/** All account data of some rooms. */
+/** All account data of some rooms, oldest first. */
 export async function forRooms(db: Db, userId: string, roomIds: readonly string[]): Promise<RoomAccountDataRow[]> {
-  return db.query<RoomAccountDataRow>(
-    `SELECT room_id AS "roomId", account_data_type AS type, content, stream_id AS "streamId" FROM room_account_data WHERE user_id = ? AND ${db.dialect.anyOf('room_id')} ORDER BY stream_id`,
+  const rows = await db.query<RoomAccountDataRow>(
+    `SELECT room_id AS "roomId", account_data_type AS type, content, stream_id AS "streamId" FROM room_account_data
+     WHERE user_id = ? AND ${db.dialect.anyOf('room_id')}`,
     [userId, roomIds],
   );
+  // Told to put it in order, SQLite goes through what the user has of all rooms.
+  return rows.sort((a, b) => a.streamId - b.streamId);
 }
 
 /** How many types of its own data an account has. */
