@@ -1,10 +1,10 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
-import { SystemClock } from '@rookery/platform';
-import { eventually, RecordingLogger } from '@rookery/testing';
+import { type Clock, SystemClock } from '@rookery/platform';
+import { eventually, FakeClock, RecordingLogger } from '@rookery/testing';
 import { type CheckpointReport, Checkpoints } from './checkpoints.js';
 import { SqliteConnection } from './sqlite-connection.js';
 
@@ -31,8 +31,8 @@ describe('Checkpoints', () => {
     handle.close();
     await rm(folder, { recursive: true, force: true });
   });
-  const begin = (of = path): void => {
-    checkpoints = new Checkpoints(writer, { pages, path: of, clock: new SystemClock(), logger });
+  const begin = (of = path, clock: Clock = new SystemClock()): void => {
+    checkpoints = new Checkpoints(writer, { pages, path: of, clock, logger });
   };
   /** At least so many pages, in one transaction. */
   const write = (count: number): void => {
@@ -97,6 +97,32 @@ describe('Checkpoints', () => {
     const again = new Sqlite(path, { readonly: true });
     expect(again.prepare('SELECT count(*) AS count FROM things').get()).toEqual({ count: 4 * pages });
     again.close();
+  });
+
+  it('ends the thread when there is nothing to move for a minute, and begins another one for what comes then', async () => {
+    const clock = new FakeClock();
+    /** Only Linux tells which threads there are. */
+    const isThere = (): boolean =>
+      existsSync('/proc/self/task') &&
+      readdirSync('/proc/self/task').some((thread) => {
+        try {
+          return readFileSync(`/proc/self/task/${thread}/comm`, 'utf8').startsWith('sqlite checkp');
+        } catch {
+          return false;
+        }
+      });
+    begin(path, clock);
+    for (let round = 0; round < 2; round++) {
+      write(2 * pages);
+      await eventually(async () => {
+        await clock.advance(20);
+        checkpoints.committed();
+        return isMoved();
+      });
+      if (process.platform === 'linux') expect(isThere()).toBe(true);
+      await clock.advance(60_000);
+      await eventually(() => !isThere());
+    }
   });
 
   it('leaves it to commits where there is no thread', async () => {

@@ -1,5 +1,5 @@
 import { Worker } from 'node:worker_threads';
-import type { Clock, Logger } from '@rookery/platform';
+import type { Clock, Logger, Timer } from '@rookery/platform';
 import type { SqliteConnection } from './sqlite-connection.js';
 
 /** Pages of the write-ahead log, and how many of them the file has, as `PRAGMA wal_checkpoint` tells it. */
@@ -20,6 +20,8 @@ export interface CheckpointOptions {
 const lookEveryMs = 20;
 /** With so many times the pages SQLite moves them itself, in a commit: the thread cannot keep up. */
 const lateFactor = 5;
+/** How long the thread stays without work, milliseconds: it holds some 10 MiB, and takes little to begin anew. */
+const idleMs = 60_000;
 /** Its heap, MiB. It holds nothing. */
 const [oldSpaceMib, youngSpaceMib] = [16, 1];
 
@@ -33,6 +35,7 @@ const [oldSpaceMib, youngSpaceMib] = [16, 1];
  */
 export class Checkpoints {
   #worker: Worker | undefined;
+  #idle: Timer | undefined;
   #isMoving = false;
   #isMoved = false;
   #lookedAtMs = -Infinity;
@@ -56,12 +59,14 @@ export class Checkpoints {
     const { log, checkpointed } = this.writer.get<CheckpointReport>('PRAGMA wal_checkpoint(NOOP)')!;
     if (log - checkpointed < this.options.pages) return;
     this.#isMoving = true;
+    this.#idle?.cancel();
     this.#thread().postMessage('move');
   }
 
   /** Resolves once the thread has let the file go. */
   async close(): Promise<void> {
     this.#isOver = true;
+    this.#idle?.cancel();
     const worker = this.#worker;
     if (worker === undefined) return;
     const ended = new Promise((resolve) => worker.once('exit', resolve));
@@ -89,12 +94,11 @@ export class Checkpoints {
       this.options.logger.error('The thread that moves the log of the database into its file failed: commits do it', {
         err,
       });
+      if (!this.#isOver) this.#commitsMove(this.options.pages);
+      this.#isOver = true;
     });
     worker.on('exit', () => {
-      this.#worker = undefined;
-      if (this.#isOver) return;
-      this.#isOver = true;
-      this.#commitsMove(this.options.pages);
+      if (this.#worker === worker) this.#worker = undefined;
     });
     return (this.#worker = worker);
   }
@@ -102,6 +106,10 @@ export class Checkpoints {
   #finish(): void {
     this.#isMoving = this.#isMoved = false;
     this.writer.handle.pragma('wal_checkpoint(PASSIVE)');
+    this.#idle = this.options.clock.after(idleMs, () => {
+      this.#worker?.postMessage('end');
+      this.#worker = undefined;
+    });
   }
 
   #commitsMove(pages: number): void {
