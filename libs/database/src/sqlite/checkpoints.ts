@@ -20,7 +20,7 @@ export interface CheckpointOptions {
 const lookEveryMs = 20;
 /** With so many times the pages SQLite moves them itself, in a commit: the thread cannot keep up. */
 const lateFactor = 5;
-/** How long the thread stays without work, milliseconds: it holds some 10 MiB, and takes little to begin anew. */
+/** How long the thread stays without work, milliseconds: it holds some MiB, and takes little to begin anew. */
 const idleMs = 60_000;
 /** Its heap, MiB. It holds nothing. */
 const [oldSpaceMib, youngSpaceMib] = [16, 1];
