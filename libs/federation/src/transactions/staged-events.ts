@@ -296,6 +296,7 @@ export class StagedEvents {
       .finally(() => {
         this.#running.delete(roomId);
         if (!this.#queue.has(roomId)) this.#reached(roomId, Number.MAX_SAFE_INTEGER);
+        if (!this.#backlog.has(roomId)) this.#reader.forget(roomId);
         this.#next();
       });
     this.#running.set(roomId, work);
