@@ -1,4 +1,4 @@
-/** What runs in the thread of {@link Checkpoints}: moves pages from the log into the file whenever it is told to, and tells how far it came. */
+/** What runs in the thread of {@link Checkpoints}: moves pages from the log into the file whenever it is told to, and says when it has. */
 import { parentPort, workerData } from 'node:worker_threads';
 import Sqlite from 'better-sqlite3';
 import type { CheckpointReport } from './checkpoints.js';

@@ -43,7 +43,7 @@ export class PresencePublisher implements OnModuleDestroy {
   // Who may have changed, with the new presence where it is not computed from devices.
   #dirty = new Map<string, PresenceState | undefined>();
   /** The same of the round that is being written. */
-  #written: ReadonlyMap<string, PresenceState | undefined> = this.#dirty;
+  #written: ReadonlyMap<string, PresenceState | undefined> = new Map();
   // Told again though nothing changed: rooms of the user did.
   readonly #retell = new Set<string>();
   // Whose rooms are being read, and what happened to them meanwhile.
