@@ -6,6 +6,7 @@ import type {
   RegistrationApi,
   ScheduledCall,
 } from '@rookery/module-api';
+import type { CallOrigin, WriterBackend } from './at-writer.js';
 
 /** What of the module API the host itself provides, for each module its own. */
 export type ScopedName =
@@ -135,7 +136,7 @@ export interface TableBackend {
 /** The copies of a module in the other processes of the server. */
 export interface CopiesBackend {
   /** Answers of those that gave one. Never rejects. */
-  ask(module: string, question: string, payload: unknown): Promise<readonly unknown[]>;
+  ask(module: string, question: string, payload: unknown, origin: CallOrigin): Promise<readonly unknown[]>;
 }
 
 /** What the app gives the host, which makes each module's API of it. */
@@ -147,4 +148,6 @@ export interface ModuleCapabilities {
   readonly jobs: JobBackend;
   readonly tables: TableBackend;
   readonly copies: CopiesBackend;
+  /** Absent in the process that writes. */
+  readonly writer?: WriterBackend | undefined;
 }

@@ -25,6 +25,16 @@ export class EventChains {
     private readonly clock: Clock,
   ) {}
 
+  /** How many events of modules led to what is done now. */
+  get length(): number {
+    return this.#answering.getStore() ?? 0;
+  }
+
+  /** Does what a number of events of modules led to, in another process. */
+  answering<T>(length: number, work: () => T): T {
+    return this.#answering.run(length, work);
+  }
+
   /** Tells modules of an event: what they send now, or later because of it, answers it. */
   async telling(eventId: string, work: () => Promise<void>): Promise<void> {
     if (this.#sending.size > 0 && !this.#lengths.has(eventId)) await this.#sent();
@@ -37,7 +47,7 @@ export class EventChains {
     module: string,
     work: () => Promise<Event>,
   ): Promise<Event> {
-    const length = (this.#answering.getStore() ?? 0) + 1;
+    const length = this.length + 1;
     if (length > maxLength) {
       this.log.error('A module answers events with events without end: it was stopped', { module, length: maxLength });
       throw MatrixError.eventChainTooLong();

@@ -7,11 +7,12 @@ import {
   type ScheduledCall,
 } from '@rookery/module-api';
 import type { Clock, Metrics } from '@rookery/platform';
+import { type CallOrigin, passedToWriter } from './at-writer.js';
 import type { ModuleCaches } from './caches.js';
 import { type ModuleCapabilities, type ScopedName, type SharedCapabilities, sharedNames } from './capabilities.js';
 import type { EventChains } from './event-chains.js';
 import type { MessageAnswers } from './message-answers.js';
-import { forgetCached, messagesOf, type ModuleQuestions } from './messages.js';
+import { forgetCached, messagesOf, type ModuleQuestions, questionsWaiting } from './messages.js';
 import { withoutEffect } from './shadow.js';
 import type { LoadedModule } from './loader.js';
 import { runAsServer } from './owner.js';
@@ -41,14 +42,28 @@ export interface FacadeParts {
 
 /** The API of one module: frozen, and tied to its name. */
 export function createModuleApi(parts: FacadeParts): ModuleApi {
-  const api: ModuleApi = {
+  const { loaded, capabilities, chains, scope, contribute } = parts;
+  const { writer } = capabilities;
+  const own: ModuleApi = {
     ...registrations(parts),
-    ...shared(parts.capabilities.shared),
+    ...shared(capabilities.shared),
     ...scoped(parts),
     ...sending(parts),
   };
-  return Object.freeze(parts.loaded.entry.shadow ? withoutEffect(api, parts.scope, parts.contribute) : api);
+  const { name } = loaded.definition;
+  const api = writer
+    ? passedToWriter(own, (path, args) => runAsServer(() => writer.call(name, path, args, originOf(chains))))
+    : own;
+  return Object.freeze(loaded.entry.shadow ? withoutEffect(api, scope, contribute) : api);
 }
+
+/** Of what runs no code of modules. */
+const nothing: CallOrigin = { events: 0, questions: 0 };
+
+const originOf = (chains: EventChains): CallOrigin => ({ events: chains.length, questions: questionsWaiting() });
+
+/** Each copy that asks its copies asks several: a ring of those grows with every round, and has to end sooner. */
+const asToCopies = (chains: EventChains): CallOrigin => ({ ...originOf(chains), questions: questionsWaiting() + 3 });
 
 function registrations({ loaded, contribute }: FacadeParts): RegistrationApi {
   const { name } = loaded.definition;
@@ -140,7 +155,7 @@ function scoped(parts: FacadeParts): Pick<ModuleApi, ScopedName> {
     messages: messagesOf(
       name,
       parts.questions,
-      capabilities.copies,
+      (question, payload) => capabilities.copies.ask(name, question, payload, asToCopies(parts.chains)),
       (question, answer) =>
         contribute('messages.answer', (registry) => registry.addMessageAnswer(name, loaded.entry, question, answer)),
       parts.answersSoFar,
@@ -157,7 +172,7 @@ function scoped(parts: FacadeParts): Pick<ModuleApi, ScopedName> {
     registerCachedFunction: (cache, load, options) => caches.register(cache, load, options),
     async invalidateCache(cache, key) {
       caches.forget(cache, key);
-      await capabilities.copies.ask(name, forgetCached, { cache, key });
+      await capabilities.copies.ask(name, forgetCached, { cache, key }, nothing);
     },
     loopingBackgroundCall(fn, periodMs, { description = 'loop', runOnAllInstances = false } = {}) {
       checkTime(periodMs);

@@ -1,5 +1,7 @@
-import type { CallbackName, RookeryModule } from '@rookery/module-api';
+import { MatrixError } from '@rookery/matrix-types';
+import type { CallbackName, ModuleApi, RookeryModule } from '@rookery/module-api';
 import { type Clock, type Config, type Logger, type Metrics, Semaphore } from '@rookery/platform';
+import { calledHere, type CallOrigin } from './at-writer.js';
 import { ModuleCaches } from './caches.js';
 import type { CallOutcome } from './figures.js';
 import type { ModuleCapabilities } from './capabilities.js';
@@ -8,7 +10,8 @@ import { ModuleLoadError } from './errors.js';
 import { type Contribution, createModuleApi } from './facade.js';
 import { asLoadError } from './definition.js';
 import { endThreads, importModules, isSameEntry, type LoadedModule, type ModuleEntry, whileLoading } from './loader.js';
-import { ModuleQuestions } from './messages.js';
+import { ModuleQuestions, withQuestionsWaiting } from './messages.js';
+import { runAs } from './owner.js';
 import { EMPTY_REGISTRY, ModuleRegistry, type SealedRegistry } from './registry.js';
 import { type ModuleReport, reportOf } from './report.js';
 import type { ModuleThread } from './module-thread.js';
@@ -19,6 +22,7 @@ import { isDead } from './watch.js';
 /** A module in service. */
 interface RunningModule {
   readonly loaded: LoadedModule;
+  readonly api: ModuleApi;
   readonly contributions: readonly Contribution[];
   readonly scope: ModuleScope;
   readonly caches: ModuleCaches;
@@ -113,8 +117,18 @@ export class ModuleHost {
   }
 
   /** Answers the copy of a module in another process. @throws MatrixError as a question of another module would be answered */
-  answerCopy(module: string, question: string, payload: unknown): Promise<unknown> {
-    return this.#questions.ask(module, module, question, payload);
+  answerCopy(module: string, question: string, payload: unknown, origin: CallOrigin): Promise<unknown> {
+    return this.#because(origin, () => this.#questions.ask(module, module, question, payload));
+  }
+
+  /**
+   * Calls something of a module's API for its copy in a process that does not write.
+   * @throws whatever the call throws; MatrixError 404 for what nobody may ask for, 503 while the module is not in service here
+   */
+  async callForCopy(module: string, path: string, args: readonly unknown[], origin: CallOrigin): Promise<unknown> {
+    const running = this.#running.find(({ loaded }) => loaded.definition.name === module);
+    if (!running) throw MatrixError.unavailable(`The module ${module} is not in service in the process that writes`);
+    return this.#because(origin, () => runAs(running.loaded.owner, () => calledHere(running.api, path, args)));
   }
 
   /** The modules in service, in the order of the settings. */
@@ -140,6 +154,10 @@ export class ModuleHost {
   /** Ends what {@link import} brought and {@link start} was not given. */
   async discard(loaded: readonly LoadedModule[]): Promise<void> {
     await endThreads(loaded, this.running);
+  }
+
+  #because<T>({ events, questions }: CallOrigin, work: () => T): T {
+    return this.dispatcher.chains.answering(events, () => withQuestionsWaiting(questions, work));
   }
 
   #report(): Promise<readonly ModuleReport[]> {
@@ -309,8 +327,6 @@ export class ModuleHost {
     const caches = new ModuleCaches(clock, this.options.config && { config: this.options.config, module: name });
     scope.add(() => caches.end());
     let open = true;
-    // Before it registers, so that what it began is ended when it fails.
-    next.push({ loaded, contributions, scope, caches });
     const contribute = (method: string, contribution: Contribution): void => {
       if (!open) {
         this.#log.error('A module registered too late', { module: name, method });
@@ -331,6 +347,8 @@ export class ModuleHost {
       answersSoFar: () => (open ? registry.messages : undefined),
       contribute,
     });
+    // Before it registers, so that what it began is ended when it fails.
+    next.push({ loaded, api, contributions, scope, caches });
     try {
       await whileLoading({ ...loaded, clock, late: 'it did not finish' }, async () => {
         this.#log.info('Registering module', { module: name });

@@ -7,6 +7,7 @@ export type {
   ModuleCapabilities,
   TableBackend,
 } from './capabilities.js';
+export type { CallOrigin, WriterBackend } from './at-writer.js';
 export { callbackContext } from './context.js';
 export { ModuleDispatcher } from './dispatcher.js';
 export { moduleEntriesOf, settingsOptionOf } from './entries.js';

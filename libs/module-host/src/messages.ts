@@ -2,7 +2,6 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { MatrixError } from '@rookery/matrix-types';
 import type { ModuleMessages } from '@rookery/module-api';
 import type { Clock, Logger } from '@rookery/platform';
-import type { CopiesBackend } from './capabilities.js';
 import { plainCopy } from './isolation.js';
 import type { MessageAnswers } from './message-answers.js';
 import { runAs } from './owner.js';
@@ -13,6 +12,12 @@ const maxDepth = 10;
 
 /** How many questions wait for the one that is answered now. */
 const depth = new AsyncLocalStorage<number>();
+
+/** How many questions wait for what is done now. */
+export const questionsWaiting = (): number => depth.getStore() ?? 0;
+
+/** Does what a number of questions wait for, in another process. */
+export const withQuestionsWaiting = <T>(count: number, work: () => T): T => depth.run(count, work);
 
 /** Carries questions between modules. */
 export class ModuleQuestions {
@@ -27,7 +32,7 @@ export class ModuleQuestions {
   async ask(from: string, to: string, question: string, payload: unknown, known = this.answers()): Promise<unknown> {
     const found = known.get(to)?.get(question);
     if (!found) throw MatrixError.notFound(`There is no module ${to} that answers ${question}`);
-    const waiting = depth.getStore() ?? 0;
+    const waiting = questionsWaiting();
     if (waiting >= maxDepth) throw MatrixError.internal('Modules ask each other in a ring');
     // Undefined is nothing that JSON knows.
     const given = plainCopy(payload ?? null);
@@ -60,7 +65,7 @@ export const forgetCached = 'rookery.forget_cached';
 export function messagesOf(
   module: string,
   questions: ModuleQuestions,
-  copies: CopiesBackend,
+  askCopies: (question: string, payload: unknown) => Promise<readonly unknown[]>,
   contribute: (question: string, answer: (payload: unknown, from: string) => unknown) => void,
   known: () => MessageAnswers | undefined,
 ): ModuleMessages {
@@ -68,6 +73,6 @@ export function messagesOf(
     answer: contribute,
     ask: (to: string, question: string, payload?: unknown) => questions.ask(module, to, question, payload, known()),
     askCopies: async (question: string, payload?: unknown) =>
-      plainCopy(await copies.ask(module, question, plainCopy(payload ?? null))) as readonly unknown[],
+      plainCopy(await askCopies(question, plainCopy(payload ?? null))) as readonly unknown[],
   });
 }

@@ -1,33 +1,14 @@
 import type { ModuleApi } from '@rookery/module-api';
 import { MatrixError } from '@rookery/matrix-types';
+import { withEffects } from './effects.js';
 import type { ModuleRegistry } from './registry.js';
 import type { ModuleScope } from './scope.js';
 
-/** What changes something that others see: accounts, rooms, other servers, people. Its own documents and tables are not among it. */
-const effects = [
-  'setUserAdmin',
-  'setDisplayname',
-  'registerUser',
-  'registerDevice',
-  'invalidateAccessToken',
-  'recordUserExternalId',
-  'forgetUserExternalId',
-  'createLoginToken',
+/** What has an effect beside this server. */
+const elsewhere = [
   'completeSsoLoginAsync',
   'completeSsoLogin',
-  'storeRemote3pidAssociation',
-  'deactivateUser',
-  'createAndSendEventIntoRoom',
-  'updateRoomMembership',
-  'createRoom',
-  'deleteRoom',
-  'setRoomBlocked',
-  'setRoomMediaQuarantined',
-  'sendLocalOnlinePresenceTo',
-  'setPresenceForUsers',
   'sendHttpPushNotification',
-  'sendMail',
-  'setPushRuleAction',
 ] as const satisfies readonly (keyof ModuleApi)[];
 
 const providers = [
@@ -49,17 +30,12 @@ export function withoutEffect(
     return Promise.reject(MatrixError.forbidden(`Module ${name} runs in shadow: ${method} has no effect`));
   };
   const unused = (method: string) => (): void => contribute(method, (registry) => registry.notInShadow(name, method));
-  const { accountDataManager, publicRoomListManager, federation } = api;
+  const quiet = withEffects(api, refuse);
+  const others = Object.fromEntries(elsewhere.map((method) => [method, refuse(method)]));
   return {
-    ...api,
-    ...Object.fromEntries(effects.map((method) => [method, refuse(method)])),
+    ...quiet,
+    ...others,
     ...Object.fromEntries(providers.map((method) => [method, unused(method)])),
-    accountDataManager: Object.freeze({ ...accountDataManager, putGlobal: refuse('accountDataManager.putGlobal') }),
-    publicRoomListManager: Object.freeze({
-      ...publicRoomListManager,
-      addRoomToPublicRoomList: refuse('publicRoomListManager.addRoomToPublicRoomList'),
-      removeRoomFromPublicRoomList: refuse('publicRoomListManager.removeRoomFromPublicRoomList'),
-    }),
-    federation: Object.freeze({ ...federation, putJson: refuse('federation.putJson') }),
+    federation: Object.freeze({ ...api.federation, putJson: refuse('federation.putJson') }),
   };
 }

@@ -52,6 +52,7 @@ export class SharedCalls {
 export class ServerCapabilities implements ModuleCapabilities {
   readonly shared: ModuleCapabilities['shared'];
   readonly federation: ModuleCapabilities['federation'];
+  readonly writer: ModuleCapabilities['writer'];
 
   constructor(
     shared: SharedCalls,
@@ -63,5 +64,6 @@ export class ServerCapabilities implements ModuleCapabilities {
   ) {
     this.shared = shared.calls;
     this.federation = federationApi(client);
+    this.writer = copies.writer;
   }
 }

@@ -89,11 +89,11 @@ describe.each(['sqlite', 'postgres'] as const)('attacks on accounts (%s)', (kind
     const unknown = { type: 'm.id.thirdparty', medium: 'email', address: 'nobody@example.org' };
     const claims = [named('ann'), named('nobody'), unknown];
     const least = claims.map(() => Infinity);
-    for (let round = 0; round < 20; round++)
+    const ratio = (): number => Math.min(...least.slice(1)) / least[0]!;
+    // The hash of a password takes most of it; without one the answer would come many times faster, however often it is tried.
+    for (let round = 0; round < 20 || (round < 200 && ratio() <= 0.6); round++)
       for (const [index, claim] of claims.entries()) least[index] = Math.min(least[index]!, await work(claim));
-    const [known, ...others] = least as [number, number, number];
-    // The hash of a password takes most of it; without one the answer would come many times faster.
-    for (const other of others) expect(other / known).toBeGreaterThan(0.6);
+    expect(ratio()).toBeGreaterThan(0.6);
   });
 
   it('tells the owner of an address, and nobody else, that somebody tried it', async () => {

@@ -142,7 +142,7 @@ describe('web resources of modules', () => {
   });
 
   it('hold no more of pages that a crowd asks for than one at a time, however slow they are', async () => {
-    const [crowd, pieces, piece] = [30, 20, 1_048_576];
+    const [crowd, pieces, piece] = [10, 20, 1_048_576];
     let made = 0;
     let mostHeld = 0;
     let whole = 0;
