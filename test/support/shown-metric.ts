@@ -1,5 +1,9 @@
-/** A counter or gauge without labels of its own, as the metrics listener of a process shows it; 0 where it is not there. */
-export async function shownMetric(baseUrl: string, name: string): Promise<number> {
+/**
+ * A counter or gauge as the metrics listener of a process shows it; 0 where it is not there.
+ * @param label one of its own that it has, as it is written: `service="irc"`
+ */
+export async function shownMetric(baseUrl: string, name: string, label = ''): Promise<number> {
   const page = await (await fetch(`${baseUrl}/_synapse/metrics`)).text();
-  return Number(new RegExp(`^${name}(?:\\{[^}]*\\})? (\\S+)$`, 'm').exec(page)?.[1] ?? 0);
+  const labels = label === '' ? '(?:\\{[^}]*\\})?' : `\\{[^}]*${label}[^}]*\\}`;
+  return Number(new RegExp(`^${name}${labels} (\\S+)$`, 'm').exec(page)?.[1] ?? 0);
 }

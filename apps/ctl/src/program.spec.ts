@@ -155,15 +155,19 @@ describe('rookery config', () => {
         'instance_map: {main: {host: localhost, port: 9093}, sender1: {host: localhost, port: 9094}}',
         'federation_sender_instances: [sender1]',
         'pusher_instances: [pusher1]',
+        'notify_appservices_from_worker: pusher1',
         'stream_writers: {typing: [sender1]}',
       ].join('\n'),
     );
     const reads = 'answers what only reads, passes on the rest';
     expect(known).toContain(`  sender1: ${reads}, sends to other servers (named for writing typing: main does that)`);
     expect(known.find((line) => line.startsWith('  main: '))).toContain(
-      'sends to other servers while none of these runs: sender1; pushes to devices while none of these runs: pusher1',
+      'sends to other servers while none of these runs: sender1; pushes to devices while none of these runs: pusher1; ' +
+        'sends to application services while none of these runs: pusher1',
     );
-    expect(known).toContain(`  pusher1: ${reads}, pushes to devices`);
+    expect(known).toContain(`  pusher1: ${reads}, pushes to devices, sends to application services`);
+    const old = await linesOf('instance_map: {main: {host: localhost, port: 9093}}\nnotify_appservices: false');
+    expect(old).toContain(`  synapse.app.appservice: ${reads}, sends to application services`);
     expect(known.join('\n')).toContain('While main is away nobody writes, ');
     writeFileSync(file, 'server_name: example.org\nreport_stats: false\n');
     expect((await rookery(['config', 'check', file])).out).not.toContain('Processes');

@@ -190,3 +190,16 @@ export async function registerGhost(
 }
 
 export const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** What must be the same each time that a transaction comes. */
+const lasting = ({ body }: PushedTransaction): string =>
+  JSON.stringify([
+    body.events.map(({ event_id: eventId, content }) => [eventId, content]),
+    body['de.sorunome.msc2409.to_device'] ?? [],
+  ]);
+
+/** The ids under which a service did not get the same each time. */
+export function altered({ transactions }: FakeService): string[] {
+  const contents = Map.groupBy(transactions, ({ txnId }) => txnId);
+  return [...contents].flatMap(([txnId, all]) => (new Set(all.map(lasting)).size > 1 ? [txnId] : []));
+}

@@ -4,13 +4,13 @@ import { type Config, isMain, type SettingName } from '@rookery/platform';
 const shared = {
   federation_sender_instances: 'sends to other servers',
   pusher_instances: 'pushes to devices',
+  notify_appservices_from_worker: 'sends to application services',
 } as const satisfies Partial<Record<SettingName, string>>;
 
 /** What a worker can be named for, though the main process does it. */
 const duties = {
   run_background_tasks_on: 'background work',
   media_instance_running_background_jobs: 'background work of media',
-  notify_appservices_from_worker: 'telling application services',
   update_user_directory_from_worker: 'the user directory',
   'stream_writers.events': 'writing events',
   'stream_writers.typing': 'writing typing',
@@ -25,8 +25,7 @@ const duties = {
 } as const satisfies Partial<Record<SettingName, string>>;
 
 const reads = 'answers what only reads, passes on the rest';
-const writes =
-  'writes every stream; sends to application services and mails, and does all background work; answers everything';
+const writes = 'writes every stream; sends mails, and does all background work; answers everything';
 
 /** Which process of a server does what, as its settings have it; nothing where it is a single process. */
 export function processLines(config: Config): readonly string[] {
@@ -40,7 +39,7 @@ export function processLines(config: Config): readonly string[] {
     return [
       'Processes (--processes N, or started on several machines):',
       `  one of them, whichever has taken that place: ${writes}`,
-      `  all others: each ${reads}, ${Object.values(shared).join(' and ')} (a share of them), and takes that place when it is free`,
+      `  all others: each ${reads}, ${Object.values(shared).join(', ')} (a share of them), and takes that place when it is free`,
       'Nothing is left without anybody as long as one process runs.',
     ];
   const ofMain = Object.values(shared).map((duty) => {

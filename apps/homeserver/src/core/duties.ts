@@ -1,3 +1,4 @@
+import { appserviceSenderRole } from '@rookery/appservices';
 import { federationSenderRole } from '@rookery/federation';
 import { type Config, isMain } from '@rookery/platform';
 import { pushSenderRole } from '@rookery/push';
@@ -7,6 +8,7 @@ import type { Eagerness } from '@rookery/replication';
 const named: Readonly<Record<string, (config: Config) => readonly string[]>> = {
   [federationSenderRole.name]: (config) => config.get('federation_sender_instances'),
   [pushSenderRole.name]: (config) => config.get('pusher_instances'),
+  [appserviceSenderRole.name]: (config) => [config.get('notify_appservices_from_worker') ?? 'master'],
 };
 
 /**

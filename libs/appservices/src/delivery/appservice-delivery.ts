@@ -6,10 +6,13 @@ import { DeviceFeed } from './device-feed.js';
 import { EphemeralFeed } from './ephemeral-feed.js';
 import { eventCursor, AppserviceEventFeed } from './event-feed.js';
 import { RoomInterest } from './room-interest.js';
-import { ServiceSenders } from './service-senders.js';
+import { ServiceRouter } from './service-router.js';
 import { TransactionStore } from './transaction-store.js';
 
-/** Brings services what concerns them. Costs nothing where there is none. */
+/**
+ * Finds what concerns services, stores what must not be lost, and tells whoever sends it; in the process that writes. Costs nothing where
+ * there is none.
+ */
 @Injectable()
 export class AppserviceDelivery implements OnModuleInit {
   // Eight parameters: beside what it starts and stops, three feeds, each of another kind of news.
@@ -18,7 +21,7 @@ export class AppserviceDelivery implements OnModuleInit {
     private readonly database: Database,
     private readonly interest: RoomInterest,
     private readonly store: TransactionStore,
-    private readonly senders: ServiceSenders,
+    private readonly router: ServiceRouter,
     private readonly events: AppserviceEventFeed,
     private readonly ephemeral: EphemeralFeed,
     private readonly devices: DeviceFeed,
@@ -33,7 +36,7 @@ export class AppserviceDelivery implements OnModuleInit {
   }
 
   /**
-   * Takes up what was left over and follows what comes.
+   * Follows what comes.
    * @throws DatabaseError when the sequence of transaction ids stands before a transaction that is stored
    */
   async start(): Promise<void> {
@@ -42,17 +45,15 @@ export class AppserviceDelivery implements OnModuleInit {
       return this.#forgetPosition();
     }
     await this.store.open();
-    await this.senders.start(this.interest.services);
-    const wake = (asId: string): void => this.senders.of(asId)?.wake();
-    await this.ephemeral.start((asId, edu) => this.senders.of(asId)?.offer(edu));
+    this.router.open();
+    const wake = (asId: string): void => this.router.tell({ kind: 'stored', asId });
+    await this.ephemeral.start((asId, edu) => this.router.tell({ kind: 'edu', asId, edu }));
     await this.devices.start(wake);
     await this.events.start(wake);
   }
 
-  /** Cuts requests under way short; they are repeated after the next start. */
   async stop(): Promise<void> {
     await Promise.all([this.events.stop(), this.ephemeral.stop(), this.devices.stop()]);
-    await this.senders.stop();
   }
 
   /** A service that comes later begins with what happens then, and not where a former one ended. */

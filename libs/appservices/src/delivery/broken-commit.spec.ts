@@ -3,6 +3,7 @@ import { SystemClock } from '@rookery/platform';
 import { makeTestDatabasePlace, PostgresLine, type TestDatabasePlace } from '@rookery/testing';
 import { appservicesMigrations } from '../migrations/index.js';
 import { TransactionStore } from './transaction-store.js';
+import { sendersOf } from './transactions.fixture.js';
 
 describe('transactions of application services whose commit PostgreSQL does not answer', () => {
   let place: TestDatabasePlace;
@@ -37,7 +38,7 @@ describe('transactions of application services whose commit PostgreSQL does not 
     const held: string[] = [];
     for (let next = await store.next(asId); next; next = await store.next(asId)) {
       held.push(...next.eventIds);
-      await store.taken(asId, next.txnId, false);
+      await sendersOf(db, store).here.taken(asId, next.txnId, false);
     }
     expect(held).toEqual(['$1', '$2', '$3', '$4', '$5']);
   });

@@ -28,7 +28,6 @@ interface RoomNow {
 const maxUsers = 50_000;
 /** Rooms, and members in them, that are kept. */
 const maxKept = 500_000;
-const nobody: ReadonlySet<string> = new Set();
 
 /**
  * Which services want to know what happens in a room: those in whose namespaces its id or one of its aliases lies, and those
@@ -53,7 +52,7 @@ export class RoomInterest implements OnModuleInit {
   ) {
     this.#ofUser = new Cache(config, 'appservices_of_users', { invalidation: 'never', max: 2 * maxUsers });
     this.#members = new Cache(config, 'appservice_room_members', {
-      ...{ invalidation: 'stream events', elsewhere: 'not kept', max: 2 * maxKept },
+      ...{ invalidation: 'stream events', elsewhere: 'told', max: 2 * maxKept },
       sizeOf: (members) => 1 + members.size,
     });
   }
@@ -62,6 +61,10 @@ export class RoomInterest implements OnModuleInit {
     if (this.services.length === 0) return;
     this.hooks.subscribe({
       afterCommit: (batch) => this.#noteMoves(batch),
+      onElsewhere: (news) => {
+        if (news === undefined) this.#members.clear();
+        else if (news.members.length > 0) for (const roomId of news.rooms) this.#members.delete(roomId);
+      },
       onRoomPurged: async (tx, roomId) => {
         tx.unlessRolledBack(() => this.#members.delete(roomId));
       },
@@ -99,9 +102,9 @@ export class RoomInterest implements OnModuleInit {
     return services;
   }
 
-  /** Joined local users of a room in whom a service is interested, as far as they are in memory. */
-  membersOf(roomId: string): ReadonlySet<string> {
-    return this.#members.get(roomId)?.users ?? nobody;
+  /** Joined local users of each of some rooms in whom a service is interested; in any process. */
+  async membersOf(roomIds: ReadonlySet<string>): Promise<ReadonlySet<string>[]> {
+    return [...(await this.#loadMembers(roomIds)).values()].map(({ users }) => users);
   }
 
   /** Services that are interested in each of some rooms as they are now, in two queries at most. */

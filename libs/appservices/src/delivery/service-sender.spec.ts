@@ -32,12 +32,16 @@ describe('the sender of an application service', () => {
   let sent: { atMs: number; path: string; body: unknown; signal: AbortSignal | undefined }[];
   let answer: (request: AppserviceRequest) => Promise<AppserviceAnswer>;
   let sender: ServiceSender;
+  /** Whether this process may send. */
+  let may: boolean;
+  /** Whether the process that writes says what is next. */
+  let isKnown: boolean;
 
   const transaction = (txnId: number): Transaction => ({ asId: 'irc', txnId, eventIds: [`$${txnId}`] });
   const paths = (): string[] => sent.map(({ path }) => path);
   const start = (wasDown = false): void => {
-    const store = {
-      next: () => Promise.resolve(queue[0]),
+    const waiting = {
+      next: () => Promise.resolve(isKnown || !queue[0] ? queue[0] : 'later'),
       nextId: () => Promise.resolve(1000 + sent.length),
       taken: (_id: string, txnId: number, cameBack: boolean) => {
         queue = queue.filter((one) => one.txnId !== txnId);
@@ -64,9 +68,9 @@ describe('the sender of an application service', () => {
         return answer(request);
       },
     };
-    const parts = { store, bodies, client, queries: {}, database: {}, clock, logger, metrics };
-    sender = new ServiceSender(service, parts as unknown as SenderParts, wasDown);
-    sender.start();
+    const parts = { waiting, bodies, client, queries: {}, database: {}, clock, logger, metrics, maySend: () => may };
+    sender = new ServiceSender(service, parts as unknown as SenderParts);
+    sender.start(wasDown);
   };
 
   beforeEach(() => {
@@ -76,6 +80,7 @@ describe('the sender of an application service', () => {
     queue = [];
     states = [];
     sent = [];
+    [may, isKnown] = [true, true];
     answer = () => Promise.resolve(ok);
   });
   afterEach(() => sender.stop());
@@ -231,16 +236,50 @@ describe('the sender of an application service', () => {
     expect(paths()).toEqual(['/transactions/1']);
   });
 
-  it('ends at once, whatever it is doing', async () => {
+  it('sends nothing while it may not, or nobody says what is next, and blames nobody', async () => {
+    queue = [transaction(1)];
+    may = false;
+    start();
+    await clock.advance(5_000);
+    expect(paths()).toEqual([]);
+    may = true;
+    await clock.advance(1_000);
+    expect(paths()).toEqual(['/transactions/1']);
+    isKnown = false;
+    queue.push(transaction(2));
+    sender.wake();
+    await clock.advance(5_000);
+    expect(paths()).toEqual(['/transactions/1']);
+    isKnown = true;
+    sender.wake();
+    await clock.advance(0);
+    expect([paths().at(-1), states]).toEqual(['/transactions/2', []]);
+    expect(logger.messages('error')).toEqual([]);
+  });
+
+  it('ends soon, whatever it is doing: an answer is waited for a moment', async () => {
     start();
     await sender.stop();
     queue = [transaction(1)];
+    let reply: (answer: AppserviceAnswer) => void = () => undefined;
     answer = ({ signal }) =>
-      new Promise((_, reject) => signal?.addEventListener('abort', () => reject(new OutboundError('aborted', 'x'))));
+      new Promise((resolve, reject) => {
+        reply = resolve;
+        signal?.addEventListener('abort', () => reject(new OutboundError('aborted', 'x')));
+      });
     start();
     await clock.advance(0);
-    await sender.stop();
-    expect(states).toEqual([]);
+    const cut = sender.stop();
+    await clock.advance(1_000);
+    await cut;
+    expect([states, queue.length]).toEqual([[], 1]);
+    queue.push(transaction(2));
+    start();
+    await clock.advance(0);
+    const stopped = sender.stop();
+    reply(ok);
+    await stopped;
+    expect(queue.map(({ txnId }) => txnId)).toEqual([2]);
     answer = () => Promise.resolve({ ...ok, status: 500 });
     start();
     await clock.advance(0);

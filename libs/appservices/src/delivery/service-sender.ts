@@ -7,12 +7,13 @@ import type { AppserviceClient } from '../queries/appservice-client.js';
 import type { AppserviceQueries } from '../queries/appservice-queries.js';
 import type { Registration } from '../registration/registration.js';
 import type { TransactionBodies } from './transaction-bodies.js';
-import { transactionLimit, type TransactionStore } from './transaction-store.js';
+import { transactionLimit } from './transaction-store.js';
 import type { Transaction } from './transactions.query.js';
+import type { WaitingTransactions } from './waiting-transactions.js';
 
 /** What senders work with. */
 export interface SenderParts {
-  readonly store: TransactionStore;
+  readonly waiting: WaitingTransactions;
   readonly bodies: TransactionBodies;
   readonly client: AppserviceClient;
   readonly queries: AppserviceQueries;
@@ -20,11 +21,17 @@ export interface SenderParts {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics: Metrics;
+  /** Whether this process may send to a service now, as far as can be known. */
+  readonly maySend: (asId: string) => boolean;
 }
 
 const timeoutMs = 60_000;
 const firstRetryMs = 1_000;
 const longestRetryMs = 512_000;
+/** How long is waited where it is not known whether anything may be sent. */
+const unknownMs = 1_000;
+/** How long an answer is waited for when nothing more is to be sent. */
+const lastAnswerMs = 1_000;
 /** EDUs that wait; what is older is old news. */
 const maxWaitingEdus = 1_000;
 
@@ -38,35 +45,46 @@ interface Outgoing {
 
 /**
  * Brings one service its transactions: one at a time, in order, none left out. A service that does not take one is tried
- * again after a pause that doubles; what is not news any more by then, such as typing, is dropped.
+ * again after a pause that doubles; what is not news any more by then, such as typing, is dropped. What comes again has the id and all
+ * else that it had, also from the process that sends to the service next.
  */
 export class ServiceSender {
+  /** Nothing more is begun. */
   readonly #stopping = new AbortController();
+  /** What is under way is not waited for any longer. */
+  readonly #cut = new AbortController();
   #edus: JsonObject[] = [];
   #failures = 0;
   #failedAtMs = 0;
   #isPausing = false;
   #loop: Promise<void> | undefined;
+  #wasDown = false;
   /** Ends the sleep, or the pause after a failure. */
   #rouse: (() => void) | undefined;
   #hasNews = false;
 
-  /** @param wasDown it could not be reached when the server stopped */
   constructor(
     readonly service: Registration,
     private readonly parts: SenderParts,
-    private wasDown: boolean,
   ) {}
 
-  start(): void {
+  /** Looks what there is to send; begins to, the first time. @param wasDown it could not be reached when that was last noted */
+  start(wasDown: boolean): void {
+    if (this.#loop) return this.wake();
+    this.#wasDown = wasDown;
     this.#loop = this.#run();
   }
 
-  /** Cuts a request under way short; it is repeated after the next start. */
+  /**
+   * Sends nothing more. What is under way has a moment to be answered, and is repeated after the next start, or by another process, if it is
+   * not.
+   */
   async stop(): Promise<void> {
     this.#stopping.abort();
     this.#rouse?.();
+    const timer = this.parts.clock.after(lastAnswerMs, () => this.#cut.abort());
     await this.#loop;
+    timer.cancel();
   }
 
   /** There is a transaction in the store. */
@@ -96,8 +114,12 @@ export class ServiceSender {
     while (!this.#stopping.signal.aborted) {
       try {
         const outgoing = await this.#next();
-        const problem = outgoing ? await this.#send(outgoing) : await this.#sleep();
-        if (problem !== undefined && !this.#stopping.signal.aborted) await this.#failed(problem);
+        if (outgoing === undefined) await this.#sleep();
+        else if (outgoing === 'later') await this.#wait();
+        else {
+          const problem = await this.#send(outgoing);
+          if (problem !== undefined && !this.#stopping.signal.aborted) await this.#failed(problem);
+        }
       } catch (err) {
         // The database, or a mistake of ours: no fault of the service.
         this.parts.logger.error('Sending to an application service failed', { service: this.service.id, err });
@@ -106,12 +128,14 @@ export class ServiceSender {
     }
   }
 
-  async #next(): Promise<Outgoing | undefined> {
+  async #next(): Promise<Outgoing | 'later' | undefined> {
+    const { waiting } = this.parts;
     this.#hasNews = false;
-    const stored = await this.parts.store.next(this.service.id);
+    const stored = await waiting.next(this.service.id);
+    if (stored === 'later') return stored;
     const edus = this.#edus.splice(0, transactionLimit);
     if (stored) return { txnId: stored.txnId, stored, edus };
-    return edus.length > 0 ? { txnId: await this.parts.store.nextId(), stored, edus } : undefined;
+    return edus.length > 0 ? { txnId: await waiting.nextId(), stored, edus } : undefined;
   }
 
   /** @returns what went wrong */
@@ -121,20 +145,22 @@ export class ServiceSender {
     const body = await parts.bodies.write(service, content, edus);
     if (!body.isEmpty) {
       await this.#askAboutUsers(body.events);
+      // Somebody else may send to it by now; if not, this process goes on once it knows.
+      if (this.#stopping.signal.aborted || !parts.maySend(service.id)) return this.#wait();
       const path = `/transactions/${txnId}`;
       const request = { method: 'PUT', path: `/v1${path}`, legacyPath: path, body: body.json, timeoutMs } as const;
       try {
-        const { status } = await parts.client.send(service, { ...request, signal: this.#stopping.signal });
+        const { status } = await parts.client.send(service, { ...request, signal: this.#cut.signal });
         if (status < 200 || status > 299) return `It answered with status ${status}`;
       } catch (error) {
         return error;
       }
       this.#count(body.events.length, edus.length, content.toDevice?.length ?? 0);
     }
-    if (stored) await parts.store.taken(service.id, txnId, this.wasDown);
-    else if (this.wasDown) await parts.store.setState(service.id, 'up');
-    if (this.wasDown) parts.logger.info('An application service can be reached again', { service: service.id });
-    this.wasDown = false;
+    if (stored) await parts.waiting.taken(service.id, txnId, this.#wasDown);
+    else if (this.#wasDown) await parts.waiting.setState(service.id, 'up');
+    if (this.#wasDown) parts.logger.info('An application service can be reached again', { service: service.id });
+    this.#wasDown = false;
     this.#failures = 0;
     return undefined;
   }
@@ -170,16 +196,16 @@ export class ServiceSender {
   }
 
   async #failed(problem: unknown): Promise<void> {
-    const { logger, metrics, store } = this.parts;
+    const { logger, metrics, waiting } = this.parts;
     const { id } = this.service;
     metrics.counter('synapse_appservice_api_failed_transactions').inc({ service: id });
     logger.warn('An application service does not take a transaction', {
       ...{ service: id, failures: this.#failures + 1, retryInMs: this.#pauseMs },
       ...(typeof problem === 'string' ? { reason: problem } : { err: problem }),
     });
-    if (!this.wasDown) {
-      await store.setState(id, 'down');
-      this.wasDown = true;
+    if (!this.#wasDown) {
+      await waiting.setState(id, 'down');
+      this.#wasDown = true;
     }
     await this.#pause();
   }
@@ -193,12 +219,22 @@ export class ServiceSender {
     this.#failures++;
     this.#failedAtMs = this.parts.clock.monotonicMs();
     this.#edus = [];
+    this.#isPausing = true;
+    await this.#rest(pauseMs);
+    this.#isPausing = false;
+  }
+
+  /** Nobody is to blame: goes on a moment later, or when there is news. */
+  async #wait(): Promise<void> {
+    if (!this.#hasNews) await this.#rest(unknownMs);
+  }
+
+  /** Until it is roused, or a time is over. */
+  async #rest(ms: number): Promise<void> {
     if (this.#stopping.signal.aborted) return;
     const roused = new AbortController();
     this.#rouse = () => roused.abort();
-    this.#isPausing = true;
-    await this.parts.clock.sleep(pauseMs, roused.signal);
-    this.#isPausing = false;
+    await this.parts.clock.sleep(ms, roused.signal);
     this.#rouse = undefined;
   }
 

@@ -83,8 +83,8 @@ export class TransactionBodies {
   ): Promise<JsonObject> {
     const users = new Set([service.senderUserId]);
     for (const { to_user_id: userId } of toDevice) users.add(String(userId));
-    for (const { event } of events)
-      for (const userId of this.interest.membersOf(event.roomId)) if (service.covers(userId)) users.add(userId);
+    for (const members of await this.interest.membersOf(new Set(events.map(({ event }) => event.roomId))))
+      for (const userId of members) if (service.covers(userId)) users.add(userId);
     const devices = await devicesOfUsers(this.database, [...users].slice(0, maxCountedUsers), maxDevices);
     const counts: Record<string, JsonObject> = {};
     const fallbacks: Record<string, JsonObject> = {};

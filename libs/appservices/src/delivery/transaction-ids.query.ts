@@ -11,17 +11,17 @@ export interface TransactionIds {
 
 /** Needs the tables of the lib. */
 export async function openTransactionIds(database: Database): Promise<TransactionIds> {
-  if (database.dialect.name === 'sqlite') return Sequence.load(database, txnIdSequence);
-  return {
-    async takeIn(tx, count) {
-      const rows = await tx.query<{ id: number }>(
-        `SELECT nextval('${txnIdSequence}') AS id FROM generate_series(1, ?)`,
-        [count],
-      );
-      return rows.map(({ id }) => id).sort((a, b) => a - b);
-    },
-  };
+  return database.dialect.name === 'sqlite' ? Sequence.load(database, txnIdSequence) : sharedTransactionIds;
 }
+
+/** Those of a PostgreSQL database, for any process. */
+export const sharedTransactionIds: TransactionIds = {
+  async takeIn(tx, count) {
+    const sql = `SELECT nextval('${txnIdSequence}') AS id FROM generate_series(1, ?)`;
+    const rows = await tx.query<{ id: number }>(sql, [count]);
+    return rows.map(({ id }) => id).sort((a, b) => a - b);
+  },
+};
 
 /** The id that was given out last, as far as the database tells; 0 before the first. */
 export async function txnIdPosition(db: Db): Promise<number> {

@@ -1,7 +1,11 @@
 import { type Database, databaseMigrations } from '@rookery/database';
+import { ownTurn } from '@rookery/platform';
 import { eachDatabase, type TestDatabase } from '@rookery/testing';
 import { appservicesMigrations } from '../migrations/index.js';
 import { TransactionStore } from './transaction-store.js';
+import type { Transaction } from './transactions.query.js';
+import { type Senders, sendersOf } from './transactions.fixture.js';
+import type { WaitingTransactions } from './waiting-transactions.js';
 
 const nothing = (): Promise<void> => Promise.resolve();
 const ids = (from: number, count: number): string[] => Array.from({ length: count }, (_, n) => `$${from + n}`);
@@ -10,6 +14,7 @@ eachDatabase('transactions of application services', (open) => {
   let test: TestDatabase;
   let database: Database;
   let store: TransactionStore;
+  let senders: Senders;
 
   beforeEach(async () => {
     test = await open();
@@ -17,13 +22,19 @@ eachDatabase('transactions of application services', (open) => {
     await test.migrate([...databaseMigrations, ...appservicesMigrations]);
     store = new TransactionStore(database);
     await store.open();
+    senders = sendersOf(database, store);
   });
   afterEach(() => test.close());
 
+  const nextOf = async (from: WaitingTransactions, asId: string): Promise<Transaction | undefined> => {
+    const next = await from.next(asId);
+    if (next === 'later') throw new Error('the process that writes does not answer');
+    return next;
+  };
   /** Takes everything that waits for a service, as if it took it. */
-  const drain = async (asId: string, from = store): Promise<(readonly string[])[]> => {
+  const drain = async (asId: string, from = senders.here): Promise<(readonly string[])[]> => {
     const all: (readonly string[])[] = [];
-    for (let one = await from.next(asId); one; one = await from.next(asId)) {
+    for (let one = await nextOf(from, asId); one; one = await nextOf(from, asId)) {
       all.push(one.eventIds);
       await from.taken(asId, one.txnId, false);
     }
@@ -36,7 +47,7 @@ eachDatabase('transactions of application services', (open) => {
     await store.add([{ asId: 'a', eventIds: ['$2'] }], nothing);
     expect(first).toMatchObject({ asId: 'a', eventIds: ['$1'] });
     expect(await store.next('a')).toEqual(first);
-    await store.taken('a', first!.txnId, false);
+    await senders.here.taken('a', first!.txnId, false);
     const second = await store.next('a');
     expect(second?.eventIds).toEqual(['$2']);
     expect(second!.txnId).toBeGreaterThan(first!.txnId);
@@ -53,20 +64,49 @@ eachDatabase('transactions of application services', (open) => {
     expect(drained.flat()).toEqual(ids(0, 220));
   });
 
-  it('stay as they are from the moment in which they are sent', async () => {
+  it.each(['here', 'elsewhere'] as const)(
+    'stay as they are from the moment in which they are sent (%s)',
+    async (where) => {
+      const from = senders[where];
+      await store.add([{ asId: 'a', eventIds: ['$1'] }], nothing);
+      const sent = await nextOf(from, 'a');
+      expect(sent?.eventIds).toEqual(['$1']);
+      await store.add([{ asId: 'a', eventIds: ['$2'], toDevice: [{ n: 1 }] }], nothing);
+      await store.add([{ asId: 'a', eventIds: ['$3'] }], nothing);
+      expect(await nextOf(from, 'a')).toEqual(sent);
+      expect(await drain('a', from)).toEqual([['$1'], ['$2', '$3']]);
+      expect(await from.next('a')).toBeUndefined();
+    },
+  );
+
+  it('are the same for whoever sends next, with another process that writes', async () => {
     await store.add([{ asId: 'a', eventIds: ['$1'] }], nothing);
-    const sent = await store.next('a');
-    await store.add([{ asId: 'a', eventIds: ['$2'] }], nothing);
-    await store.add([{ asId: 'a', eventIds: ['$3'] }], nothing);
-    expect(await store.next('a')).toEqual(sent);
-    expect(await drain('a')).toEqual([['$1'], ['$2', '$3']]);
+    const sent = await nextOf(senders.elsewhere, 'a');
+    const successor = new TransactionStore(database);
+    await successor.open();
+    const others = sendersOf(database, successor);
+    await successor.add([{ asId: 'a', eventIds: ['$2'] }], nothing);
+    for (const from of [others.elsewhere, others.here]) expect(await nextOf(from, 'a')).toEqual(sent);
+    await senders.elsewhere.taken('a', sent!.txnId, false);
+    expect(await drain('a', others.elsewhere)).toEqual([['$2']]);
   });
 
-  it('lose nothing when adding and sending meet', async () => {
+  it('are not told of while nobody writes', async () => {
+    await store.add([{ asId: 'a', eventIds: ['$1'] }], nothing);
+    const { elsewhere } = sendersOf(database, new TransactionStore(database));
+    expect(await elsewhere.next('a')).toBe('later');
+    expect(await elsewhere.next('b')).toBeUndefined();
+  });
+
+  it.each(['here', 'elsewhere'] as const)('lose nothing when adding and sending meet (%s)', async (where) => {
+    const from = senders[where];
     const received: string[] = [];
     let isOver = false;
     const sending = (async () => {
-      while (!isOver || (await store.next('a'))) for (const events of await drain('a')) received.push(...events);
+      while (!isOver || (await from.next('a'))) {
+        for (const events of await drain('a', from)) received.push(...events);
+        await ownTurn();
+      }
     })();
     for (let n = 0; n < 200; n++)
       await store.add(
@@ -93,7 +133,7 @@ eachDatabase('transactions of application services', (open) => {
     await store.add([{ asId: 'a', eventIds: ['$2'] }], nothing);
     const first = await store.next('a');
     expect(first).toMatchObject({ eventIds: ['$1'] });
-    await store.taken('a', first!.txnId, false);
+    await senders.here.taken('a', first!.txnId, false);
     expect(await store.next('a')).toMatchObject({ eventIds: ['$2'], toDevice: [{ n: 1 }], changed: ['@x:y'] });
   });
 
@@ -123,7 +163,7 @@ eachDatabase('transactions of application services', (open) => {
     await again.open();
     await again.add([{ asId: 'a', eventIds: ['$2'] }], nothing);
     expect(await again.next('a')).toEqual(before);
-    expect(await drain('a', again)).toEqual([['$1'], ['$2']]);
+    expect(await drain('a', sendersOf(database, again).here)).toEqual([['$1'], ['$2']]);
   });
 
   it('are not begun with a sequence that stands before one of them; the hint mends that', async () => {
@@ -147,12 +187,12 @@ eachDatabase('transactions of application services', (open) => {
   });
 
   it('remember which services are down', async () => {
-    await store.setState('a', 'down');
-    await store.setState('b', 'down');
-    await store.setState('b', 'up');
-    expect(await store.down()).toEqual(new Set(['a']));
+    await senders.here.setState('a', 'down');
+    await senders.here.setState('b', 'down');
+    await senders.here.setState('b', 'up');
+    expect(await senders.here.down()).toEqual(new Set(['a']));
     await store.add([{ asId: 'a', eventIds: ['$1'] }], nothing);
-    await store.taken('a', (await store.next('a'))!.txnId, true);
-    expect(await store.down()).toEqual(new Set());
+    await senders.here.taken('a', (await store.next('a'))!.txnId, true);
+    expect(await senders.here.down()).toEqual(new Set());
   });
 });

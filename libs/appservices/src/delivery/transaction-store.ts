@@ -10,16 +10,14 @@ import {
   txnIdSequence,
 } from './transaction-ids.query.js';
 import {
-  deleteTransaction,
   highestTransactionId,
   insertTransactions,
   isStored,
   oldestTransaction,
-  servicesDown,
+  oldestTransactionId,
   type Transaction,
   type TransactionExtras,
   updateEventIds,
-  writeState,
 } from './transactions.query.js';
 
 /** Most events, and most to-device messages, of one transaction. */
@@ -32,8 +30,9 @@ export interface Parcel extends TransactionExtras {
 }
 
 /**
- * The transactions that services have not taken. What is new joins the newest transaction while nobody has begun to send that,
- * so that a service which is slow or down gets few large ones.
+ * The transactions that services have not taken, in the process that writes. What is new joins the newest transaction while nobody has
+ * begun to send that, so that a service which is slow or down gets few large ones. Which those are lies in memory: what an earlier process
+ * stored never grows.
  */
 @Injectable()
 export class TransactionStore {
@@ -63,6 +62,11 @@ export class TransactionStore {
   async open(): Promise<void> {
     await this.check();
     this.#opened = await openTransactionIds(this.database);
+  }
+
+  /** Whether this process adds to them: it writes. */
+  get isOpen(): boolean {
+    return this.#opened !== undefined;
   }
 
   /** An id for a transaction that is not stored. */
@@ -115,32 +119,26 @@ export class TransactionStore {
 
   /** The transaction that a service has to take next; from now on it stays as it is. */
   next(asId: string): Promise<Transaction | undefined> {
+    return this.#begin(asId, oldestTransaction);
+  }
+
+  /**
+   * The id of that transaction, for another process that sends it: from now on it stays as it is. It is read here, so that a process
+   * which has lost the right to write without knowing cannot say it of one that its successor adds to.
+   */
+  async nextTxnId(asId: string): Promise<number | undefined> {
+    return (await this.#begin(asId, oldestTransactionId))?.txnId;
+  }
+
+  #begin<Found extends { readonly txnId: number }>(
+    asId: string,
+    read: (db: Database, asId: string) => Promise<Found | undefined>,
+  ): Promise<Found | undefined> {
     return this.#locks.run(asId, async () => {
-      const transaction = await oldestTransaction(this.database, asId);
-      if (this.#growing.get(asId)?.txnId === transaction?.txnId) this.#growing.delete(asId);
-      return transaction;
+      const found = await read(this.database, asId);
+      if (this.#growing.get(asId)?.txnId === found?.txnId) this.#growing.delete(asId);
+      return found;
     });
-  }
-
-  /** A service has taken a transaction. @param wasDown it could not be reached before */
-  async taken(asId: string, txnId: number, wasDown: boolean): Promise<void> {
-    await this.database.write(
-      async (tx) => {
-        await deleteTransaction(tx, asId, txnId);
-        if (wasDown) await writeState(tx, asId, 'up');
-      },
-      { name: 'appservice_taken' },
-    );
-  }
-
-  /** Notes whether a service can be reached. */
-  async setState(asId: string, state: 'up' | 'down'): Promise<void> {
-    await this.database.write((tx) => writeState(tx, asId, state), { name: 'appservice_state' });
-  }
-
-  /** Services that could not be reached when it was last noted. */
-  down(): Promise<Set<string>> {
-    return servicesDown(this.database);
   }
 
   get #ids(): TransactionIds {

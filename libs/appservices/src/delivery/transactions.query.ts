@@ -46,20 +46,34 @@ export async function isStored(db: Db, { asId, txnId, eventIds }: Transaction): 
   return (await db.get(sql, [asId, txnId, JSON.stringify(eventIds)])) !== undefined;
 }
 
+const whole = 'SELECT txn_id, event_ids, extra_json FROM application_services_txns WHERE as_id = ?';
+
 /** The transaction that a service has to take next. */
 export async function oldestTransaction(db: Db, asId: string): Promise<Transaction | undefined> {
-  const row = await db.get<TransactionRow>(
-    'SELECT txn_id, event_ids, extra_json FROM application_services_txns WHERE as_id = ? ORDER BY txn_id LIMIT 1',
-    [asId],
-  );
-  return (
-    row && {
-      ...(row.extra_json === null ? {} : (JSON.parse(row.extra_json) as TransactionExtras)),
-      asId,
-      txnId: row.txn_id,
-      eventIds: JSON.parse(row.event_ids) as string[],
-    }
-  );
+  const row = await db.get<TransactionRow>(`${whole} ORDER BY txn_id LIMIT 1`, [asId]);
+  return row && fromRow(asId, row);
+}
+
+/** The id of that transaction. */
+export async function oldestTransactionId(db: Db, asId: string): Promise<{ readonly txnId: number } | undefined> {
+  const sql = 'SELECT txn_id FROM application_services_txns WHERE as_id = ? ORDER BY txn_id LIMIT 1';
+  const row = await db.get<{ txn_id: number }>(sql, [asId]);
+  return row && { txnId: row.txn_id };
+}
+
+/** A transaction, unless the service has taken it. */
+export async function findTransaction(db: Db, asId: string, txnId: number): Promise<Transaction | undefined> {
+  const row = await db.get<TransactionRow>(`${whole} AND txn_id = ?`, [asId, txnId]);
+  return row && fromRow(asId, row);
+}
+
+function fromRow(asId: string, row: TransactionRow): Transaction {
+  return {
+    ...(row.extra_json === null ? {} : (JSON.parse(row.extra_json) as TransactionExtras)),
+    asId,
+    txnId: row.txn_id,
+    eventIds: JSON.parse(row.event_ids) as string[],
+  };
 }
 
 export async function deleteTransaction(tx: Tx, asId: string, txnId: number): Promise<void> {
