@@ -169,6 +169,20 @@ describe('rookery config', () => {
     const old = await linesOf('instance_map: {main: {host: localhost, port: 9093}}\nnotify_appservices: false');
     expect(old).toContain(`  synapse.app.appservice: ${reads}, sends to application services`);
     expect(known.join('\n')).toContain('While main is away nobody writes, ');
+    const restricted = await linesOf(
+      [
+        'instance_map: {main: {host: localhost, port: 9093}, out1: {host: localhost, port: 9094}}',
+        'worker_replication_secret: shared\noutbound_federation_restricted_to: [out1, master]',
+        'federation_sender_instances: [sender1]',
+      ].join('\n'),
+    );
+    expect(restricted).toContain('Only these speak to other servers, all others by way of them: out1, main');
+    // A sender goes by way of them: nothing is wrong with that.
+    expect(restricted.join('\n')).not.toMatch(/has no effect|^(?:warning|error)/m);
+    expect(known.join('\n')).not.toContain('speak to other servers');
+    expect(await linesOf('outbound_federation_restricted_to: []\nworker_replication_secret: shared')).toContain(
+      'Nobody speaks to other servers: outbound_federation_restricted_to is empty. Leave it out, or name some.',
+    );
     writeFileSync(file, 'server_name: example.org\nreport_stats: false\n');
     expect((await rookery(['config', 'check', file])).out).not.toContain('Processes');
   });

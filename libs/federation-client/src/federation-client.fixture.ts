@@ -1,6 +1,5 @@
 import type { Database } from '@rookery/database';
 import { SigningKey } from '@rookery/events';
-import { IpGuard } from '@rookery/http';
 import { type Clock, Config, type Logger, Metrics, SilentLogger, SystemClock } from '@rookery/platform';
 import { InProcessBus, Invalidations, Notifier } from '@rookery/replication';
 import { FakeNames, makeTestAuthority, SeededIds } from '@rookery/testing';
@@ -18,8 +17,9 @@ import { KeyFetcher } from './keys/key-fetcher.js';
 import { KeyRing } from './keys/key-ring.js';
 import { OwnKeys } from './signing/own-keys.js';
 import { Dialer } from './network/dialer.js';
-import { Proxy } from './network/proxies.js';
+import { DirectWay } from './network/direct-way.js';
 import { TlsTrust } from './network/tls-trust.js';
+import type { WayOut } from './network/way-out.js';
 import { ServerConnections } from './requests/connections.js';
 import { FederationClient } from './requests/federation-client.js';
 
@@ -97,6 +97,8 @@ export interface ClientOptions {
   readonly settings?: Readonly<Record<string, unknown>>;
   readonly clock?: Clock;
   readonly logger?: Logger;
+  /** What stands in for the direct way. */
+  readonly wayOf?: (direct: WayOut) => WayOut;
 }
 
 /** The whole lib around one database, as the Nest module puts it together. */
@@ -119,6 +121,7 @@ export function makeClient({
   settings = {},
   clock = new SystemClock(),
   logger = new SilentLogger(),
+  wayOf = (direct) => direct,
 }: ClientOptions): TestClient {
   const folder = mkdtempSync(join(tmpdir(), 'rookery-fed-'));
   const caFile = join(folder, 'ca.pem');
@@ -135,11 +138,11 @@ export function makeClient({
   const ids = new SeededIds(1);
   const own = new OwnKeys('origin.test', [SigningKey.fromSeed('own', new Uint8Array(32).fill(1))]);
   const trust = TlsTrust.load(config);
-  const guard = new IpGuard(config.get('ip_range_blacklist'), config.get('ip_range_whitelist'));
-  const dialer = new Dialer({ config, resolver: names, guard, trust, proxy: Proxy.of(config) });
+  const way = wayOf(DirectWay.of(config, names));
+  const dialer = new Dialer({ config, way, trust });
   const userAgent = 'Rookery/test';
   const wellKnown = new WellKnown({ config, clock, ids, dialer, trust, userAgent });
-  const discovery = new ServerDiscovery({ config, clock, ids, resolver: names, wellKnown });
+  const discovery = new ServerDiscovery({ config, clock, ids, way, wellKnown });
   const connections = new ServerConnections({ clock, discovery, dialer, trust });
   const destinations = new Destinations(
     database,

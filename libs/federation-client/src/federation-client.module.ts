@@ -1,7 +1,8 @@
 import { Module } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { federationGuardOf, OutboundHttp } from '@rookery/http';
+import { OutboundHttp } from '@rookery/http';
 import { Clock, Config, Ids, Lifecycle, Logger, Metrics } from '@rookery/platform';
+import { Rpc } from '@rookery/replication';
 import { Destinations } from './destinations/destinations.js';
 import { ServerDiscovery } from './discovery/server-discovery.js';
 import { WellKnown } from './discovery/well-known.js';
@@ -9,24 +10,49 @@ import { KeyFetcher } from './keys/key-fetcher.js';
 import { KeyRing } from './keys/key-ring.js';
 import { OwnKeys } from './signing/own-keys.js';
 import { Dialer } from './network/dialer.js';
+import { DirectWay } from './network/direct-way.js';
+import { lendWay, LentWay } from './network/lent-way.js';
 import { NameResolver } from './network/name-resolver.js';
-import { Proxy } from './network/proxies.js';
+import { maySpeak, speakersOf } from './network/speakers.js';
 import { TlsTrust } from './network/tls-trust.js';
+import { WayOut } from './network/way-out.js';
 import { ServerConnections } from './requests/connections.js';
 import { FederationClient } from './requests/federation-client.js';
-import { FederationMedia } from './requests/federation-media.js';
+import { FederationMedia, wayTo } from './requests/federation-media.js';
 import { ServerSoftware } from './server-software.js';
 
 /**
  * Requests to other servers and their keys; safe in any process. Needs `Database`, `Clock`, `Ids`, `Config`, `Logger`,
- * `Metrics`, `Lifecycle`, `OutboundHttp`, `OwnKeys`, `NameResolver` and `ServerSoftware` from the app's global modules.
+ * `Metrics`, `Lifecycle`, `Rpc`, `OutboundHttp`, `OwnKeys`, `NameResolver` and `ServerSoftware` from the app's global modules.
  */
 @Module({
   providers: [
     Destinations,
     {
+      provide: WayOut,
+      inject: [Config, NameResolver, Rpc, Clock, Logger, Metrics, Lifecycle],
+      useFactory: (
+        config: Config,
+        resolver: NameResolver,
+        rpc: Rpc,
+        clock: Clock,
+        logger: Logger,
+        metrics: Metrics,
+        lifecycle: Lifecycle,
+      ): WayOut => {
+        const way = DirectWay.of(config, resolver);
+        const lenders = speakersOf(config);
+        // A server that is a single process has nobody else to speak for it.
+        if (lenders === undefined || rpc.processNumber === undefined) return way;
+        if (!maySpeak(config)) return new LentWay({ rpc, clock, logger: logger.child('federation'), lenders });
+        const stop = lendWay({ rpc, way, metrics });
+        lifecycle.on('listen', { name: 'way to other servers', stop });
+        return way;
+      },
+    },
+    {
       provide: FederationClient,
-      inject: [Config, Clock, Ids, Logger, Metrics, OwnKeys, Destinations, NameResolver, ServerSoftware, Lifecycle],
+      inject: [Config, Clock, Ids, Logger, Metrics, OwnKeys, Destinations, WayOut, ServerSoftware, Lifecycle],
       useFactory: (
         config: Config,
         clock: Clock,
@@ -35,16 +61,15 @@ import { ServerSoftware } from './server-software.js';
         metrics: Metrics,
         keys: OwnKeys,
         destinations: Destinations,
-        resolver: NameResolver,
+        way: WayOut,
         software: ServerSoftware,
         lifecycle: Lifecycle,
       ): FederationClient => {
         const trust = TlsTrust.load(config);
-        const guard = federationGuardOf(config);
-        const dialer = new Dialer({ config, resolver, guard, trust, proxy: Proxy.of(config) });
+        const dialer = new Dialer({ config, way, trust });
         const { userAgent } = software;
         const wellKnown = new WellKnown({ config, clock, ids, dialer, trust, userAgent });
-        const discovery = new ServerDiscovery({ config, clock, ids, resolver, wellKnown });
+        const discovery = new ServerDiscovery({ config, clock, ids, way, wellKnown });
         const connections = new ServerConnections({ clock, discovery, dialer, trust });
         const client = new FederationClient({
           ...{ config, clock, ids, metrics, keys, destinations, connections, userAgent },
@@ -76,9 +101,18 @@ import { ServerSoftware } from './server-software.js';
     },
     {
       provide: FederationMedia,
-      inject: [FederationClient, OutboundHttp],
-      useFactory: (client: FederationClient, outbound: OutboundHttp): FederationMedia =>
-        new FederationMedia(client, outbound),
+      inject: [FederationClient, OutboundHttp, WayOut, Lifecycle],
+      useFactory: (
+        client: FederationClient,
+        outbound: OutboundHttp,
+        way: WayOut,
+        lifecycle: Lifecycle,
+      ): FederationMedia => {
+        if (way instanceof DirectWay) return new FederationMedia(client, outbound);
+        const lent = outbound.connectingBy(wayTo(way));
+        lifecycle.on('streams', { name: 'media of other servers', everyProcess: true, stop: () => lent.close() });
+        return new FederationMedia(client, lent);
+      },
     },
   ],
   exports: [Destinations, FederationClient, KeyRing, FederationMedia],

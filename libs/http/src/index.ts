@@ -22,6 +22,7 @@ export { LeakyBucketRateLimiter } from './leaky-bucket-rate-limiter.js';
 export { type BoundAddress, checkTls, ListenError } from './listeners.js';
 export {
   OutboundError,
+  type OutboundConnect,
   OutboundHttp,
   type OutboundRequest,
   type OutboundResponse,

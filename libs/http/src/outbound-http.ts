@@ -1,9 +1,9 @@
 import { LogContext, type Metrics } from '@rookery/platform';
 import { lookup as dnsLookup, type LookupAddress } from 'node:dns';
-import { BlockList, isIP, type LookupFunction } from 'node:net';
+import { BlockList, isIP, type LookupFunction, type Socket } from 'node:net';
 import { Readable, Transform, type TransformCallback } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
-import type { Agent, Dispatcher, H2CClient, ProxyAgent } from 'undici';
+import type { Agent, buildConnector, Dispatcher, H2CClient, ProxyAgent } from 'undici';
 import { IpGuard } from './ip-guard.js';
 import { loadUndici, undici } from './undici.js';
 
@@ -65,11 +65,21 @@ export interface OutboundResponse extends Omit<OutboundStream, 'body'> {
   readonly body: Buffer;
 }
 
+/** Opens a connection to a port of a host (DNS name or address without brackets), and judges itself whether that may be reached. */
+export type OutboundConnect = (to: {
+  readonly host: string;
+  readonly port: number;
+  /** Whether TLS comes upon it. */
+  readonly isSecure: boolean;
+}) => Promise<Socket>;
+
 /** How a client reaches the world. */
 export interface OutboundOptions {
   readonly guard: IpGuard;
   /** In place of `guard` for identity servers, see {@link OutboundHttp.toIdentityServers}. */
   readonly federationGuard?: IpGuard | undefined;
+  /** In place of `guard` and of proxies, see {@link OutboundHttp.connectingBy}. */
+  readonly connect?: OutboundConnect | undefined;
   readonly userAgent: string;
   /** Proxy for `http:` addresses, for example `http://user:password@proxy:3128`. */
   readonly httpProxy?: string | undefined;
@@ -172,6 +182,12 @@ export class OutboundHttp {
     if (federationGuard === undefined) return this;
     this.#toIdentityServers ??= new OutboundHttp({ ...options, guard: federationGuard });
     return this.#toIdentityServers;
+  }
+
+  /** The same by connections that somebody else makes; to be closed by itself. */
+  connectingBy(connect: OutboundConnect): OutboundHttp {
+    const { httpProxy: _http, httpsProxy: _https, ...options } = this.options;
+    return new OutboundHttp({ ...options, connect, forceHttp2: false });
   }
 
   /**
@@ -336,6 +352,7 @@ function openDispatchers(options: OutboundOptions): Dispatchers {
     maxHeaderSize: 32_768,
     connect: (target, callback) => {
       const host = target.hostname.replace(/^\[|\]$/g, '');
+      if (options.connect !== undefined) return connectBy(options.connect, target, host, connect, callback);
       // Names are checked when they are resolved; for literals nothing is resolved.
       if (isIP(host) !== 0 && !options.guard.allows(host)) callback(blockedError(host), null);
       else connect(target, callback);
@@ -351,6 +368,25 @@ function openDispatchers(options: OutboundOptions): Dispatchers {
     proxies.set(protocol, new ProxyAgent({ uri: address, allowH2: false, requestTls: tls }));
   }
   return { direct, proxies };
+}
+
+/** TLS, where it is wanted, upon a connection that somebody else makes. */
+function connectBy(
+  open: OutboundConnect,
+  target: buildConnector.Options,
+  host: string,
+  secure: buildConnector.connector,
+  callback: buildConnector.Callback,
+): void {
+  const isSecure = target.protocol === 'https:';
+  const port = target.port === '' ? (isSecure ? 443 : 80) : Number(target.port);
+  open({ host, port, isSecure }).then(
+    (socket) => {
+      if (isSecure) secure({ ...target, httpSocket: socket }, callback);
+      else callback(null, socket);
+    },
+    (error: Error) => callback(error, null),
+  );
 }
 
 function parseUrl(text: string | URL, base?: URL): URL {

@@ -40,6 +40,7 @@ export function processLines(config: Config): readonly string[] {
       'Processes (--processes N, or started on several machines):',
       `  one of them, whichever has taken that place: ${writes}`,
       `  all others: each ${reads}, ${Object.values(shared).join(', ')} (a share of them), and takes that place when it is free`,
+      ...speakerLines(config),
       'Nothing is left without anybody as long as one process runs.',
     ];
   const ofMain = Object.values(shared).map((duty) => {
@@ -54,8 +55,19 @@ export function processLines(config: Config): readonly string[] {
       const does = (doing.get(name) ?? []).map((one) => `, ${one}`).join('');
       return `  ${name}: ${reads}${does}${duty.length === 0 ? '' : ` (named for ${duty.join(', ')}: main does that)`}`;
     }),
+    ...speakerLines(config),
     'While main is away nobody writes, and there is nothing new to send or push: no worker takes its place. To be without such a process, start the main file with --processes N.',
   ];
+}
+
+/** Who speaks to other servers, where not all do. */
+function speakerLines(config: Config): readonly string[] {
+  const names = config.get('outbound_federation_restricted_to');
+  if (names === undefined) return [];
+  if (names.length === 0)
+    return ['Nobody speaks to other servers: outbound_federation_restricted_to is empty. Leave it out, or name some.'];
+  const speakers = [...new Set(names.map((name) => (isMain(name) ? 'main' : name)))].join(', ');
+  return [`Only these speak to other servers, all others by way of them: ${speakers}`];
 }
 
 /** The workers that some settings name, with what they are named for. */

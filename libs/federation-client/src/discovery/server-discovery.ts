@@ -1,7 +1,8 @@
 import { parseServerName } from '@rookery/matrix-types';
 import { Cache, type Clock, type Config, type Ids, SingleFlight } from '@rookery/platform';
-import type { Route } from '../network/dialer.js';
-import type { NameResolver, SrvRecord } from '../network/name-resolver.js';
+import type { Route, WayOut } from '../network/way-out.js';
+import { NoWayOutError } from '../network/dial-error.js';
+import type { SrvRecord } from '../network/name-resolver.js';
 import type { WellKnown } from './well-known.js';
 
 const defaultPort = 8448;
@@ -24,7 +25,7 @@ export interface DiscoveryParts {
   readonly config: Config;
   readonly clock: Clock;
   readonly ids: Ids;
-  readonly resolver: NameResolver;
+  readonly way: WayOut;
   readonly wellKnown: WellKnown;
 }
 
@@ -48,7 +49,10 @@ export class ServerDiscovery {
     return known !== undefined && known.untilMs > this.parts.clock.nowMs() ? known.target : undefined;
   }
 
-  /** @throws DiscoveryError for a text that is no server name, and for a server that says it is not there */
+  /**
+   * @throws DiscoveryError for a text that is no server name, and for a server that says it is not there
+   * @throws NoWayOutError
+   */
   async find(serverName: string): Promise<ServerTarget> {
     const known = this.known(serverName);
     if (known !== undefined) return known;
@@ -89,8 +93,9 @@ export class ServerDiscovery {
   /** Without an answer of DNS there are no records: the default port may still be right. */
   async #records(name: string): Promise<readonly SrvRecord[]> {
     try {
-      return await this.parts.resolver.srv(name);
-    } catch {
+      return await this.parts.way.srv(name);
+    } catch (error) {
+      if (error instanceof NoWayOutError) throw error;
       return [];
     }
   }

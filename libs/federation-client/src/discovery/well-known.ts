@@ -2,7 +2,8 @@ import { loadUndici, undici } from '@rookery/http';
 import { isJsonObject, isValidServerName, parseServerName } from '@rookery/matrix-types';
 import { Cache, type Clock, type Config, type Ids, SingleFlight } from '@rookery/platform';
 import type { Client, Dispatcher } from 'undici';
-import { type Dialer, DialError } from '../network/dialer.js';
+import { DialError, NoWayOutError } from '../network/dial-error.js';
+import type { Dialer } from '../network/dialer.js';
 import type { TlsTrust } from '../network/tls-trust.js';
 import { untilAborted } from '../network/until-aborted.js';
 
@@ -60,15 +61,15 @@ export class WellKnown {
   }
 
   /**
-   * The server name that speaks for a host; `undefined` when the host names none. Never throws: a host that cannot be
-   * asked is one without document.
+   * The server name that speaks for a host; `undefined` when the host names none. A host that cannot be asked is one without document.
+   * @throws NoWayOutError where no host could be asked
    */
   async delegateOf(host: string): Promise<string | undefined> {
     const key = host.toLowerCase();
     const entry = this.#known.get(key);
     const nowMs = this.parts.clock.nowMs();
     if (entry === undefined || entry.expiresMs <= nowMs) return (await this.#ask(key, entry)).delegate;
-    if (entry.refreshMs <= nowMs) void this.#ask(key, entry);
+    if (entry.refreshMs <= nowMs) void this.#ask(key, entry).catch(() => undefined);
     return entry.delegate;
   }
 
@@ -128,6 +129,8 @@ export class WellKnown {
         if (answer.statusCode !== 200) return 'invalid';
         return await this.#read(answer);
       } catch (error) {
+        // Nothing that could be remembered of the host.
+        if (error instanceof NoWayOutError) throw error;
         return error instanceof DialError && error.reason === 'blocked' ? 'invalid' : 'down';
       } finally {
         await client.destroy();

@@ -13,9 +13,9 @@ export class Proxy {
     this.#direct = direct;
   }
 
-  /** The proxy of `https_proxy`; `undefined` without one, and when what is there is no address. */
-  static of(config: Config): Proxy | undefined {
-    const text = config.get('https_proxy');
+  /** The proxy of a setting; `undefined` without one, and when what is there is no address. */
+  static of(config: Config, setting: 'https_proxy' | 'http_proxy'): Proxy | undefined {
+    const text = config.get(setting);
     if (text === undefined || text === '') return undefined;
     const address = /^[a-z]+:\/\//i.test(text) ? text : `http://${text}`;
     const url = URL.canParse(address) ? new URL(address) : undefined;

@@ -1,5 +1,5 @@
 import { DiscoveryError } from '../discovery/server-discovery.js';
-import { DialError } from '../network/dialer.js';
+import { DialError } from '../network/dial-error.js';
 import { FederationRequestError } from './federation-request-error.js';
 
 /** Any error on the way to an answer, in terms of federation. */

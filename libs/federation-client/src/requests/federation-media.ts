@@ -1,5 +1,7 @@
-import { OutboundError, type OutboundHttp } from '@rookery/http';
+import { type OutboundConnect, OutboundError, type OutboundHttp } from '@rookery/http';
 import { Readable } from 'node:stream';
+import { DialError } from '../network/dial-error.js';
+import type { WayOut } from '../network/way-out.js';
 import type { FederationClient, FederationStream } from './federation-client.js';
 import { FederationRequestError } from './federation-request-error.js';
 import { boundaryOf, MultipartError, type MultipartPart, MultipartReader } from './multipart.js';
@@ -40,6 +42,19 @@ export interface RemoteContent {
 /** Room for the headers and the description around the content, bytes. */
 const wrappingBytes = 131_072;
 const maxDescriptionBytes = 65_536;
+
+/** How {@link OutboundHttp} connects by a way that is not the usual one. */
+export const wayTo =
+  (way: WayOut): OutboundConnect =>
+  async ({ host, port, isSecure }) => {
+    try {
+      return await way.connect({ host, port }, isSecure ? 'https' : 'http', AbortSignal.timeout(way.limitMs));
+    } catch (error) {
+      if (!(error instanceof DialError)) throw error;
+      const known = error.reason === 'blocked' || error.reason === 'timeout';
+      throw new OutboundError(known ? error.reason : 'connection', error.message);
+    }
+  };
 
 /** Media of other servers. @spec server-server-api#content-repository */
 export class FederationMedia {

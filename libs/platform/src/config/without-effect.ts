@@ -4,7 +4,6 @@ import type { SettingName } from './table.js';
 export const withoutEffect: ReadonlySet<SettingName> = new Set<SettingName>([
   'auto_accept_invites.worker_to_run_on',
   'media_instance_running_background_jobs',
-  'outbound_federation_restricted_to',
   'run_background_tasks_on',
   'stream_writers.account_data',
   'stream_writers.device_lists',

@@ -1,7 +1,7 @@
 import { timingSafeEqual } from 'node:crypto';
 import { Agent, createServer, type IncomingMessage, request, type Server, type ServerResponse } from 'node:http';
 import { Agent as TlsAgent, createServer as createTlsServer, request as tlsRequest } from 'node:https';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import { type AnyErrcode, MatrixError } from '@rookery/matrix-types';
 import {
   canSpeak,
@@ -14,7 +14,8 @@ import {
   tooFarApart,
   understands,
 } from '@rookery/platform';
-import { Rpc, type RpcMethod } from './rpc.js';
+import { askForConnection, Openings, type Reply } from './openings.js';
+import { type Opening, Rpc, type RpcMethod } from './rpc.js';
 
 /** Where a process answers the others. */
 export interface RpcAddress {
@@ -42,6 +43,8 @@ export interface HttpRpcOptions {
   readonly logger?: Logger | undefined;
   /** How long a call may take, milliseconds; 20,000 unless told. */
   readonly timeoutMs?: number | undefined;
+  /** Most connections that are open for others at a time, and how long nothing may be said by one; 16,384 and 15 minutes unless told. */
+  readonly connections?: { readonly max: number; readonly idleMs: number } | undefined;
 }
 
 const firstProtocol = 1;
@@ -77,6 +80,7 @@ export class HttpRpc extends Rpc {
     refuse: () => new RpcError('any', 'too many calls'),
   });
   readonly #secret: Buffer;
+  readonly #openings: Openings;
   #server: Server | undefined;
   #answering = 0;
 
@@ -86,6 +90,10 @@ export class HttpRpc extends Rpc {
     this.#secret = Buffer.from(options.secret);
     this.#tlsAgent = new TlsAgent({ ...agentOptions, ...processTls(options.secret).client, maxCachedSessions: 0 });
     this.#logger = options.logger ?? new SilentLogger();
+    this.#openings = new Openings({
+      ...{ logger: this.#logger, problemWith: (given) => this.#problemWith(given) },
+      ...{ maxOpen: options.connections?.max, maxIdleMs: options.connections?.idleMs },
+    });
   }
 
   override get processNumber(): number | undefined {
@@ -103,6 +111,14 @@ export class HttpRpc extends Rpc {
   /** Forgets what answers: the process takes another place. */
   forgetHandlers(): void {
     this.#handlers.clear();
+    this.#openings.forgetHandlers();
+  }
+
+  override handleOpening<Request, Refusal>(
+    method: RpcMethod<Request, Refusal>,
+    handler: (request: Request, signal: AbortSignal) => Promise<Opening<Refusal>>,
+  ): void {
+    this.#openings.handle(method.name, handler);
   }
 
   /** Answers from now on. @param port 0 lets the system choose @returns where */
@@ -124,6 +140,7 @@ export class HttpRpc extends Rpc {
         resolve();
       });
     });
+    server.on('upgrade', (req, socket) => void this.#openings.answer(req.url ?? '', req.headers, socket as Socket));
     server.unref();
     this.#server = server;
     const { port: bound } = server.address() as AddressInfo;
@@ -157,7 +174,33 @@ export class HttpRpc extends Rpc {
     return answers;
   }
 
+  override async open<Request, Refusal>(
+    { name }: RpcMethod<Request, Refusal>,
+    body: Request,
+    instance: string,
+    signal: AbortSignal,
+  ): Promise<Opening<Refusal>> {
+    if (instance === this.#options.instance)
+      return (await this.#openings.open(name, asJson(body), signal)) as Opening<Refusal>;
+    const address = this.#addressOf(instance);
+    const { tls: isEncrypted = false } = address;
+    const to = {
+      ...{ host: address.host, port: address.port, headers: this.#headersFor(address), isEncrypted },
+      ...(isEncrypted && processTls(this.#options.secret).client),
+    };
+    try {
+      const opening = await askForConnection(to, name, body, signal, async (response) => ({
+        refusal: this.#outcome(instance, response.statusCode ?? 0, parsed(await readBody(response))) as Refusal,
+      }));
+      return opening;
+    } catch (error) {
+      if (signal.aborted || MatrixError.is(error)) throw error;
+      throw new RpcError(instance, (error as Error).message);
+    }
+  }
+
   close(): Promise<void> {
+    this.#openings.close();
     this.#agent.destroy();
     this.#tlsAgent.destroy();
     const server = this.#server;
@@ -175,31 +218,46 @@ export class HttpRpc extends Rpc {
   }
 
   async #send(instance: string, name: string, body: unknown, timeoutMs: number): Promise<unknown> {
-    const address = this.#options.addressOf(instance);
-    if (!address) throw new RpcError(instance, 'it is not there');
-    const { protocol: theirs = firstProtocol } = address;
-    if (!canSpeak(theirs, processProtocol)) throw new RpcError(instance, tooFarApart(theirs, processProtocol));
+    const address = this.#addressOf(instance);
     const release = await this.#calls.acquire();
     try {
       const text = Buffer.from(JSON.stringify(body === undefined ? {} : { body }));
       const { status, answer } = await this.#post(instance, address, name, text, timeoutMs);
-      if (status === 200) return answer['body'];
-      const { errcode, error, status: own, ...extra } = answer;
-      if (status === 470 && typeof errcode === 'string' && typeof own === 'number')
-        throw MatrixError.passedOn(own, errcode as AnyErrcode, String(error), extra);
-      throw new RpcError(instance, typeof error === 'string' ? error : `status ${status}`);
+      return this.#outcome(instance, status, answer);
     } finally {
       release();
     }
   }
 
+  /** What another process answered. @throws what its handler did; that it could not be asked */
+  #outcome(instance: string, status: number, answer: Readonly<Record<string, unknown>>): unknown {
+    if (status === 200) return answer['body'];
+    const { errcode, error, status: own, ...extra } = answer;
+    if (status === 470 && typeof errcode === 'string' && typeof own === 'number')
+      throw MatrixError.passedOn(own, errcode as AnyErrcode, String(error), extra);
+    throw new RpcError(instance, typeof error === 'string' ? error : `status ${status}`);
+  }
+
+  #addressOf(instance: string): RpcAddress {
+    const address = this.#options.addressOf(instance);
+    if (!address) throw new RpcError(instance, 'it is not there');
+    const { protocol: theirs = firstProtocol } = address;
+    if (!canSpeak(theirs, processProtocol)) throw new RpcError(instance, tooFarApart(theirs, processProtocol));
+    return address;
+  }
+
+  #headersFor({ protocol = firstProtocol }: RpcAddress): Record<string, string> {
+    return { [headers.secret]: this.#options.secret, [headers.protocol]: String(spokenWith(protocol)) };
+  }
+
   #post(
     instance: string,
-    { host, port, protocol = firstProtocol, tls = false }: RpcAddress,
+    address: RpcAddress,
     name: string,
     text: Buffer,
     timeoutMs: number,
   ): Promise<{ readonly status: number; readonly answer: Readonly<Record<string, unknown>> }> {
+    const { host, port, tls = false } = address;
     return new Promise((resolve, reject) => {
       const fail = (error: Error): void => reject(new RpcError(instance, error.message));
       const sent = (tls ? tlsRequest : request)(
@@ -209,8 +267,7 @@ export class HttpRpc extends Rpc {
           headers: {
             'content-type': 'application/json',
             'content-length': text.length,
-            [headers.secret]: this.#options.secret,
-            [headers.protocol]: String(spokenWith(protocol)),
+            ...this.#headersFor(address),
           },
           signal: AbortSignal.timeout(timeoutMs),
         },
@@ -223,19 +280,23 @@ export class HttpRpc extends Rpc {
     });
   }
 
+  /** What is wrong with who asks. */
+  #problemWith(given: IncomingMessage['headers']): Reply | undefined {
+    const secret = Buffer.from(String(given[headers.secret] ?? ''));
+    if (secret.length !== this.#secret.length || !timingSafeEqual(secret, this.#secret))
+      return [403, { error: 'the processes do not share a secret: set the same worker_replication_secret in all' }];
+    const version = Number(given[headers.protocol]);
+    return understands(version) ? undefined : [426, { error: tooFarApart(processProtocol, version) }];
+  }
+
   async #answer(req: IncomingMessage, res: ServerResponse): Promise<void> {
     const reply = (status: number, body: object): void => {
       const text = Buffer.from(JSON.stringify(body));
       res.writeHead(status, { 'content-type': 'application/json', 'content-length': text.length });
       res.end(text);
     };
-    const secret = Buffer.from(String(req.headers[headers.secret] ?? ''));
-    if (secret.length !== this.#secret.length || !timingSafeEqual(secret, this.#secret))
-      return reply(403, {
-        error: 'the processes do not share a secret: set the same worker_replication_secret in all',
-      });
-    const version = Number(req.headers[headers.protocol]);
-    if (!understands(version)) return reply(426, { error: tooFarApart(processProtocol, version) });
+    const problem = this.#problemWith(req.headers);
+    if (problem !== undefined) return reply(...problem);
     if (req.method !== 'POST' || req.url?.startsWith(path) !== true) return reply(404, { error: 'no such call' });
     if (this.#answering >= maxCalls) return reply(503, { error: 'too many calls' });
     this.#answering++;
@@ -253,7 +314,7 @@ export class HttpRpc extends Rpc {
   }
 }
 
-async function readBody(message: IncomingMessage): Promise<string> {
+async function readBody(message: AsyncIterable<unknown>): Promise<string> {
   const chunks: Buffer[] = [];
   let size = 0;
   for await (const chunk of message as AsyncIterable<Buffer>) {

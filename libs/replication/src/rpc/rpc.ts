@@ -1,3 +1,5 @@
+import type { Socket } from 'node:net';
+
 /** A call from one process to another, by name. Requests and responses are JSON. */
 export interface RpcMethod<Request, Response> {
   /** snake_case, unique. */
@@ -15,6 +17,9 @@ export function defineRpc<Request, Response>(
 ): RpcMethod<Request, Response> {
   return Object.freeze({ name, ...options });
 }
+
+/** What a process says that was asked for a connection: the connection, or why there is none, as JSON. */
+export type Opening<Refusal> = { readonly connection: Socket } | { readonly refusal: Refusal };
 
 /** Name of a process by its number, for {@link Rpc.call}: good for as long as the process lives, whichever place it takes. */
 export const instanceOf = (processNumber: number): string => `#${processNumber}`;
@@ -48,6 +53,28 @@ export abstract class Rpc {
     method: RpcMethod<Request, Response>,
     request: Request,
   ): Promise<ReadonlyMap<string, Response>>;
+  /**
+   * Answers a method with a connection that this process opened; what is said by it goes between the process that asked and whoever is at
+   * its other end. Where there is no other process, nobody asks.
+   * @param handler its signal aborts when nobody waits for the connection any more
+   * @throws when it is answered already
+   */
+  handleOpening<Request, Refusal>(
+    _method: RpcMethod<Request, Refusal>,
+    _handler: (request: Request, signal: AbortSignal) => Promise<Opening<Refusal>>,
+  ): void {}
+  /**
+   * Asks a process for a connection, which the caller ends. Rejects where that process could not be asked, in which case nothing was said to
+   * anybody else; and as the handler did.
+   */
+  open<Request, Refusal>(
+    _method: RpcMethod<Request, Refusal>,
+    _request: Request,
+    instance: string,
+    _signal: AbortSignal,
+  ): Promise<Opening<Refusal>> {
+    return Promise.reject(new Error(`There is no process ${instance} that could be asked for a connection`));
+  }
 }
 
 /** Calls within a server that is a single process: every instance is this one. */

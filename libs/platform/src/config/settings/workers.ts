@@ -83,9 +83,13 @@ export const workerSettings = {
     rule: 'Default true; false with `federation_sender_instances`.',
   }),
   federation_sender_instances: setting(instances, [], 'Workers that send to other servers, sharded by server.'),
-  outbound_federation_restricted_to: optional(instances, 'The only processes that speak to other servers.', {
-    rule: 'Needs `worker_replication_secret` and an `instance_map` with them.',
-  }),
+  outbound_federation_restricted_to: optional(
+    instances,
+    'The only processes that speak to other servers; all others by way of them.',
+    {
+      rule: 'Needs `worker_replication_secret` and an `instance_map` with them. `main` is every process that is started without `worker_app`.',
+    },
+  ),
   run_background_tasks_on: optional(instance, 'Process that does background tasks; the main process when unset.'),
   update_user_directory_from_worker: optional(
     instance,
