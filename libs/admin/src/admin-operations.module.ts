@@ -16,6 +16,7 @@ import { AdminRoomsModule } from './rooms/admin-rooms.module.js';
 import { SendNoticeController } from './server-notices/send-notice.controller.js';
 import { ServerNoticesModule } from './server-notices/server-notices.module.js';
 import { StatisticsController } from './statistics/statistics.controller.js';
+import { AllBackgroundTasks } from './tasks/all-background-tasks.js';
 import { BackgroundTasksController } from './tasks/background-tasks.controller.js';
 import { ScheduledTasksController } from './tasks/scheduled-tasks.controller.js';
 
@@ -35,6 +36,6 @@ import { ScheduledTasksController } from './tasks/scheduled-tasks.controller.js'
     SendNoticeController,
     StatisticsController,
   ],
-  providers: [RoomMedia, RoomUpdates],
+  providers: [AllBackgroundTasks, RoomMedia, RoomUpdates],
 })
 export class AdminOperationsModule {}

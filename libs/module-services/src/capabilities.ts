@@ -42,7 +42,7 @@ export class SharedCalls {
       workerName,
       workerApp: worker,
       httpClient: httpClient(http),
-      shouldRunBackgroundTasks: () => tasks.holds('background'),
+      shouldRunBackgroundTasks: () => tasks.holds('writer'),
     };
   }
 }

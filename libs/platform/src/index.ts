@@ -1,5 +1,5 @@
 /** Configuration, logging, metrics, clock, lifecycle. */
-export { type BackgroundTask, BackgroundTasks } from './background/background-tasks.js';
+export { type BackgroundTask, type BackgroundTaskReport, BackgroundTasks } from './background/background-tasks.js';
 export { CacheTuner } from './caches/cache-tuner.js';
 export {
   beginCaches,

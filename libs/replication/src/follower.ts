@@ -15,11 +15,16 @@ export interface FollowerOptions {
   /**
    * Works on what lies in `after < position <= upTo` and returns how far it got, which is more than `after`. It may be called
    * again for the same rows after a failure or a crash. What it writes itself can be made to happen once by saving the cursor in
-   * the same transaction: `saveCursor(tx, follower.name, position)`.
+   * the same transaction: `saveCursor(tx, follower.name, position)`. It may reject once the signal aborts: the follower is to stop.
    */
-  readonly advance: (after: number, upTo: number) => Promise<number>;
-  /** Where a follower without a cursor begins: with everything there is, or with what comes. `beginning` unless told. */
-  readonly startAt?: 'beginning' | 'now' | undefined;
+  readonly advance: (after: number, upTo: number, signal: AbortSignal) => Promise<number>;
+  /**
+   * Where a follower without a cursor begins: with everything there is, or with what comes, or not before another process has stored one.
+   * `beginning` unless told.
+   */
+  readonly startAt?: 'beginning' | 'now' | 'once stored' | undefined;
+  /** It may follow in a process that does not write: so does whatever has to be written by `advance`. */
+  readonly anyProcess?: boolean | undefined;
   /** The cursor is stored at most this often, since each time costs a commit; 1,000 unless told. */
   readonly saveEveryMs?: number | undefined;
 }
@@ -51,7 +56,8 @@ export function inBatches<Row extends StreamRow>(
 export class Follower {
   readonly #options: FollowerOptions;
   readonly #logger: Logger;
-  readonly #stopping = new AbortController();
+  #stopping = new AbortController();
+  #isBegun = false;
   #position = 0;
   #saved = 0;
   #savedAtMs = -Infinity;
@@ -77,14 +83,13 @@ export class Follower {
     return this.#failures;
   }
 
-  /** Reads the cursor and begins. */
+  /** Reads the cursor and begins; also anew, once it has stopped. */
   async start(): Promise<void> {
-    const { database, name, notifier, stream, startAt } = this.#options;
-    const stored = await cursorOf(database, name);
-    this.#position = stored ?? (startAt === 'now' ? notifier.position(stream) : 0);
-    if (stored !== undefined) this.#saved = this.#position;
-    // Otherwise a crash before the first batch would make "now" a later one.
-    else await this.#save();
+    const { notifier, stream } = this.#options;
+    this.#stopping = new AbortController();
+    this.#isBegun = false;
+    this.#failures = 0;
+    await this.#begin();
     this.#unsubscribe = notifier.onAdvance(stream, () => this.#wake?.());
     this.#loop = this.#run();
   }
@@ -95,7 +100,7 @@ export class Follower {
     this.#stopping.abort();
     this.#wake?.();
     await this.#loop;
-    if (this.#position === this.#saved) return;
+    if (!this.#isBegun || this.#position === this.#saved) return;
     try {
       await this.#save();
     } catch (error) {
@@ -103,16 +108,32 @@ export class Follower {
     }
   }
 
+  async #begin(): Promise<void> {
+    const { database, name, notifier, stream, startAt } = this.#options;
+    const stored = await cursorOf(database, name);
+    if (stored === undefined && startAt === 'once stored') return;
+    this.#position = stored ?? (startAt === 'now' ? notifier.position(stream) : 0);
+    if (stored !== undefined) this.#saved = this.#position;
+    // Otherwise a crash before the first batch would make "now" a later one.
+    else await this.#save();
+    this.#isBegun = true;
+  }
+
   async #run(): Promise<void> {
     const { signal } = this.#stopping;
     while (!signal.aborted) {
       const upTo = this.#options.notifier.position(this.#options.stream);
-      if (upTo <= this.#position) {
+      if (this.#isBegun && upTo <= this.#position) {
         await this.#idle();
         continue;
       }
       try {
-        const reached = await this.#options.advance(this.#position, upTo);
+        if (!this.#isBegun) {
+          await this.#begin();
+          if (!this.#isBegun) await this.#idle();
+          continue;
+        }
+        const reached = await this.#options.advance(this.#position, upTo, signal);
         if (!(reached > this.#position && reached <= upTo)) {
           throw new Error(`advance(${this.#position}, ${upTo}) returned ${reached}`);
         }
@@ -121,14 +142,14 @@ export class Follower {
           await this.#save();
         this.#failures = 0;
       } catch (error) {
-        await this.#backOff(error);
+        if (!signal.aborted) await this.#backOff(error);
       }
     }
   }
 
   /** Sleeps until the stream moves on; stores a cursor that is behind when nothing happens for a while. */
   async #idle(): Promise<void> {
-    const behind = this.#position !== this.#saved;
+    const behind = this.#isBegun && this.#position !== this.#saved;
     const timer = behind
       ? this.#options.clock.after(this.#options.saveEveryMs ?? 1000, () => this.#wake?.())
       : undefined;
@@ -166,7 +187,8 @@ export class Follower {
 
   async #save(): Promise<void> {
     const position = this.#position;
-    await this.#options.database.write((tx) => saveCursor(tx, this.name, position), { name: 'save_cursor' });
+    const { anyProcess = false, database } = this.#options;
+    await database.write((tx) => saveCursor(tx, this.name, position), { name: 'save_cursor', anyProcess });
     this.#saved = position;
     this.#savedAtMs = this.#options.clock.monotonicMs();
   }

@@ -20,7 +20,7 @@ export class RoomsWriterModule implements OnApplicationBootstrap, OnModuleDestro
   ) {}
 
   async onApplicationBootstrap(): Promise<void> {
-    if (this.background.holds('event_persister')) await this.tasks.resume();
+    if (this.background.holds('writer')) await this.tasks.resume();
   }
 
   onModuleDestroy(): Promise<void> {

@@ -11,6 +11,7 @@ import { SearchController } from './messages/search.controller.js';
 import { UserStatistics } from './statistics/user-statistics.js';
 import { UserStatisticsFollower } from './statistics/user-statistics-follower.js';
 import { UserDirectoryController } from './users/user-directory.controller.js';
+import { UserDirectoryFollower } from './users/user-directory-follower.js';
 import { UserDirectoryIndex } from './users/user-directory-index.js';
 import { UserDirectory } from './users/user-directory.service.js';
 
@@ -25,6 +26,7 @@ import { UserDirectory } from './users/user-directory.service.js';
     SearchResults,
     ResultContexts,
     UserDirectoryIndex,
+    UserDirectoryFollower,
     UserDirectory,
     UserStatistics,
     UserStatisticsFollower,

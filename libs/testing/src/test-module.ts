@@ -18,6 +18,7 @@ import {
 } from '@rookery/platform';
 import {
   Bus,
+  FollowerSharing,
   InProcessBus,
   InProcessRpc,
   Invalidations,
@@ -94,6 +95,7 @@ export async function createTestModule(options: TestModuleOptions): Promise<Test
   const streams = new Streams(database, notifier);
   const invalidations = new Invalidations(notifier);
   const sharing = new WorkSharing({ roles, rpc, bus, streams, invalidations, clock, ids, logger });
+  const following = new FollowerSharing({ roles, rpc, database, notifier, clock, logger });
   const providers = [
     { provide: Config, useValue: config },
     { provide: Clock, useValue: clock },
@@ -111,6 +113,7 @@ export async function createTestModule(options: TestModuleOptions): Promise<Test
     { provide: Roles, useValue: roles },
     { provide: Invalidations, useValue: invalidations },
     { provide: WorkSharing, useValue: sharing },
+    { provide: FollowerSharing, useValue: following },
     { provide: RateLimiter, useValue: options.limiter ?? new Unlimited() },
     { provide: OutboundHttp, useValue: options.outbound ?? {} },
     { provide: ModuleDispatcher, useValue: options.modules ?? new ModuleDispatcher() },

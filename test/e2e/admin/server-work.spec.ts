@@ -207,7 +207,8 @@ describe.each(databases)('the server’s own work in the admin API (%s)', (datab
     expect(names).toEqual(names.toSorted());
     const waiting = (await list()).find(({ name }) => name === 'purge_expired_rows');
     expect(waiting).toEqual({
-      ...{ name: 'purge_expired_rows', role: 'background', interval_ms: expect.any(Number), running: false },
+      ...{ name: 'purge_expired_rows', role: 'background', process: expect.any(String) },
+      ...{ interval_ms: expect.any(Number), running: false },
       ...{ runs: 0, failures: 0, last_started_ts: null, last_duration_ms: null, last_error: null },
     });
     await eventually(async () => {

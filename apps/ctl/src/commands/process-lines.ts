@@ -1,17 +1,23 @@
 import { type Config, isMain, type SettingName } from '@rookery/platform';
 
-/** What a worker can be named for in the settings and does then, and what that is called. */
-const shared = {
+/** What workers can be named for in the settings and do then, each a share, and what that is called. */
+const split = {
   federation_sender_instances: 'sends to other servers',
   pusher_instances: 'pushes to devices',
   notify_appservices_from_worker: 'sends to application services',
 } as const satisfies Partial<Record<SettingName, string>>;
 
+/** The same of what one process does at a time. */
+const whole = {
+  run_background_tasks_on: 'does background work that writes no events, and indexes messages',
+  media_instance_running_background_jobs: 'deletes old media',
+  update_user_directory_from_worker: 'keeps the user directory',
+} as const satisfies Partial<Record<SettingName, string>>;
+
+const shared = { ...split, ...whole };
+
 /** What a worker can be named for, though the main process does it. */
 const duties = {
-  run_background_tasks_on: 'background work',
-  media_instance_running_background_jobs: 'background work of media',
-  update_user_directory_from_worker: 'the user directory',
   'stream_writers.events': 'writing events',
   'stream_writers.typing': 'writing typing',
   'stream_writers.to_device': 'writing messages to devices',
@@ -25,7 +31,8 @@ const duties = {
 } as const satisfies Partial<Record<SettingName, string>>;
 
 const reads = 'answers what only reads, passes on the rest';
-const writes = 'writes every stream; sends mails, and does all background work; answers everything';
+const writes =
+  'writes every stream; sends mails, and does the background work that writes events; answers everything';
 
 /** Which process of a server does what, as its settings have it; nothing where it is a single process. */
 export function processLines(config: Config): readonly string[] {
@@ -39,7 +46,8 @@ export function processLines(config: Config): readonly string[] {
     return [
       'Processes (--processes N, or started on several machines):',
       `  one of them, whichever has taken that place: ${writes}`,
-      `  all others: each ${reads}, ${Object.values(shared).join(', ')} (a share of them), and takes that place when it is free`,
+      `  all others: each ${reads}, ${Object.values(split).join(', ')} (a share of them), and takes that place when it is free`,
+      ...Object.values(whole).map((duty) => `  one of the others: ${duty}`),
       ...speakerLines(config),
       'Nothing is left without anybody as long as one process runs.',
     ];

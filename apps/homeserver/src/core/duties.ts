@@ -2,13 +2,20 @@ import { appserviceSenderRole } from '@rookery/appservices';
 import { federationSenderRole } from '@rookery/federation';
 import { type Config, isMain } from '@rookery/platform';
 import { pushSenderRole } from '@rookery/push';
-import type { Eagerness } from '@rookery/replication';
+import { backgroundRole, type Eagerness, mediaRole } from '@rookery/replication';
+import { messageIndexRole, userDirectoryRole } from '@rookery/search';
+
+const one = (name: string | undefined): readonly string[] => (name === undefined ? [] : [name]);
 
 /** The processes that the settings name for a duty, by its role. */
 const named: Readonly<Record<string, (config: Config) => readonly string[]>> = {
   [federationSenderRole.name]: (config) => config.get('federation_sender_instances'),
   [pushSenderRole.name]: (config) => config.get('pusher_instances'),
-  [appserviceSenderRole.name]: (config) => [config.get('notify_appservices_from_worker') ?? 'master'],
+  [appserviceSenderRole.name]: (config) => one(config.get('notify_appservices_from_worker')),
+  [backgroundRole.name]: (config) => one(config.get('run_background_tasks_on')),
+  [messageIndexRole.name]: (config) => one(config.get('run_background_tasks_on')),
+  [userDirectoryRole.name]: (config) => one(config.get('update_user_directory_from_worker')),
+  [mediaRole.name]: (config) => one(config.get('media_instance_running_background_jobs')),
 };
 
 /**

@@ -2,12 +2,15 @@ import { type DynamicModule, Global, Module, type OnApplicationBootstrap } from 
 import { Database } from '@rookery/database';
 import { BackgroundTasks, Clock, Config, Ids, Lifecycle, Logger, Metrics } from '@rookery/platform';
 import {
+  backgroundRole,
   Bus,
+  FollowerSharing,
   InProcessBus,
   InProcessRpc,
   Invalidations,
   LeasedRoles,
   LocalRoles,
+  mediaRole,
   Notifier,
   Roles,
   Rpc,
@@ -47,7 +50,10 @@ export class ReplicationModule implements OnApplicationBootstrap {
                     ...{ rpc, leases: place.leases, clock, logger, instance: place.name, isWriter: !isBeside },
                     eagernessOf: (role) => eagernessOf(config, role, isBeside),
                   });
-            tasks.runOnly((role) => !isBeside && roles.holdsAny(role));
+            // What is no role that moves is the process's that writes.
+            tasks.runOnly((role) => roles.holdsAny(role));
+            for (const [role, name] of [[backgroundRole, 'background'] as const, [mediaRole, 'media'] as const])
+              roles.take(role, { start: () => tasks.enter(name), stop: () => tasks.leave(name) });
             return roles;
           },
         },
@@ -64,6 +70,12 @@ export class ReplicationModule implements OnApplicationBootstrap {
             ids: Ids,
             logger: Logger,
           ) => new WorkSharing({ roles, rpc, bus, streams, invalidations, clock, ids, logger }),
+        },
+        {
+          provide: FollowerSharing,
+          inject: [Roles, Rpc, Database, Notifier, Clock, Logger],
+          useFactory: (roles: Roles, rpc: Rpc, database: Database, notifier: Notifier, clock: Clock, logger: Logger) =>
+            new FollowerSharing({ roles, rpc, database, notifier, clock, logger }),
         },
         {
           provide: Notifier,
@@ -90,7 +102,7 @@ export class ReplicationModule implements OnApplicationBootstrap {
           useFactory: (notifier: Notifier) => new Invalidations(notifier),
         },
       ],
-      exports: [Bus, Rpc, Roles, Notifier, Streams, Invalidations, WorkSharing],
+      exports: [Bus, Rpc, Roles, Notifier, Streams, Invalidations, WorkSharing, FollowerSharing],
     };
   }
 

@@ -72,7 +72,7 @@ export class UsageReporter implements OnModuleInit, OnModuleDestroy {
         await noteDailyVisits(tx, nowMs);
         await forgetDailyVisits(tx, nowMs);
       },
-      { name: 'note_daily_visits' },
+      { name: 'note_daily_visits', anyProcess: true },
     );
   }
 }

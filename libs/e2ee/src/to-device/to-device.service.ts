@@ -137,6 +137,7 @@ export class ToDeviceService implements OnModuleInit {
   }
 
   async #forget(): Promise<void> {
-    await this.database.write((tx) => forgetNoted(tx, this.clock.nowMs() - rememberMs), { name: 'to_device_forget' });
+    const options = { name: 'to_device_forget', anyProcess: true };
+    await this.database.write((tx) => forgetNoted(tx, this.clock.nowMs() - rememberMs), options);
   }
 }

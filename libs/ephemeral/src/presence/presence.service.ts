@@ -240,6 +240,6 @@ export class PresenceService implements OnModuleInit {
       if (this.#isLocal(state.userId)) this.#local.restore(state, this.clock.nowMs());
     }
     const run = (): void => this.#sweep();
-    this.tasks.add({ name: 'sweep_presence', role: 'presence', everyMs: sweepEveryMs, run }).start();
+    this.tasks.add({ name: 'sweep_presence', role: 'writer', everyMs: sweepEveryMs, run }).start();
   }
 }

@@ -140,6 +140,7 @@ export class StickyEvents implements OnModuleInit {
   }
 
   async #sweep(): Promise<void> {
-    await this.database.write((tx) => deleteExpiredSticky(tx, this.clock.nowMs()), { name: 'sticky_events_sweep' });
+    const options = { name: 'sticky_events_sweep', anyProcess: true };
+    await this.database.write((tx) => deleteExpiredSticky(tx, this.clock.nowMs()), options);
   }
 }

@@ -87,7 +87,7 @@ export class RemoteDeviceLists implements OnModuleInit {
   ) {
     const name = 'resync_device_lists';
     const work = (signal: AbortSignal): Promise<void> => this.#resync(signal);
-    this.#job = tasks.add({ name, role: 'background', everyMs: resyncEveryMs, run: work });
+    this.#job = tasks.add({ name, role: 'writer', everyMs: resyncEveryMs, run: work });
   }
 
   onModuleInit(): void {

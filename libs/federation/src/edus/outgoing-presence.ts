@@ -41,7 +41,7 @@ export class OutgoingPresence implements OnModuleInit {
       presenceFor: (userIds, states) => this.#send(new Set(userIds.map(domainOf)), states),
     });
     const run = (): Promise<void> => this.#remind();
-    this.tasks.add({ name: 'remind_of_presence', role: 'presence', everyMs: remindCheckMs, run }).start();
+    this.tasks.add({ name: 'remind_of_presence', role: 'writer', everyMs: remindCheckMs, run }).start();
   }
 
   /** Tells servers that had no reason to know of users of this server before. */

@@ -20,7 +20,7 @@ export class KnownServers {
     const gauge = metrics.gauge('synapse_federation_known_servers');
     const name = 'count_known_servers';
     const work = async (): Promise<void> => gauge.set({}, await countServers(database));
-    const job = tasks.add({ name, role: 'background', everyMs: periodMs, run: work });
+    const job = tasks.add({ name, role: 'writer', everyMs: periodMs, run: work });
     lifecycle.on('streams', {
       name,
       start: () => {

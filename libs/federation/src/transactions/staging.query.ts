@@ -163,6 +163,6 @@ export async function insertAnswer(
 /** Forgets the answers to transactions that came before a time. */
 export async function deleteAnswersBefore(database: Database, ts: number): Promise<void> {
   await database.write((tx) => tx.run('DELETE FROM received_transactions WHERE ts < ?', [ts]), {
-    name: 'forget_transactions',
+    ...{ name: 'forget_transactions', anyProcess: true },
   });
 }

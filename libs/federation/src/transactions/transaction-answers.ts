@@ -20,7 +20,7 @@ export class TransactionAnswers {
     const name = 'forget_transaction_answers';
     const work = (): Promise<void> => deleteAnswersBefore(database, clock.nowMs() - rememberedMs);
     const job = tasks.add({ name, role: 'background', everyMs: cleanUpMs, run: work });
-    lifecycle.on('streams', { name, start: () => job.start(), stop: () => job.stop() });
+    lifecycle.on('streams', { name, everyProcess: true, start: () => job.start(), stop: () => job.stop() });
   }
 
   /** The answer to a transaction that came before. */

@@ -14,7 +14,8 @@ import { MediaFiles } from '../storage/media-files.js';
 import { thumbnailOf, thumbnailsOf } from '../records/thumbnail.query.js';
 import { byOrigin } from './quarantine.query.js';
 
-const batchSize = 500;
+/** What is begun comes to its end, where another process is to go on. */
+const batchSize = 100;
 /** Files named one by one whose rows go in one transaction. */
 const smallBatchSize = 20;
 
@@ -120,7 +121,7 @@ export class MediaRemoval {
           thumbnails.push(...(await deleteMediaRows(tx, origin, ids)).map((row) => ({ origin, row })));
         return thumbnails;
       },
-      { name: 'delete_media' },
+      { name: 'delete_media', anyProcess: true },
     );
     // Thumbnails that were made while the files were being removed.
     for (const { origin, row } of deleted) {

@@ -16,7 +16,7 @@ export interface CachedPreview {
 
 /** How long the images of previews are kept. */
 const imageLifetimeMs = 2 * 86_400_000;
-const batchSize = 500;
+const batchSize = 100;
 
 /** Pages that were looked at, until they expire. */
 @Injectable()
@@ -52,7 +52,8 @@ export class PreviewCache {
   /** Forgets pages that have expired, and images two days after they were fetched. */
   async expire(signal?: AbortSignal): Promise<void> {
     const now = this.clock.nowMs();
-    await this.database.write((tx) => deleteExpiredPreviews(tx, now), { name: 'expire_previews' });
+    const options = { name: 'expire_previews', anyProcess: true };
+    await this.database.write((tx) => deleteExpiredPreviews(tx, now), options);
     while (signal?.aborted !== true) {
       const images = await pageImagesBefore(this.database, now - imageLifetimeMs, batchSize);
       if (images.length === 0) return;

@@ -7,7 +7,7 @@ import { deletePending } from '../records/media.query.js';
 
 const periodMs = 3_600_000;
 
-/** Deletes what the settings no longer keep: once an hour, on one process. */
+/** Deletes what the settings no longer keep: once an hour, in one process. */
 @Injectable()
 export class MediaRetention implements OnModuleInit {
   constructor(
@@ -30,7 +30,8 @@ export class MediaRetention implements OnModuleInit {
     const now = this.clock.nowMs();
     const { config, removal } = this;
     const unusedMs = config.get('unused_expiration_time');
-    await this.database.write((tx) => deletePending(tx, now - unusedMs), { name: 'expire_media_ids' });
+    const options = { name: 'expire_media_ids', anyProcess: true };
+    await this.database.write((tx) => deletePending(tx, now - unusedMs), options);
     const localMs = config.get('media_retention.local_media_lifetime');
     if (localMs !== undefined && localMs !== null) {
       const deleted = await removal.deleteUnusedLocal(

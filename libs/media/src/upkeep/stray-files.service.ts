@@ -112,7 +112,7 @@ export class StrayFiles implements OnModuleInit {
 
   async #forgetThumbnails(origin: string | undefined, mediaIds: readonly string[]): Promise<number> {
     const rows = await this.database.write((tx) => deleteStrayThumbnails(tx, origin, mediaIds), {
-      name: 'forget_stray_thumbnails',
+      ...{ name: 'forget_stray_thumbnails', anyProcess: true },
     });
     for (const [folder, list] of Map.groupBy(rows, ({ owner }) => thumbnailFolder(owner)))
       await this.files.removeThumbnails(

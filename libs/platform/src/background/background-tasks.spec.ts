@@ -97,4 +97,43 @@ describe('BackgroundTasks', () => {
     expect(log).toEqual(['begins', 'ends']);
     expect(clock.pendingTimers).toBe(0);
   });
+
+  it('runs where its role is, and has ended where that was', async () => {
+    const clock = new FakeClock();
+    const tasks = new BackgroundTasks(clock);
+    const held = new Set<string>();
+    tasks.runOnly((role) => held.has(role));
+    const log: string[] = [];
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const task = tasks.add({
+      ...{ name: 'long', role: 'background', everyMs: 10 },
+      run: async (signal) => {
+        log.push('begins');
+        signal.addEventListener('abort', () => log.push('is to end'));
+        await promise;
+        log.push('ends');
+      },
+    });
+    const other = tasks.add({ name: 'other', role: 'media', everyMs: 10, run: () => void log.push('of another role') });
+    task.start();
+    other.start();
+    await clock.advance(10);
+    expect(log).toEqual([]);
+    held.add('background');
+    tasks.enter('background');
+    await clock.advance(10);
+    let isOver = false;
+    const leaving = tasks.leave('background').then(() => (isOver = true));
+    // It is given up before anybody else can have it.
+    await clock.advance(20);
+    expect([log, isOver]).toEqual([['begins', 'is to end'], false]);
+    resolve();
+    await leaving;
+    await task.run();
+    expect(log).toEqual(['begins', 'is to end', 'ends']);
+    tasks.enter('background');
+    await clock.advance(10);
+    expect(log).toEqual(['begins', 'is to end', 'ends', 'begins', 'ends']);
+    await tasks.stop();
+  });
 });

@@ -5,10 +5,13 @@ import type { Metrics } from '../metrics/metrics.js';
 import type { Tracer } from '../observing/tracer.js';
 
 /**
- * Where a task runs when a server has several processes: in every one of them (`every_process`: it tends what that process has in
- * memory), or in the one that holds the role.
+ * Where a task runs when a server has several processes.
+ *
+ * - `every_process`: in each, since it tends what that process has in memory.
+ * - `writer`: where everything is written. It writes events, state or streams, takes turns with what does, or tends what is in memory there.
+ * - `background`, `media`: in whichever process has that role. It writes rows only that nobody has in memory, each time marked `anyProcess`.
  */
-export type BackgroundRole = 'every_process' | 'background' | 'event_persister' | 'media' | 'presence' | 'pusher';
+export type BackgroundRole = 'every_process' | 'writer' | 'background' | 'media';
 
 /** Work that is done again and again. */
 export interface BackgroundTaskOptions {
@@ -16,7 +19,10 @@ export interface BackgroundTaskOptions {
   readonly name: string;
   readonly role: BackgroundRole;
   readonly everyMs: number;
-  /** Does the work once. Should end soon when the signal aborts. A rejection is logged; the next run comes all the same. */
+  /**
+   * Does the work once. Should end soon when the signal aborts: the server stops, or another process is to have the role. A rejection is
+   * logged; the next run comes all the same.
+   */
   readonly run: (signal: AbortSignal) => Promise<void> | void;
 }
 
@@ -42,7 +48,7 @@ export interface BackgroundTask {
   start(): void;
   /**
    * Does the work now, or joins the run that is under way. Never rejects; does nothing once the task has stopped, nor where
-   * another process has its role.
+   * another process has its role, or nobody has.
    */
   run(): Promise<void>;
   /** Starts no more runs, and resolves when the one under way has come to an end. */
@@ -51,6 +57,8 @@ export interface BackgroundTask {
 
 class Task implements BackgroundTask {
   readonly #stopping = new AbortController();
+  /** Ends the run that is under way. */
+  #ending: AbortController | undefined;
   #timer: Timer | undefined;
   #running: Promise<void> | undefined;
   #runs = 0;
@@ -64,13 +72,12 @@ class Task implements BackgroundTask {
     private readonly clock: Clock,
     private readonly logger: Logger,
     private readonly watch: ((name: string) => (cost: DatabaseCost) => void) | undefined,
-    private readonly isOurs: (role: string) => boolean,
+    private readonly isOurs: (role: BackgroundRole) => boolean,
     private readonly tracer: Tracer | undefined,
   ) {}
 
-  get #isHere(): boolean {
-    const { role } = this.options;
-    return role === 'every_process' || this.isOurs(role);
+  get role(): BackgroundRole {
+    return this.options.role;
   }
 
   get hasStarted(): boolean {
@@ -84,7 +91,7 @@ class Task implements BackgroundTask {
   }
 
   run(): Promise<void> {
-    if (this.#stopping.signal.aborted || !this.#isHere) return Promise.resolve();
+    if (this.#stopping.signal.aborted || !this.isOurs(this.role)) return Promise.resolve();
     this.#running ??= this.#attempt().finally(() => (this.#running = undefined));
     return this.#running;
   }
@@ -92,6 +99,12 @@ class Task implements BackgroundTask {
   async stop(): Promise<void> {
     this.#timer?.cancel();
     this.#stopping.abort();
+    await this.end();
+  }
+
+  /** Ends the run that is under way; others may follow. */
+  async end(): Promise<void> {
+    this.#ending?.abort();
     await this.#running;
   }
 
@@ -112,8 +125,9 @@ class Task implements BackgroundTask {
     this.#lastStartedTs = this.clock.nowMs();
     const ended = this.watch?.(name);
     const trace = this.tracer?.begin();
+    const { signal } = (this.#ending = new AbortController());
     try {
-      await LogContext.run({ requestId: `${name}-${++this.#runs}` }, () => run(this.#stopping.signal), cost, trace);
+      await LogContext.run({ requestId: `${name}-${++this.#runs}` }, () => run(signal), cost, trace);
       this.#lastError = undefined;
     } catch (error) {
       this.#failures++;
@@ -134,6 +148,8 @@ export class BackgroundTasks {
   readonly #watch: ((name: string) => (cost: DatabaseCost) => void) | undefined;
   readonly #tasks = new Map<string, Task>();
   #isOurs: (role: string) => boolean = () => true;
+  /** Roles that another process is to have. */
+  readonly #left = new Set<string>();
 
   /** @param metrics absent where nobody counts @param tracer absent where nothing is traced */
   constructor(clock: Clock, logger: Logger = new SilentLogger(), metrics?: Metrics, tracer?: Tracer) {
@@ -146,7 +162,7 @@ export class BackgroundTasks {
   /** Declares a task; it begins with {@link BackgroundTask.start}. @throws Error when there is one of this name */
   add(options: BackgroundTaskOptions): BackgroundTask {
     if (this.#tasks.has(options.name)) throw new Error(`There are two background tasks ${options.name}`);
-    const task = new Task(options, this.#clock, this.#logger, this.#watch, (role) => this.#isOurs(role), this.#tracer);
+    const task = new Task(options, this.#clock, this.#logger, this.#watch, (role) => this.holds(role), this.#tracer);
     this.#tasks.set(options.name, task);
     return task;
   }
@@ -158,7 +174,18 @@ export class BackgroundTasks {
 
   /** Whether this process does what belongs to a role. */
   holds(role: BackgroundRole): boolean {
-    return role === 'every_process' || this.#isOurs(role);
+    return role === 'every_process' || (!this.#left.has(role) && this.#isOurs(role));
+  }
+
+  /** This process has a role from now on: its tasks run here at their intervals. */
+  enter(role: BackgroundRole): void {
+    this.#left.delete(role);
+  }
+
+  /** Another process is to have a role: no task of it begins here any more, and those under way are ended. Resolves when none is. */
+  async leave(role: BackgroundRole): Promise<void> {
+    this.#left.add(role);
+    await Promise.all([...this.#tasks.values()].filter((task) => task.role === role).map((task) => task.end()));
   }
 
   /** What is known of every task that has begun, by name. */

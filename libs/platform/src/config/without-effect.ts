@@ -3,8 +3,6 @@ import type { SettingName } from './table.js';
 /** Settings that are understood and checked, but that nothing reads yet. The list may only shrink. */
 export const withoutEffect: ReadonlySet<SettingName> = new Set<SettingName>([
   'auto_accept_invites.worker_to_run_on',
-  'media_instance_running_background_jobs',
-  'run_background_tasks_on',
   'stream_writers.account_data',
   'stream_writers.device_lists',
   'stream_writers.events',
@@ -15,5 +13,4 @@ export const withoutEffect: ReadonlySet<SettingName> = new Set<SettingName>([
   'stream_writers.thread_subscriptions',
   'stream_writers.to_device',
   'stream_writers.typing',
-  'update_user_directory_from_worker',
 ]);

@@ -58,7 +58,7 @@ export class EmailDigests implements OnModuleInit {
   start(): void {
     if (!this.mails.isEnabled) return;
     const run = (): Promise<void> => this.look();
-    this.tasks.add({ name: 'mail_missed_messages', role: 'pusher', everyMs: lookEveryMs, run }).start();
+    this.tasks.add({ name: 'mail_missed_messages', role: 'writer', everyMs: lookEveryMs, run }).start();
   }
 
   async stop(): Promise<void> {

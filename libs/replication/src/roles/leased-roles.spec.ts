@@ -132,4 +132,31 @@ describe('LeasedRoles', () => {
     await eventually(() => members[1]!.working.size > 0);
     expect(members[0]!.roles.holdsAny('letters')).toBe(false);
   });
+
+  it('begins the parts of a role in order and ends them in reverse, all of them where one does not begin', async () => {
+    const single = defineRole('several_parts');
+    const done: string[] = [];
+    let fails = true;
+    const { rpc, leases } = network.connect('p1');
+    const [clock, logger] = [new SystemClock(), new SilentLogger()];
+    const parts = { rpc, leases, instance: 'p1', clock, logger, isWriter: true, eagernessOf: () => 'wanted' as const };
+    const roles = new LeasedRoles(parts);
+    for (const part of ['a', 'b', 'c'])
+      roles.take(single, {
+        start: () => {
+          if (part === 'b' && fails) throw new Error('not yet');
+          done.push(`+${part}`);
+        },
+        stop: () => void done.push(`-${part}`),
+      });
+    const started = roles.start();
+    await eventually(() => done.includes('-a'));
+    expect(done.slice(0, 4)).toEqual(['+a', '-c', '-b', '-a']);
+    fails = false;
+    await started;
+    await eventually(() => roles.holds(single) && done.at(-1) === '+c');
+    done.length = 0;
+    await roles.stop();
+    expect(done).toEqual(['-c', '-b', '-a']);
+  });
 });

@@ -24,7 +24,7 @@ export interface LeasedRolesOptions {
 
 interface Taken {
   readonly role: Role;
-  readonly work: RoleWork;
+  readonly works: RoleWork[];
   readonly eagerness: Exclude<Eagerness, 'never'>;
   readonly held: Set<number>;
 }
@@ -61,8 +61,10 @@ export class LeasedRoles extends Roles {
 
   take(role: Role, work: RoleWork = {}): void {
     if (this.#stopView) throw new Error(`The role ${role.name} was taken too late`);
+    const taken = this.#taken.get(role.name);
+    if (taken !== undefined) return void taken.works.push(work);
     const eagerness = this.#options.eagernessOf(role.name);
-    if (eagerness !== 'never') this.#taken.set(role.name, { role, work, eagerness, held: new Set() });
+    if (eagerness !== 'never') this.#taken.set(role.name, { role, works: [work], eagerness, held: new Set() });
   }
 
   holds(role: Role, shard = 0): boolean {
@@ -180,14 +182,14 @@ export class LeasedRoles extends Roles {
 
   async #acquire(taken: Taken, shards: readonly number[]): Promise<void> {
     const { leases, logger } = this.#options;
-    const { role, work, held } = taken;
+    const { role, works, held } = taken;
     const names = new Map(shards.map((shard) => [leaseOf(role, shard), shard]));
     const failed: number[] = [];
     const got = (await leases.acquire([...names.keys()])).flatMap((name) => names.get(name) ?? []);
     for (const shard of got) held.add(shard);
     for (const shard of got) {
       try {
-        await work.start?.(shard);
+        for (const work of works) await work.start?.(shard);
       } catch (err) {
         logger.error('A duty could not be begun', { role: role.name, shard, err });
         failed.push(shard);
@@ -198,17 +200,18 @@ export class LeasedRoles extends Roles {
     await leases.beat();
   }
 
-  async #giveUp({ role, work, held }: Taken, shards: readonly number[]): Promise<void> {
+  async #giveUp({ role, works, held }: Taken, shards: readonly number[]): Promise<void> {
     const { leases, logger } = this.#options;
     if (shards.length === 0) return;
     for (const shard of shards) held.delete(shard);
-    for (const shard of shards) {
-      try {
-        await work.stop?.(shard);
-      } catch (err) {
-        logger.error('A duty could not be ended', { role: role.name, shard, err });
+    for (const shard of shards)
+      for (const work of works.toReversed()) {
+        try {
+          await work.stop?.(shard);
+        } catch (err) {
+          logger.error('A duty could not be ended', { role: role.name, shard, err });
+        }
       }
-    }
     try {
       await leases.release(shards.map((shard) => leaseOf(role, shard)));
     } catch (err) {

@@ -14,7 +14,8 @@ export interface RoleWork {
   start?(shard: number): Promise<void> | void;
   /**
    * This process is to give the shard up: what is under way ends, and nothing new begins ({@link Roles.holds} denies it already).
-   * Another process begins once this has resolved. Not called where the process has lost the right to write: it ends then.
+   * Another process begins once this has resolved. Called as well where {@link start} was rejected, or had not come to its turn. Not called where the
+   * process has lost the right to write: it ends then.
    */
   stop?(shard: number): Promise<void> | void;
 }
@@ -38,7 +39,7 @@ export abstract class Roles {
   abstract readonly instance: string;
   /**
    * Says that this process can take the role. It begins to take some once the server listens; a server that is a single process
-   * begins with all when it has its streams open.
+   * begins with all when it has its streams open. A role can be of several parts: they begin in this order and end in reverse.
    */
   abstract take(role: Role, work?: RoleWork): void;
   /**

@@ -27,7 +27,7 @@ export class ChainCovers implements OnApplicationBootstrap, OnModuleDestroy {
     tasks: BackgroundTasks,
   ) {
     const work = (signal: AbortSignal): Promise<void> => this.#completeAll(signal);
-    this.#job = tasks.add({ name: 'complete_chain_covers', role: 'background', everyMs: periodMs, run: work });
+    this.#job = tasks.add({ name: 'complete_chain_covers', role: 'writer', everyMs: periodMs, run: work });
   }
 
   onApplicationBootstrap(): void {

@@ -33,7 +33,7 @@ export class DummyEvents implements OnModuleInit, OnModuleDestroy {
     tasks: BackgroundTasks,
   ) {
     const work = (signal: AbortSignal): Promise<void> => this.#joinAll(signal);
-    this.#job = tasks.add({ name: 'join_extremities', role: 'background', everyMs: periodMs, run: work });
+    this.#job = tasks.add({ name: 'join_extremities', role: 'writer', everyMs: periodMs, run: work });
   }
 
   onModuleInit(): void {

@@ -25,7 +25,7 @@ export class ForgottenRooms implements OnModuleInit, OnModuleDestroy {
     tasks: BackgroundTasks,
   ) {
     const work = (signal: AbortSignal): Promise<void> => this.#purgeDue(signal);
-    this.#job = tasks.add({ name: 'purge_forgotten_rooms', role: 'background', everyMs: periodMs, run: work });
+    this.#job = tasks.add({ name: 'purge_forgotten_rooms', role: 'writer', everyMs: periodMs, run: work });
   }
 
   onModuleInit(): void {

@@ -42,7 +42,7 @@ export class MessageExpiry implements OnApplicationBootstrap, OnModuleDestroy {
   ) {
     this.#isOn = config.get('enable_ephemeral_messages');
     this.#job = tasks.add({
-      ...{ name: 'expire_messages', role: 'background', everyMs: periodMs },
+      ...{ name: 'expire_messages', role: 'writer', everyMs: periodMs },
       run: (signal) => this.#run(signal),
     });
     this.#alarm = new Alarm(clock, () => void this.#job.run());

@@ -26,7 +26,7 @@ export class RedactionCensor implements OnModuleInit {
   ) {}
 
   onModuleInit(): void {
-    this.tasks.add({ name: 'censor_redactions', role: 'background', everyMs: periodMs, run: () => this.run() }).start();
+    this.tasks.add({ name: 'censor_redactions', role: 'writer', everyMs: periodMs, run: () => this.run() }).start();
   }
 
   /** Makes all redactions final that are old enough. */

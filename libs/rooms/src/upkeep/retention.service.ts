@@ -27,7 +27,7 @@ export class Retention implements OnModuleInit, OnModuleDestroy {
     this.#jobs = policies.jobs().map((job) => ({ ...job, dueMs: now + job.intervalMs }));
     const periodMs = Math.max(1000, Math.min(hourMs, ...this.#jobs.map((job) => job.intervalMs)));
     const work = (signal: AbortSignal): Promise<void> => this.#runDue(signal);
-    this.#ticker = tasks.add({ name: 'purge_expired', role: 'background', everyMs: periodMs, run: work });
+    this.#ticker = tasks.add({ name: 'purge_expired', role: 'writer', everyMs: periodMs, run: work });
   }
 
   onModuleInit(): void {

@@ -24,7 +24,7 @@ export class SpaceReclaimer implements OnModuleInit, OnModuleDestroy {
       }
       if (bytes > 0) logger.info('Space was given back to the file system', { bytes });
     };
-    this.#job = tasks.add({ name: 'reclaim_space', role: 'background', everyMs: periodMs, run: work });
+    this.#job = tasks.add({ name: 'reclaim_space', role: 'writer', everyMs: periodMs, run: work });
   }
 
   onModuleInit(): void {

@@ -44,7 +44,7 @@ export class StateGroupCollector implements OnModuleInit, OnModuleDestroy {
       help: 'State groups that were deleted in the background since nothing rested on them.',
     });
     const work = (signal: AbortSignal): Promise<void> => this.#collect(signal);
-    this.#job = tasks.add({ name: 'collect_state_groups', role: 'background', everyMs: periodMs, run: work });
+    this.#job = tasks.add({ name: 'collect_state_groups', role: 'writer', everyMs: periodMs, run: work });
   }
 
   onModuleInit(): void {

@@ -7,8 +7,15 @@ import {
   type Tx,
   type WriteOptions,
 } from '@rookery/database';
-import { Config, Lifecycle, SystemClock } from '@rookery/platform';
-import { InProcessBus, Notifier, replicationMigrations } from '@rookery/replication';
+import { type Clock, Config, SystemClock } from '@rookery/platform';
+import {
+  FollowerSharing,
+  InProcessBus,
+  InProcessRpc,
+  LocalRoles,
+  Notifier,
+  replicationMigrations,
+} from '@rookery/replication';
 import { type EventBatch, RoomHooks, roomsMigrations } from '@rookery/rooms';
 import { eventually, eachDatabase, FakeClock, RecordingLogger, type TestDatabase } from '@rookery/testing';
 import { usersMigrations } from '@rookery/users';
@@ -48,6 +55,11 @@ class GatedDatabase extends Database {
   close(): Promise<void> {
     return this.inner.close();
   }
+}
+
+interface Running {
+  caughtUp(): Promise<void>;
+  stop(): Promise<void>;
 }
 
 interface Given {
@@ -104,7 +116,7 @@ eachDatabase('what brings messages into the index', (open) => {
   let notifier: Notifier;
   let clock: FakeClock;
   let transactions: string[] = [];
-  const running: MessageFollower[] = [];
+  const running: Running[] = [];
 
   beforeAll(async () => {
     test = await open(undefined, { onTransaction: ({ name }) => transactions.push(name) });
@@ -127,13 +139,18 @@ eachDatabase('what brings messages into the index', (open) => {
     notifier.close();
   });
 
-  const follow = async (settings: object = {}): Promise<MessageFollower> => {
+  const follow = async (settings: object = {}, ownClock: Clock = clock): Promise<Running> => {
     const config = Config.fromObject({ server_name: 'example.org', ...settings });
+    const rpc = new InProcessRpc();
+    const roles = new LocalRoles(rpc);
     const logger = new RecordingLogger();
-    const follower = new MessageFollower(database, notifier, clock, config, new Lifecycle(clock, logger), logger);
-    running.push(follower);
-    await follower.start();
-    return follower;
+    const sharing = new FollowerSharing({ ...{ roles, rpc, database, notifier, logger }, clock: ownClock });
+    const follower = new MessageFollower(database, sharing, config);
+    follower.onModuleInit();
+    const one = { caughtUp: () => follower.caughtUp(), stop: () => roles.stop() };
+    running.push(one);
+    await roles.start();
+    return one;
   };
   const say = async (...positions: readonly number[]): Promise<void> => {
     await test.database.write(async (tx) => {
@@ -423,19 +440,14 @@ eachDatabase('what brings messages into the index', (open) => {
   });
 
   it('does nothing where there is no search', async () => {
-    const clockOfLifecycle = new SystemClock();
-    const logger = new RecordingLogger();
     for (const [isOn, expected] of [
       [false, []],
       [true, [1]],
     ] as const) {
       const config = Config.fromObject({ server_name: 'example.org', enable_search: isOn });
-      const lifecycle = new Lifecycle(clockOfLifecycle, logger);
-      const follower = new MessageFollower(database, notifier, clock, config, lifecycle, logger);
       const others = new RoomHooks();
       new MessageIndex(others, config).onModuleInit();
-      follower.onModuleInit();
-      await lifecycle.start();
+      const follower = await follow({ enable_search: isOn }, new SystemClock());
       if (!isOn) {
         await say(1);
         await test.database.write(async (tx) => {
@@ -446,7 +458,7 @@ eachDatabase('what brings messages into the index', (open) => {
       await follower.caughtUp();
       await soon();
       expect(await indexed(database)).toEqual(expected);
-      await lifecycle.stop();
+      await follower.stop();
     }
   });
 });

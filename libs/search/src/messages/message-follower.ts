@@ -1,103 +1,51 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Clock, Config, Lifecycle, Logger } from '@rookery/platform';
-import { Follower, Notifier, saveCursor } from '@rookery/replication';
+import { Config } from '@rookery/platform';
+import { defineRole, FollowerSharing, type Role, saveCursor, type SharedFollower } from '@rookery/replication';
 import { indexCursor } from '../migrations/index.js';
 import { messageOfRow } from './message-index.js';
 import { type IndexedMessage, indexMessages, type RawEventRow, selectEventsBetween } from './message-index.query.js';
 import { searchableTypes } from './searchable.js';
 
 const stream = 'events';
-/** What comes meanwhile shares a transaction. Whoever searches cuts it short. */
+/** What comes meanwhile shares a transaction. */
 const pauseMs = 250;
 const maxEvents = 500;
 /** A batch ends with the event that reaches this: texts are of any length. */
 const maxWords = 20_000;
 /** Positions that are looked through at a time, whether they hold something to find or not. */
 const maxPositions = 10_000;
-/** A search waits no longer, and goes without the latest. */
-const maxWaitMs = 2_000;
 /** Batches store the cursor themselves: this is for stretches in which there was nothing to index. */
 const saveEveryMs = 60_000;
 
-interface Waiting {
-  readonly position: number;
-  readonly resume: () => void;
-}
+/** The duty of bringing what is said into the index. */
+export const messageIndexRole: Role = defineRole('message_index');
 
-/** Brings what is said into the index of messages, soon after it was stored and in batches: sending pays nothing for it. */
+/**
+ * Brings what is said into the index of messages, soon after it was stored and in batches: sending pays nothing for it. Events that are in
+ * the index already may come again, and the cursor goes with them: nothing is missed, and nothing is in it twice, whoever follows.
+ */
 @Injectable()
 export class MessageFollower implements OnModuleInit {
-  readonly #follower: Follower;
-  readonly #waiting = new Set<Waiting>();
-  #isRunning = false;
-  #reached = 0;
-  #pause = new AbortController();
+  #follower: SharedFollower | undefined;
 
   constructor(
     private readonly database: Database,
-    private readonly notifier: Notifier,
-    private readonly clock: Clock,
+    private readonly sharing: FollowerSharing,
     private readonly config: Config,
-    private readonly lifecycle: Lifecycle,
-    logger: Logger,
-  ) {
-    this.#follower = new Follower({
-      name: indexCursor,
-      stream,
-      ...{ database, notifier, clock, logger },
-      saveEveryMs,
-      advance: (after, upTo) => this.#advance(after, upTo),
-    });
-  }
+  ) {}
 
   onModuleInit(): void {
     if (!this.config.get('enable_search')) return;
-    this.lifecycle.on('streams', { name: 'message index', start: () => this.start(), stop: () => this.stop() });
-  }
-
-  /** Goes on where it stopped. */
-  async start(): Promise<void> {
-    this.#isRunning = true;
-    await this.#follower.start();
-    this.#reached = Math.max(this.#reached, this.#follower.position);
-  }
-
-  /** Lets the batch in hand finish. */
-  async stop(): Promise<void> {
-    this.#isRunning = false;
-    this.#pause.abort();
-    for (const { resume } of this.#waiting) resume();
-    await this.#follower.stop();
+    this.#follower = this.sharing.share({
+      ...{ name: indexCursor, stream, role: messageIndexRole, pauseMs, saveEveryMs },
+      advance: (after, upTo) => this.#index(after, Math.min(upTo, after + maxPositions)),
+    });
   }
 
   /** Waits until everything that could be read when it was called is in the index; for two seconds at most. */
   async caughtUp(): Promise<void> {
-    const position = this.notifier.position(stream);
-    if (!this.#isRunning || this.#reached >= position) return;
-    await new Promise<void>((resolve) => {
-      const timer = this.clock.after(maxWaitMs, () => waiting.resume());
-      const waiting: Waiting = {
-        position,
-        resume: () => {
-          timer.cancel();
-          this.#waiting.delete(waiting);
-          resolve();
-        },
-      };
-      this.#waiting.add(waiting);
-      this.#pause.abort();
-    });
-  }
-
-  async #advance(after: number, upTo: number): Promise<number> {
-    this.#reached = await this.#index(after, Math.min(upTo, after + maxPositions));
-    for (const { position, resume } of this.#waiting) if (position <= this.#reached) resume();
-    if (this.#isRunning && this.#waiting.size === 0) {
-      this.#pause = new AbortController();
-      await this.clock.sleep(pauseMs, this.#pause.signal);
-    }
-    return this.#reached;
+    await this.#follower?.caughtUp();
   }
 
   async #index(after: number, upTo: number): Promise<number> {
@@ -111,7 +59,7 @@ export class MessageFollower implements OnModuleInit {
         await indexMessages(tx, messages);
         await saveCursor(tx, indexCursor, reached);
       },
-      { name: 'index_messages' },
+      { name: 'index_messages', anyProcess: true },
     );
     return reached;
   }

@@ -35,7 +35,7 @@ export class MessageIndexEraser implements OnModuleInit, OnModuleDestroy {
         this.index.hasTakenOut ||= !isDone;
       }
     };
-    this.#job = tasks.add({ name: 'erase_words', role: 'background', everyMs: periodMs, run: work });
+    this.#job = tasks.add({ name: 'erase_words', role: 'writer', everyMs: periodMs, run: work });
   }
 
   onModuleInit(): void {

@@ -1,60 +1,20 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { defineBackgroundUpdate, type Tx } from '@rookery/database';
-import { domainOf } from '@rookery/matrix-types';
-import { Config } from '@rookery/platform';
-import { type EventBatch, RoomHooks } from '@rookery/rooms';
 import { UserHooks } from '@rookery/users';
 import { rebuildUpdates } from '../migrations/index.js';
-import {
-  deleteStrangers,
-  deleteUsers,
-  type DirectoryUser,
-  selectLocalUsers,
-  selectMembers,
-  upsertUsers,
-} from './user-directory.query.js';
+import { deleteUsers, selectLocalUsers, selectMembers, upsertUsers } from './user-directory.query.js';
 
-/**
- * Keeps the directory of users, in the transactions that change them: of users of this server what their profiles say, of
- * others what the member event says that came to count last.
- */
+/** Keeps users of this server in the directory, as their profiles say, in the transactions that change them. Of others `UserDirectoryFollower` does. */
 @Injectable()
 export class UserDirectoryIndex implements OnModuleInit {
-  constructor(
-    private readonly userHooks: UserHooks,
-    private readonly roomHooks: RoomHooks,
-    private readonly config: Config,
-  ) {}
+  constructor(private readonly hooks: UserHooks) {}
 
   onModuleInit(): void {
     const refresh = { inTransaction: (tx: Tx, { userId }: { readonly userId: string }) => refreshLocal(tx, userId) };
-    this.userHooks.registered.subscribe(refresh);
-    this.userHooks.profileChanged.subscribe(refresh);
-    this.userHooks.reactivated.subscribe(refresh);
-    this.userHooks.deactivated.subscribe({ inTransaction: (tx, { userId }) => deleteUsers(tx, [userId]) });
-    this.roomHooks.subscribe({ inTransaction: (tx, batch) => this.#members(tx, batch) });
-  }
-
-  async #members(tx: Tx, { moves, backfilled }: EventBatch): Promise<void> {
-    if (backfilled || moves.length === 0) return;
-    const joined = new Map<string, DirectoryUser>();
-    const left = new Set<string>();
-    // The last word counts.
-    for (const { userId, membership, event, prevEventId } of moves) {
-      if (domainOf(userId) === this.config.serverName) continue;
-      joined.delete(userId);
-      left.delete(userId);
-      if (membership === 'join') {
-        const { displayname, avatar_url: avatarUrl } = event?.content ?? {};
-        joined.set(userId, {
-          userId,
-          displayName: typeof displayname === 'string' ? displayname : undefined,
-          avatarUrl: typeof avatarUrl === 'string' ? avatarUrl : undefined,
-        });
-      } else if (prevEventId !== undefined) left.add(userId);
-    }
-    await upsertUsers(tx, [...joined.values()]);
-    if (left.size > 0) await deleteStrangers(tx, [...left]);
+    this.hooks.registered.subscribe(refresh);
+    this.hooks.profileChanged.subscribe(refresh);
+    this.hooks.reactivated.subscribe(refresh);
+    this.hooks.deactivated.subscribe({ inTransaction: (tx, { userId }) => deleteUsers(tx, [userId]) });
   }
 }
 

@@ -9,6 +9,18 @@ export interface DirectoryUser {
   readonly avatarUrl: string | undefined;
 }
 
+interface UserRow {
+  readonly user_id: string;
+  readonly display_name: string | null;
+  readonly avatar_url: string | null;
+}
+
+const userOf = (row: UserRow): DirectoryUser => ({
+  userId: row.user_id,
+  displayName: row.display_name ?? undefined,
+  avatarUrl: row.avatar_url ?? undefined,
+});
+
 const maxWords = 100;
 const stored = (value: string | undefined): string | null => value?.replaceAll('\0', '').slice(0, 1_000) ?? null;
 
@@ -99,18 +111,38 @@ export async function selectLocalUsers(
 
 /** Joined members of rooms with the profiles in their member events, in order of their ids. */
 export async function selectMembers(db: Db, after: string, limit: number): Promise<DirectoryUser[]> {
-  const rows = await db.query<{ user_id: string; display_name: string | null; avatar_url: string | null }>(
+  const rows = await db.query<UserRow>(
     `SELECT c.state_key AS user_id, MAX(m.display_name) AS display_name, MAX(m.avatar_url) AS avatar_url
      FROM current_state_events c JOIN room_memberships m ON m.event_id = c.event_id
      WHERE c.type = 'm.room.member' AND c.membership = 'join' AND c.state_key > ?
      GROUP BY c.state_key ORDER BY c.state_key LIMIT ${Math.trunc(limit)}`,
     [after],
   );
-  return rows.map((row) => ({
-    userId: row.user_id,
-    displayName: row.display_name ?? undefined,
-    avatarUrl: row.avatar_url ?? undefined,
-  }));
+  return rows.map(userOf);
+}
+
+/** Users of other servers whose memberships have changed in `after < position <= upTo`. */
+export async function selectMovedStrangers(db: Db, serverName: string, after: number, upTo: number): Promise<string[]> {
+  const rows = await db.query<{ user_id: string }>(
+    `SELECT DISTINCT state_key AS user_id FROM current_state_delta_stream
+     WHERE stream_id > ? AND stream_id <= ? AND type = 'm.room.member' AND state_key NOT LIKE ? ESCAPE '\\'`,
+    [after, upTo, `%:${likeText(serverName)}`],
+  );
+  return rows.map((row) => row.user_id);
+}
+
+/** Those of some users who are in rooms, each with the profile of the member event that came to count last. */
+export async function selectNewestProfiles(db: Db, userIds: readonly string[]): Promise<DirectoryUser[]> {
+  const rows = await db.query<UserRow>(
+    `SELECT user_id, display_name, avatar_url FROM (
+       SELECT c.state_key AS user_id, m.display_name, m.avatar_url,
+         ROW_NUMBER() OVER (PARTITION BY c.state_key ORDER BY c.event_stream_ordering DESC) AS place
+       FROM current_state_events c JOIN room_memberships m ON m.event_id = c.event_id
+       WHERE c.type = 'm.room.member' AND c.membership = 'join' AND ${db.dialect.anyOf('c.state_key')}) AS newest
+     WHERE place = 1`,
+    [userIds],
+  );
+  return rows.map(userOf);
 }
 
 /** What to look for, and whom to show to whom. */
@@ -174,14 +206,10 @@ export async function searchUsers(db: Db, query: UserQuery): Promise<DirectoryUs
     query.lockedToo ? '1 = 1' : 'NOT EXISTS (SELECT 1 FROM users a WHERE a.name = d.user_id AND a.locked = TRUE)',
     ...(query.everybody ? [] : [knownTo]),
   ];
-  const rows = await db.query<{ user_id: string; display_name: string | null; avatar_url: string | null }>(
+  const rows = await db.query<UserRow>(
     `SELECT user_id, display_name, avatar_url FROM (${candidates}) AS d WHERE ${conditions.join(' AND ')}
      ORDER BY ${order} LIMIT ${Math.trunc(query.limit)} OFFSET ${Math.trunc(query.offset)}`,
     params,
   );
-  return rows.map((row) => ({
-    userId: row.user_id,
-    displayName: row.display_name ?? undefined,
-    avatarUrl: row.avatar_url ?? undefined,
-  }));
+  return rows.map(userOf);
 }

@@ -4,6 +4,7 @@ import { RateLimiter } from '@rookery/http';
 import { callbackContext, ModuleDispatcher } from '@rookery/module-host';
 import { Config, type Requester } from '@rookery/platform';
 import { normalize, queryWordsOf } from '../text/words.js';
+import { UserDirectoryFollower } from './user-directory-follower.js';
 import { type DirectoryUser, searchUsers, type UserQuery } from './user-directory.query.js';
 
 /** What was found. */
@@ -26,6 +27,7 @@ export class UserDirectory {
     private readonly config: Config,
     private readonly modules: ModuleDispatcher,
     private readonly limiter: RateLimiter,
+    private readonly follower: UserDirectoryFollower,
   ) {}
 
   /**
@@ -51,6 +53,7 @@ export class UserDirectory {
       limit: limit + 1,
       offset: 0,
     };
+    await this.follower.caughtUp();
     const users: DirectoryUser[] = [];
     for (let page = 0; ; page++) {
       const found = await searchUsers(this.database, { ...query, offset: page * limit });

@@ -196,7 +196,9 @@ export class SlidingConnections implements OnModuleInit {
 
   async #sweep(): Promise<void> {
     const keys = await selectUnused(this.database, this.clock.nowMs() - expiryMs, sweepBatch);
-    if (keys.length > 0) await this.database.write((tx) => deleteConnections(tx, keys), { name: 'sliding_sync_sweep' });
+    if (keys.length === 0) return;
+    const options = { name: 'sliding_sync_sweep', anyProcess: true };
+    await this.database.write((tx) => deleteConnections(tx, keys), options);
   }
 }
 

@@ -32,7 +32,7 @@ export class RenewalMails implements OnModuleInit {
     )
       return;
     const run = (signal: AbortSignal): Promise<void> => this.tellExpiring(signal);
-    this.tasks.add({ name: 'tell_of_expiring_accounts', role: 'background', everyMs: lookEveryMs, run }).start();
+    this.tasks.add({ name: 'tell_of_expiring_accounts', role: 'writer', everyMs: lookEveryMs, run }).start();
   }
 
   /** Mails all users whose accounts are about to expire, unless it is cut short. */

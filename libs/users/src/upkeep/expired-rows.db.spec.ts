@@ -40,7 +40,10 @@ eachDatabase('what expires', (open) => {
     await users.get(ClientActivity).flush();
     expect(await test.database.get('SELECT pending FROM registration_tokens')).toEqual({ pending: 1 });
     // The rows age, rather than the clock: its timers would fire thousands of times.
-    const purgeAfter = (ms: number): Promise<void> => users.get(ExpiredRows).purge(clock.nowMs() + ms);
+    const purgeAfter = async (ms: number): Promise<void> => {
+      await users.get(ExpiredRows).purge(clock.nowMs() + ms);
+      await users.get(ExpiredRows).deleteStaleDevices(clock.nowMs() + ms);
+    };
 
     await purgeAfter(0);
     expect(

@@ -1,5 +1,5 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { Database } from '@rookery/database';
+import { Database, type Tx } from '@rookery/database';
 import { BackgroundTasks, Clock, Config } from '@rookery/platform';
 import { abandonUse } from '../store/registration-token.query.js';
 import { findStaleDevices } from '../store/device.query.js';
@@ -18,7 +18,7 @@ const maxStaleDevices = 1_000;
 /** Expired refreshable access tokens are kept this long, so that their owners are told to refresh. */
 const expiredTokensKeptMs = 14 * 86_400_000;
 
-/** Deletes, once an hour, what nobody can use anymore. */
+/** Deletes, once an hour, what nobody can use anymore. Sessions with all that hangs on them go where everything is written. */
 @Injectable()
 export class ExpiredRows implements OnModuleInit {
   constructor(
@@ -30,33 +30,32 @@ export class ExpiredRows implements OnModuleInit {
   ) {}
 
   onModuleInit(): void {
+    const stale = (): Promise<void> => this.deleteStaleDevices();
     this.tasks.add({ name: 'purge_expired_rows', role: 'background', everyMs, run: () => this.purge() }).start();
+    this.tasks.add({ name: 'delete_stale_devices', role: 'writer', everyMs, run: stale }).start();
   }
 
   /** Each kind in a transaction of its own, so that none is held up for long. */
   async purge(nowMs = this.clock.nowMs()): Promise<void> {
-    await this.database.write(
-      async (tx) => {
+    const steps: Readonly<Record<string, (tx: Tx) => Promise<unknown>>> = {
+      purge_uia_sessions: async (tx) => {
         for (const token of await purgeUiaSessions(tx, nowMs - uiaSessionLifetimeMs)) await abandonUse(tx, token);
       },
-      { name: 'purge_uia_sessions' },
-    );
-    await this.database.write((tx) => purgeSessions(tx, nowMs - 2 * validationLifetimeMs), {
-      name: 'purge_validation_sessions',
-    });
-    await this.database.write((tx) => purgeLoginTokens(tx, nowMs), { name: 'purge_login_tokens' });
-    await this.database.write((tx) => purgeOpenIdTokens(tx, nowMs), { name: 'purge_openid_tokens' });
-    await this.database.write((tx) => purgeExpiredTokens(tx, nowMs - expiredTokensKeptMs), {
-      name: 'purge_access_tokens',
-    });
-    await this.#deleteStaleDevices(nowMs);
+      purge_validation_sessions: (tx) => purgeSessions(tx, nowMs - 2 * validationLifetimeMs),
+      purge_login_tokens: (tx) => purgeLoginTokens(tx, nowMs),
+      purge_openid_tokens: (tx) => purgeOpenIdTokens(tx, nowMs),
+      // Whoever has one in memory has it as one that has expired.
+      purge_access_tokens: (tx) => purgeExpiredTokens(tx, nowMs - expiredTokensKeptMs),
+    };
+    for (const [name, step] of Object.entries(steps)) await this.database.write(step, { name, anyProcess: true });
     const addressesKeptMs = this.config.get('user_ips_max_age');
-    if (addressesKeptMs !== undefined)
-      await this.database.write((tx) => pruneAddresses(tx, nowMs - addressesKeptMs), { name: 'purge_user_ips' });
+    if (addressesKeptMs === undefined) return;
+    const options = { name: 'purge_user_ips', anyProcess: true };
+    await this.database.write((tx) => pruneAddresses(tx, nowMs - addressesKeptMs), options);
   }
 
-  /** Sessions that nobody uses (`delete_stale_devices_after`), some at a time. */
-  async #deleteStaleDevices(nowMs: number): Promise<void> {
+  /** Ends sessions that nobody uses (`delete_stale_devices_after`), some at a time. */
+  async deleteStaleDevices(nowMs = this.clock.nowMs()): Promise<void> {
     const keptMs = this.config.get('delete_stale_devices_after');
     if (keptMs === undefined) return;
     const devicesOf = new Map<string, string[]>();

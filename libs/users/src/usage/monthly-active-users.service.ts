@@ -73,7 +73,7 @@ export class MonthlyActiveUsers implements OnModuleInit {
     });
     if (!this.counting) return;
     const task = this.tasks.add({
-      ...{ name: 'tidy_monthly_active_users', role: 'background', everyMs: tidyEveryMs },
+      ...{ name: 'tidy_monthly_active_users', role: 'writer', everyMs: tidyEveryMs },
       run: () => this.tidy(),
     });
     task.start();

@@ -94,7 +94,7 @@ export const mediaSettings = {
   ),
   media_instance_running_background_jobs: optional(
     k.text({ empty: false }),
-    'Instance that deletes old media; the main process when unset.',
+    'Worker that deletes old media; the main process while it is away, and when unset.',
   ),
   url_preview_enabled: setting(k.flag, false, 'Make previews of links.', {
     rule: 'Needs `url_preview_ip_range_blacklist`, unless a proxy is set.',

@@ -90,10 +90,13 @@ export const workerSettings = {
       rule: 'Needs `worker_replication_secret` and an `instance_map` with them. `main` is every process that is started without `worker_app`.',
     },
   ),
-  run_background_tasks_on: optional(instance, 'Process that does background tasks; the main process when unset.'),
+  run_background_tasks_on: optional(
+    instance,
+    'Worker that does the background work which writes no events, and indexes messages; the main process while it is away, and when unset.',
+  ),
   update_user_directory_from_worker: optional(
     instance,
-    'Process that keeps the user directory; the main process when unset.',
+    'Worker that keeps users of other servers in the user directory; the main process while it is away, and when unset.',
     { since: '1.59' },
   ),
   notify_appservices_from_worker: optional(
