@@ -31,8 +31,7 @@ const duties = {
 } as const satisfies Partial<Record<SettingName, string>>;
 
 const reads = 'answers what only reads, passes on the rest';
-const writes =
-  'writes every stream; sends mails, and does the background work that writes events; answers everything';
+const writes = 'writes every stream; sends mails, and does the background work that writes events; answers everything';
 
 /** Which process of a server does what, as its settings have it; nothing where it is a single process. */
 export function processLines(config: Config): readonly string[] {
