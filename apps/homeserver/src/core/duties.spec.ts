@@ -1,7 +1,10 @@
 import { Config } from '@rookery/platform';
 import { eagernessOf } from './duties.js';
 
-const roles = ['background', 'message_index', 'user_directory', 'media', 'federation_sender', 'push_sender'];
+const roles = [
+  ...['background', 'message_index', 'user_directory', 'media'],
+  ...['federation_sender', 'push_sender', 'appservice_sender'],
+];
 
 describe('Who wants a duty', () => {
   const config = (settings: object): Config =>
@@ -30,13 +33,15 @@ describe('Who wants a duty', () => {
   it('is the worker that the settings name, and the main process in need', () => {
     const named = {
       ...{ run_background_tasks_on: 'w', media_instance_running_background_jobs: 'v' },
-      ...{ update_user_directory_from_worker: 'u', send_federation: false, start_pushers: false },
+      ...{ update_user_directory_from_worker: 'u', notify_appservices_from_worker: 'a' },
+      ...{ send_federation: false, start_pushers: false },
     };
-    const none = 'federation_sender never, push_sender never';
+    const none = 'federation_sender never, push_sender never, appservice_sender never';
     const of = (name: string): string => wanted(deployment({ ...named, ...worker(name) }), true);
     expect(of('w')).toBe(`background wanted, message_index wanted, user_directory never, media never, ${none}`);
     expect(of('v')).toBe(`background never, message_index never, user_directory never, media wanted, ${none}`);
     expect(of('u')).toBe(`background never, message_index never, user_directory wanted, media never, ${none}`);
+    expect(of('a')).toMatch(/^background never, .*, push_sender never, appservice_sender wanted$/);
     expect(wanted(deployment(named), false)).toBe(roles.map((role) => `${role} spare`).join(', '));
   });
 
@@ -46,18 +51,22 @@ describe('Who wants a duty', () => {
     );
     const main = { run_background_tasks_on: 'master', update_user_directory_from_worker: 'main' };
     expect(wanted(deployment(main), false)).toMatch(
-      /^background wanted, message_index wanted, user_directory wanted, media spare/,
+      /^background wanted, message_index wanted, user_directory wanted, media wanted/,
     );
     expect(wanted(deployment({ ...main, ...worker('w') }), true)).toMatch(/^background never/);
   });
 
   it('is a worker of the kind that there was for it, where the main process was told so the old way', () => {
-    const old = { update_user_directory: false };
-    const [app, name] = ['synapse.app.user_dir', 'any name'];
-    const ofDirectory = (settings: object, isBeside: boolean): string =>
-      eagernessOf(deployment({ ...old, ...settings }), 'user_directory', isBeside);
-    expect(ofDirectory(worker(name, app), true)).toBe('wanted');
-    expect(ofDirectory(worker('w'), true)).toBe('never');
-    expect(ofDirectory({}, false)).toBe('spare');
+    const ways = [
+      ['user_directory', { update_user_directory: false }, 'synapse.app.user_dir'],
+      ['appservice_sender', { notify_appservices: false }, 'synapse.app.appservice'],
+    ] as const;
+    for (const [role, old, app] of ways) {
+      const of = (settings: object, isBeside: boolean): string =>
+        eagernessOf(deployment({ ...old, ...settings }), role, isBeside);
+      expect(of(worker('any name', app), true)).toBe('wanted');
+      expect(of(worker('w'), true)).toBe('never');
+      expect(of({}, false)).toBe('spare');
+    }
   });
 });

@@ -5,7 +5,7 @@ import { pushSenderRole } from '@rookery/push';
 import { backgroundRole, type Eagerness, mediaRole } from '@rookery/replication';
 import { messageIndexRole, userDirectoryRole } from '@rookery/search';
 
-const one = (name: string | undefined): readonly string[] => (name === undefined ? [] : [name]);
+const one = (name = 'master'): readonly string[] => [name];
 
 /** The processes that the settings name for a duty, by its role. */
 const named: Readonly<Record<string, (config: Config) => readonly string[]>> = {
