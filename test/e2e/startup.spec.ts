@@ -69,6 +69,21 @@ describe('starting', () => {
     for (const each of folders) rmSync(each, { recursive: true, force: true });
   });
 
+  it.each(['SIGTERM', 'SIGINT'] as const)('ends in order on %s, however often that comes', async (signal) => {
+    const args = ['--server-name', 'often.test', '--port', String(await freePort())];
+    const child = spawn(process.execPath, [main, ...args], { cwd: folder(), env: environment() });
+    let output = '';
+    let sending: NodeJS.Timeout | undefined;
+    child.stdout.on('data', (data: Buffer) => {
+      output += data.toString();
+      // As a terminal and the program that started it both do.
+      if (output.includes('is running as')) sending ??= setInterval(() => child.kill(signal), 1);
+    });
+    const end = await new Promise<unknown[]>((resolve) => child.once('exit', (...args) => resolve(args)));
+    clearInterval(sending);
+    expect(end).toEqual([0, null]);
+  });
+
   it('writes settings, key and database on the first run, and uses them on the second', async () => {
     const at = folder();
     const port = await freePort();

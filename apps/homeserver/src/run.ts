@@ -111,6 +111,19 @@ function writePidFile(config: Config): string | undefined {
   return file;
 }
 
+/**
+ * Ends in order on SIGTERM and SIGINT, however often they come: a terminal tells every process of a command, a service manager every process of
+ * a unit, and whoever started this one passes it on as well.
+ * @returns does the same without a signal
+ */
+function stopOnSignals(end: () => Promise<void>): () => void {
+  let ended: Promise<void> | undefined;
+  const stop = (): void => void (ended ??= end().then(() => process.exit(0)));
+  process.on('SIGTERM', stop);
+  process.on('SIGINT', stop);
+  return stop;
+}
+
 /** Runs as many processes as are asked for, each of which is this program. */
 async function watch(files: readonly string[], config: Config, processes: number): Promise<void> {
   if (!config.get('redis.enabled'))
@@ -121,9 +134,7 @@ async function watch(files: readonly string[], config: Config, processes: number
   const logger = openLog(config);
   const watched = new WatchedProcesses({ count: processes, program: process.argv[1] ?? '', args, logger });
   writePidFile(config);
-  const stop = (): void => void watched.stop().then(() => process.exit(0));
-  process.on('SIGTERM', stop);
-  process.on('SIGINT', stop);
+  stopOnSignals(() => watched.stop());
   process.on('SIGHUP', () => watched.signal('SIGHUP'));
   await watched.failed;
   await watched.stop();
@@ -139,22 +150,44 @@ function beWatched(stop: () => void): void {
   process.once('disconnect', stop);
 }
 
-async function startAmongOthers(config: Config, isOneOfSeveral: boolean): Promise<AmongProcesses> {
+/** So long a start that is to end may take to leave nothing behind, milliseconds. */
+const abandonMs = 5_000;
+
+/** @returns the process, once it has begun, and how it is stopped */
+async function startAmongOthers(
+  config: Config,
+  isOneOfSeveral: boolean,
+): Promise<{ readonly among: AmongProcesses; readonly stop: () => void }> {
   const logger = openLog(config);
+  const stopping = new AbortController();
   const isWorker = config.get('worker_app') !== undefined;
   const name = isWorker ? (config.get('worker_name') ?? 'worker') : `${hostname()}-${process.pid}`;
-  const among = await AmongProcesses.start(
+  const starting = AmongProcesses.start(
     config,
     {},
     {
-      ...{ name, logger, canWrite: !isWorker, sharesPorts: isOneOfSeveral },
+      ...{ name, logger, canWrite: !isWorker, sharesPorts: isOneOfSeveral, signal: stopping.signal },
       ...{ host: config.get('processes.address'), encrypted: config.get('processes.tls') },
       onServer: (server) => server.guardProcess(),
     },
   );
+  let begun: AmongProcesses | undefined;
+  const stop = stopOnSignals(() => {
+    stopping.abort();
+    if (begun) return begun.stop();
+    const enough = new Promise<void>((resolve) => setTimeout(resolve, abandonMs));
+    return Promise.race([starting.then((among) => among.stop()).catch(() => undefined), enough]);
+  });
+  try {
+    begun = await starting;
+  } catch (error) {
+    // The process ends, which is no failure.
+    if (stopping.signal.aborted) await new Promise<never>(() => undefined);
+    throw error;
+  }
   // At once: what is still under way could only write beside whoever took over.
-  void among.lost.then(fail);
-  return among;
+  void begun.lost.then(fail);
+  return { among: begun, stop };
 }
 
 function startAlone(config: Config): Homeserver {
@@ -176,17 +209,13 @@ async function run(): Promise<void> {
   let running: Running;
   let stop: () => void;
   if (config.get('redis.enabled')) {
-    const among = await startAmongOthers(config, options.oneOf !== undefined);
-    running = among;
-    stop = () => void among.stop().then(() => process.exit(0));
-    process.once('SIGTERM', stop);
-    process.once('SIGINT', stop);
+    const started = await startAmongOthers(config, options.oneOf !== undefined);
+    running = started.among;
+    ({ stop } = started);
   } else {
     const server = startAlone(config);
     running = { server, reload: (next) => server.reload(next), stop: () => server.stop() };
-    stop = () => void server.stop().then(() => process.exit(0));
-    process.once('SIGTERM', stop);
-    process.once('SIGINT', stop);
+    stop = stopOnSignals(() => server.stop());
     await server.start();
   }
   const { server } = running;

@@ -246,6 +246,31 @@ describeWithRedis('A server of several processes', () => {
     expect((await processes()).length).toBe(0);
   });
 
+  it('begins right after all of it was killed, though nobody has missed the one that wrote yet', async () => {
+    const first = start('--config', file);
+    await eventually(() => log.includes('This process writes'));
+    const token = await register(port, 'alice');
+    first.kill('SIGKILL');
+    await new Promise((resolve) => first.once('exit', resolve));
+    log = '';
+    const second = start('--config', file);
+    await eventually(() => log.includes('This process writes') || second.exitCode !== null, 60_000);
+    expect([second.exitCode, log.match(/"level":"error".*/u)?.[0]]).toEqual([null, undefined]);
+    expect(log).toContain('The process that writes does not answer');
+    expect((await ask(port, 'GET', '/account/whoami', undefined, token)).status).toBe(200);
+  });
+
+  it.each(['while it runs', 'while it starts'])('gives its place back when it is stopped, %s', async (when) => {
+    const first = start('--config', file);
+    const begun = when === 'while it runs' ? 'This process writes' : 'Redis is there';
+    await eventually(() => log.includes(begun));
+    // As a service manager and whoever started the process both do.
+    const told = setInterval(() => first.kill('SIGTERM'), 1);
+    expect(await new Promise((resolve) => first.once('exit', (...args) => resolve(args)))).toEqual([0, null]);
+    clearInterval(told);
+    expect(await query('SELECT name FROM processes WHERE NOT fenced')).toEqual([]);
+  });
+
   it('says nothing in clear between its processes where that is set', async () => {
     await writeFile(file, JSON.stringify(settings({ processes: { tls: true } })));
     const parent = start('--config', file, '--processes', '2');

@@ -117,7 +117,7 @@ export function registerModuleCommands(program: Command, terminal: Terminal): vo
     .action(async (entry: string, options: Options) => {
       const ending = new AbortController();
       const end = (): void => ending.abort();
-      process.once('SIGINT', end).once('SIGTERM', end);
+      process.on('SIGINT', end).on('SIGTERM', end);
       try {
         await developModule(entry, pathsOf(options), terminal, ending.signal);
       } finally {

@@ -13,6 +13,7 @@ import {
   runningProcesses,
   type Tx,
 } from '@rookery/database';
+import { MatrixError } from '@rookery/matrix-types';
 import type { ProcessAddress } from '@rookery/http';
 import {
   canSpeak,
@@ -45,6 +46,8 @@ export interface AmongOptions {
   /** Other processes of this machine listen on the same ports. */
   readonly sharesPorts?: boolean | undefined;
   readonly logger: Logger;
+  /** Ends a start that is under way: it is rejected, and leaves nothing behind. */
+  readonly signal?: AbortSignal | undefined;
   /** Told of each server that begins, before it starts. */
   readonly onServer?: ((server: Homeserver) => void) | undefined;
 }
@@ -69,6 +72,9 @@ const ownVersions = {
 
 /** The lease of the process that writes is also that one's name in calls and announcements, whichever it is. */
 const writer = writerLease;
+
+/** How long a start waits for a process that holds the place of the one that writes and does not answer, milliseconds: one that has ended is replaced sooner. */
+const deadWriterMs = 60_000;
 
 const catchUp = defineRpc<undefined, void>('catch_up');
 const othersLookAgain = defineRpc<undefined, void>('look_at_processes');
@@ -100,6 +106,7 @@ export class AmongProcesses {
   ) {
     this.lost = new Promise((resolve) => (this.#tellLost = resolve));
     for (const lost of [registry.lost, claim.lost]) void lost.then((reason) => this.#lose(reason));
+    options.signal?.addEventListener('abort', () => (this.#isStopping = true));
   }
 
   /** @throws an error for which `startupMessage` has a line, when it is the operator's to mend */
@@ -134,7 +141,9 @@ export class AmongProcesses {
       const among = new AmongProcesses(config, overrides, own, registry, claim, secret);
       try {
         among.#checkVersions();
+        own.signal?.throwIfAborted();
         await among.#beginSomewhere();
+        own.signal?.throwIfAborted();
       } catch (error) {
         await among.stop();
         throw error;
@@ -201,12 +210,20 @@ export class AmongProcesses {
 
   async #beginSomewhere(): Promise<void> {
     if (await this.#takeWriting()) return this.#begin(true);
-    try {
-      await this.#begin(false);
-    } catch (error) {
-      if (!(error instanceof VacantError)) throw error;
-      await this.#end();
-      await this.#begin(true);
+    const untilMs = performance.now() + deadWriterMs;
+    for (let tries = 0; ; tries++) {
+      try {
+        return await this.#begin(false);
+      } catch (error) {
+        const isVacant = error instanceof VacantError;
+        if (!isVacant && (this.#isStopping || !isUnavailable(error) || performance.now() > untilMs)) throw error;
+        await this.#end();
+        if (isVacant) return this.#begin(true);
+        if (tries === 0)
+          this.options.logger.info('The process that writes does not answer: waiting until it does, or is replaced');
+        await new Promise((resolve) => setTimeout(resolve, 500));
+        await this.registry.beat();
+      }
     }
   }
 
@@ -346,6 +363,9 @@ export class AmongProcesses {
     if (!this.#isWriter) await this.#server?.catchUp();
   }
 }
+
+/** Whether something failed because another process could not be asked. */
+const isUnavailable = (error: unknown): boolean => MatrixError.is(error) && error.status === 503;
 
 /** While this process waited for the one that writes, that place fell vacant and is its own now. */
 class VacantError extends Error {}
