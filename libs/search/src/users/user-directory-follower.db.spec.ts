@@ -103,6 +103,31 @@ eachDatabase('members of other servers in the directory', (open) => {
     expect(await listed()).toContainEqual([zoe, 'Zoë the second']);
   });
 
+  it('come all, where thousands come at one position', async () => {
+    const users = Array.from({ length: 1_050 }, (_, n) => `@user${String(n).padStart(4, '0')}:remote.test`);
+    position++;
+    const eventOf = (userId: string): string => `$of ${userId}`;
+    await database.write(async (tx) => {
+      await tx.insertMany(
+        'current_state_events',
+        ['event_id', 'room_id', 'type', 'state_key', 'membership', 'event_stream_ordering'],
+        users.map((userId) => [eventOf(userId), roomId, 'm.room.member', userId, 'join', position]),
+      );
+      await tx.insertMany(
+        'room_memberships',
+        ['event_id', 'user_id', 'sender', 'room_id', 'membership', 'display_name', 'event_stream_ordering'],
+        users.map((userId) => [eventOf(userId), userId, userId, roomId, 'join', userId.slice(1, 9), position]),
+      );
+      await tx.insertMany(
+        'current_state_delta_stream',
+        ['stream_id', 'room_id', 'type', 'state_key', 'event_id', 'prev_event_id'],
+        users.map((userId) => [position, roomId, 'm.room.member', userId, eventOf(userId), null]),
+      );
+    });
+    await member(zoe, 'join');
+    expect(await listed()).toEqual([...users.map((userId) => [userId, userId.slice(1, 9)]), [zoe, null]]);
+  });
+
   it('go when they have left the last room', async () => {
     await member(zoe, 'join');
     expect(await listed()).toEqual([[zoe, null]]);

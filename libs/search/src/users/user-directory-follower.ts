@@ -10,15 +10,21 @@ import {
   saveCursor,
   type SharedFollower,
 } from '@rookery/replication';
-import { deleteStrangers, selectMovedStrangers, selectNewestProfiles, upsertUsers } from './user-directory.query.js';
+import {
+  deleteStrangers,
+  type MovedStranger,
+  selectMovedStrangers,
+  selectNewestProfiles,
+  upsertUsers,
+} from './user-directory.query.js';
 
 const stream = 'events';
 const cursor = 'user_directory';
 /** What comes meanwhile is worked on together. */
 const pauseMs = 1_000;
 const maxPositions = 10_000;
-/** Users who are brought up to date in one transaction. */
-const maxUsers = 500;
+/** Users who are brought up to date in one transaction, which on SQLite is one turn of the event loop. */
+const maxUsers = 100;
 const saveEveryMs = 60_000;
 
 /** The duty of keeping users of other servers in the directory. */
@@ -61,10 +67,15 @@ export class UserDirectoryFollower implements OnModuleInit {
   }
 
   async #advance(after: number, upTo: number, signal: AbortSignal): Promise<number> {
-    const moved = await selectMovedStrangers(this.database, this.config.serverName, after, upTo);
-    for (let start = 0; start < moved.length; start += maxUsers) {
+    // No user id is before the empty one: all of the first position.
+    let last: MovedStranger = { position: after + 1, userId: '' };
+    for (;;) {
+      const moved = await selectMovedStrangers(this.database, this.config.serverName, last, upTo, maxUsers);
+      const next = moved.at(-1);
+      if (next === undefined) break;
+      last = next;
       signal.throwIfAborted();
-      const userIds = moved.slice(start, start + maxUsers);
+      const userIds = [...new Set(moved.map(({ userId }) => userId))];
       await this.database.write(
         async (tx) => {
           await upsertUsers(tx, await selectNewestProfiles(tx, userIds));

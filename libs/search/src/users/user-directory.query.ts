@@ -121,14 +121,31 @@ export async function selectMembers(db: Db, after: string, limit: number): Promi
   return rows.map(userOf);
 }
 
-/** Users of other servers whose memberships have changed in `after < position <= upTo`. */
-export async function selectMovedStrangers(db: Db, serverName: string, after: number, upTo: number): Promise<string[]> {
-  const rows = await db.query<{ user_id: string }>(
-    `SELECT DISTINCT state_key AS user_id FROM current_state_delta_stream
-     WHERE stream_id > ? AND stream_id <= ? AND type = 'm.room.member' AND state_key NOT LIKE ? ESCAPE '\\'`,
-    [after, upTo, `%:${likeText(serverName)}`],
+/** A membership of a user of another server has changed. Of those, one comes after another by position, then by user. */
+export interface MovedStranger {
+  readonly position: number;
+  readonly userId: string;
+}
+
+/**
+ * The next users of other servers whose memberships have changed: behind a place, up to a position, at most `limit`. Many may have changed at one
+ * position, where a large room became known.
+ */
+export async function selectMovedStrangers(
+  db: Db,
+  serverName: string,
+  behind: MovedStranger,
+  upTo: number,
+  limit: number,
+): Promise<MovedStranger[]> {
+  const rows = await db.query<{ stream_id: number; state_key: string }>(
+    `SELECT stream_id, state_key FROM current_state_delta_stream
+     WHERE (stream_id, type, state_key) > (?, 'm.room.member', ?) AND stream_id <= ? AND type = 'm.room.member'
+       AND state_key NOT LIKE ? ESCAPE '\\'
+     ORDER BY stream_id, type, state_key LIMIT ?`,
+    [behind.position, behind.userId, upTo, `%:${likeText(serverName)}`, limit],
   );
-  return rows.map((row) => row.user_id);
+  return rows.map((row) => ({ position: row.stream_id, userId: row.state_key }));
 }
 
 /** Those of some users who are in rooms, each with the profile of the member event that came to count last. */
