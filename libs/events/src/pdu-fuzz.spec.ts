@@ -264,5 +264,6 @@ describe('a million malformed PDUs', () => {
     expect(reasons.get('not JSON')).toBeLessThan(refusals * 0.6);
     expect(accepted).toBeGreaterThan(10_000);
     expect(heldBytes() - heldBefore).toBeLessThan(50_000_000);
-  }, 180_000);
+    // It is nothing but work: a fifth of a core is enough.
+  }, 900_000);
 });
