@@ -1,6 +1,7 @@
 import { request } from 'node:http';
 import { MatrixError } from '@rookery/matrix-types';
-import { processProtocol } from '@rookery/platform';
+import { type Logger, processProtocol } from '@rookery/platform';
+import { openTestDatabase, RecordingLogger } from '@rookery/testing';
 import { defineRpc } from '../index.js';
 import { HttpRpc, type RpcAddress } from './http-rpc.js';
 
@@ -11,10 +12,15 @@ describe('Calls between processes', () => {
   const open: HttpRpc[] = [];
   const start = async (
     instance: string,
-    { secret = 'shared', timeoutMs = 20_000, encrypted = false } = {},
+    {
+      secret = 'shared',
+      timeoutMs = 20_000,
+      encrypted = false,
+      logger,
+    }: { secret?: string; timeoutMs?: number; encrypted?: boolean; logger?: Logger } = {},
   ): Promise<HttpRpc> => {
     const rpc = new HttpRpc({
-      ...{ instance, secret, timeoutMs, encrypted, addressOf: (name) => addresses.get(name) },
+      ...{ instance, secret, timeoutMs, encrypted, logger, addressOf: (name) => addresses.get(name) },
       others: () => [...addresses.keys()].filter((name) => name !== instance),
     });
     addresses.set(instance, await rpc.listen('127.0.0.1'));
@@ -42,6 +48,16 @@ describe('Calls between processes', () => {
         ['c', undefined],
       ]),
     );
+  });
+
+  it('are put off where the database is away from who is asked, which is no mistake of its', async () => {
+    const { database, close } = await openTestDatabase('sqlite');
+    await close();
+    const [logger, a] = [new RecordingLogger(), await start('a')];
+    const b = await start('b', { logger });
+    b.handle(double, () => database.write(() => Promise.resolve({ n: 1 })));
+    await expect(a.call(double, { n: 1 }, 'b')).rejects.toMatchObject({ status: 503, errcode: 'M_UNKNOWN' });
+    expect(logger.lines.map(({ level }) => level)).toEqual(['warn']);
   });
 
   it('are encrypted where a process wants that, and then go to and come from those alone who share its secret', async () => {

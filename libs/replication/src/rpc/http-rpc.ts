@@ -2,6 +2,7 @@ import { timingSafeEqual } from 'node:crypto';
 import { Agent, createServer, type IncomingMessage, request, type Server, type ServerResponse } from 'node:http';
 import { Agent as TlsAgent, createServer as createTlsServer, request as tlsRequest } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
+import { isTransient } from '@rookery/database';
 import { type AnyErrcode, MatrixError } from '@rookery/matrix-types';
 import {
   canSpeak,
@@ -306,6 +307,10 @@ export class HttpRpc extends Rpc {
       reply(200, answer === undefined ? {} : { body: answer });
     } catch (error) {
       if (MatrixError.is(error)) return reply(470, { ...error.toBody(), status: error.status });
+      if (isTransient(error)) {
+        this.#logger.warn('A call of another process could not be answered just now', { call: req.url, err: error });
+        return reply(503, { error: 'the database could not do it there just now' });
+      }
       this.#logger.error('A call of another process failed', { call: req.url, err: error });
       reply(500, { error: 'the call failed there; see its log' });
     } finally {
