@@ -1,7 +1,7 @@
 import { MatrixError } from '@rookery/matrix-types';
 import type { ModuleApi } from '@rookery/module-api';
 import { OnlyAtWriterError } from '@rookery/platform';
-import { effects, innerEffects, withEffects } from './effects.js';
+import { effectPaths, withEffects } from './effects.js';
 import { frozenCopy } from './isolation.js';
 
 /** What led to a call, so that what goes round in a ring is noticed in whichever process it comes by. */
@@ -15,7 +15,7 @@ export interface CallOrigin {
 /** The process that writes, for the modules of one that does not. */
 export interface WriterBackend {
   /**
-   * Has the copy of a module there call something of its API ({@link isCalledAtWriter}), and resolves once what that changed is seen in this
+   * Has the copy of a module there call something of its API that changes what others see, or needs what only that process has, and resolves once what that changed is seen in this
    * process, too.
    * @throws whatever the call throws there; MatrixError 503 when that process cannot be asked
    */
@@ -32,14 +32,7 @@ const readings = [
   'getProfileForUser',
 ] as const satisfies readonly (keyof ModuleApi)[];
 
-const paths: ReadonlySet<string> = new Set([
-  ...effects,
-  ...readings,
-  ...Object.entries(innerEffects).flatMap(([object, names]) => names.map((name) => `${object}.${name}`)),
-]);
-
-/** Whether a process asks another one to call something for a module. */
-export const isCalledAtWriter = (path: string): boolean => paths.has(path);
+const paths: ReadonlySet<string> = new Set([...effectPaths, ...readings]);
 
 /** The API of a module in a process that does not write: what changes something that others see is done by the one that does. */
 export function passedToWriter(
@@ -66,7 +59,7 @@ export function passedToWriter(
 
 /** Calls what another process asks for, of the API that a module has here. @throws MatrixError 404 for what nobody may ask for */
 export async function calledHere(api: ModuleApi, path: string, args: readonly unknown[]): Promise<unknown> {
-  if (!isCalledAtWriter(path)) throw MatrixError.notFound(`Modules are not to be asked for ${path} by other processes`);
+  if (!paths.has(path)) throw MatrixError.notFound(`Modules are not to be asked for ${path} by other processes`);
   const [outer = '', inner] = path.split('.');
   const found = (api as unknown as Record<string, unknown>)[outer];
   const method = inner === undefined ? found : (found as Record<string, unknown>)[inner];

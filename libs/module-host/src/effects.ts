@@ -1,7 +1,7 @@
 import type { ModuleApi } from '@rookery/module-api';
 
 /** What changes something that others see: accounts, rooms, people. A module's own documents and tables are not among it. */
-export const effects = [
+const effects = [
   'setUserAdmin',
   'setDisplayname',
   'registerUser',
@@ -25,12 +25,18 @@ export const effects = [
 ] as const satisfies readonly (keyof ModuleApi)[];
 
 /** The same of the objects within a module's API. */
-export const innerEffects = {
+const innerEffects = {
   accountDataManager: ['putGlobal'],
   publicRoomListManager: ['addRoomToPublicRoomList', 'removeRoomFromPublicRoomList'],
 } as const satisfies { readonly [Name in keyof ModuleApi]?: readonly (keyof ModuleApi[Name])[] };
 
-/** What gives a module's API back with these calls made anew, by their paths: `createRoom`, `accountDataManager.putGlobal`. */
+/** All of them by their paths: `createRoom`, `accountDataManager.putGlobal`. */
+export const effectPaths: readonly string[] = [
+  ...effects,
+  ...Object.entries(innerEffects).flatMap(([object, names]) => names.map((name) => `${object}.${name}`)),
+];
+
+/** Gives a module's API back with these calls made anew, each by its path. */
 export function withEffects(
   api: ModuleApi,
   make: (path: string) => (...args: unknown[]) => Promise<unknown>,
