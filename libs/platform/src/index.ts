@@ -42,7 +42,7 @@ export { OnlyAtWriterError } from './elsewhere.js';
 export { environmentOf } from './environment.js';
 export { fileProblem } from './file-problem.js';
 export { Ids, SystemIds } from './ids.js';
-export { Lifecycle } from './lifecycle.js';
+export { lastAnswerMs, Lifecycle } from './lifecycle.js';
 export { type DatabaseCost, LogContext, type LogContextFields } from './logging/log-context.js';
 export { type LogFields, Logger, type LogLevel, SilentLogger } from './logging/logger.js';
 export { loggerOptions, readLogConfig } from './logging/log-config.js';

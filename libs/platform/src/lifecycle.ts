@@ -6,6 +6,12 @@ export const phases = ['config', 'migrate', 'modules', 'streams', 'listen'] as c
 /** One of {@link phases}. */
 export type Phase = (typeof phases)[number];
 
+/**
+ * How long an answer to a request is still waited for when no more are to be made, milliseconds: where it was taken and nobody knows, it
+ * comes once more.
+ */
+export const lastAnswerMs = 1_000;
+
 /** Something that starts and stops with the server. */
 export interface LifecycleStep {
   readonly name: string;

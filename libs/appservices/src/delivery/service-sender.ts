@@ -1,6 +1,6 @@
 import type { Database } from '@rookery/database';
 import type { JsonObject } from '@rookery/matrix-types';
-import type { Clock, Logger, Metrics } from '@rookery/platform';
+import { type Clock, lastAnswerMs, type Logger, type Metrics } from '@rookery/platform';
 import type { StoredEvent } from '@rookery/rooms';
 import { existingAccounts } from '@rookery/users';
 import type { AppserviceClient } from '../queries/appservice-client.js';
@@ -30,8 +30,6 @@ const firstRetryMs = 1_000;
 const longestRetryMs = 512_000;
 /** How long is waited where it is not known whether anything may be sent. */
 const unknownMs = 1_000;
-/** How long an answer is waited for when nothing more is to be sent. */
-const lastAnswerMs = 1_000;
 /** EDUs that wait; what is older is old news. */
 const maxWaitingEdus = 1_000;
 

@@ -6,7 +6,7 @@ import {
 } from '@rookery/federation-client';
 import type { PresenceState, Receipt } from '@rookery/ephemeral';
 import { isJsonObject } from '@rookery/matrix-types';
-import type { Clock, Config, Ids, Logger, Timer } from '@rookery/platform';
+import { type Clock, type Config, type Ids, lastAnswerMs, type Logger, type Timer } from '@rookery/platform';
 import { Attempt } from './attempt.js';
 import type { BacklogReader } from './backlog-reader.js';
 import { EphemeralOutbox, type TypingNews } from './ephemeral-outbox.js';
@@ -65,8 +65,6 @@ const ownPauseMs = 5_000;
 const busyPauseMs = 1_000;
 /** A server that is to be left alone for longer is looked at again after this time; no request is made then. */
 const longestPauseMs = 86_400_000;
-/** How long an answer is waited for that is due when nothing is to be sent any more. */
-const lastAnswerMs = 1_000;
 
 interface Load {
   readonly events: readonly OutgoingEvent[];

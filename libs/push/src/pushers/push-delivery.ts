@@ -1,6 +1,6 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
-import { Clock, Config, Ids, Lifecycle, Logger, Metrics, type Timer } from '@rookery/platform';
+import { Clock, Config, Ids, lastAnswerMs, Lifecycle, Logger, Metrics, type Timer } from '@rookery/platform';
 import { defineRole, type Role, type SharedWork, WorkSharing } from '@rookery/replication';
 import type { NotificationRow } from '../actions/push-actions.query.js';
 import { PushMessages } from './push-messages.js';
@@ -13,8 +13,6 @@ const maxParallel = 64;
 const pageSize = 20;
 const firstRetryMs = 1_000;
 const longestRetryMs = 60 * 60 * 1_000;
-/** How long an answer is waited for that is due when nothing is to be sent any more. */
-const lastAnswerMs = 1_000;
 /** After so long without a success what has piled up is dropped; only what comes then is tried. */
 const giveUpAfterMs = 24 * 60 * 60 * 1_000;
 
