@@ -103,7 +103,10 @@ export class FederationSender implements OnModuleInit {
     await this.feed.stop();
   }
 
-  /** Once somebody looks after the servers: what is found before is found in the database then, or is news no more. */
+  /**
+   * Once somebody looks after the servers, and knows what they have not got. What is found before is left to the database, which tells those
+   * who were in a room then from others only where they still are.
+   */
   async #follow(): Promise<void> {
     await this.router.complete(this.#stopping.signal);
     if (this.#stopping.signal.aborted) return;

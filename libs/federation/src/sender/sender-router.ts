@@ -66,7 +66,7 @@ export class SenderRouter implements OnModuleInit {
     });
   }
 
-  /** Resolves once every server has had a process that looks after it, which may take some seconds; or is cut short. Never rejects. */
+  /** Resolves once every server has had a process that knows what it has not got, which may take some seconds; or is cut short. Never rejects. */
   complete(signal: AbortSignal): Promise<unknown> {
     return this.#work.complete(signal);
   }

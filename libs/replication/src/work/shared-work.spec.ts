@@ -23,7 +23,7 @@ interface Member {
   /** What it was told, and what it found. */
   readonly told: Item[];
   readonly found: Item[];
-  let: { fail: boolean };
+  let: { fail: boolean; wait?: Promise<void> };
   die(): void;
 }
 
@@ -49,7 +49,7 @@ describe('SharedWork', () => {
     }
   });
 
-  const join = async (): Promise<Member> => {
+  const join = async (wait?: Promise<void>): Promise<Member> => {
     const instance = members.length === 0 ? 'main' : `p${members.length}`;
     const { bus, rpc, leases } = network.connect(instance);
     const [clock, logger] = [new SystemClock(), new SilentLogger()];
@@ -64,13 +64,14 @@ describe('SharedWork', () => {
       ...{ writers: new StreamWriters(instance, {}, 'main'), rpc, config },
     });
     const [told, found]: Item[][] = [[], []];
-    const may = { fail: false };
+    const may: Member['let'] = { fail: false, ...(wait && { wait }) };
     const sharing = new WorkSharing({ roles, rpc, bus, streams, invalidations, clock, logger, ids: new SystemIds() });
     const work: SharedWork<Item> = sharing.share<Item>({
       role,
       take: (items) => void told!.push(...items.filter(({ key }) => work.has(key))),
       catchUp: async (isWanted) => {
         if (may.fail) throw new Error('the database is away');
+        await may.wait;
         found!.push(...stored.filter(({ key }) => isWanted(key)));
       },
       letGo: () => Promise.resolve(),
@@ -147,6 +148,19 @@ describe('SharedWork', () => {
     other.let.fail = false;
     await eventually(() => other.found.some(({ n }) => n === 1_000));
     await areAttached(other);
+  });
+
+  it('is complete once whoever has it knows what was to be done before', async () => {
+    const looked = Promise.withResolvers<void>();
+    const { work } = await join(looked.promise);
+    let isComplete = false;
+    const complete = work.complete(new AbortController().signal).then(() => (isComplete = true));
+    await eventually(() => work.isAllHere);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect([isComplete, work.isCaughtUp('key1')]).toEqual([false, false]);
+    looked.resolve();
+    await complete;
+    expect(keys.every((key) => work.isCaughtUp(key))).toBe(true);
   });
 
   it('takes nobody for its holder who has lost it and does not know', async () => {

@@ -60,11 +60,14 @@ export class SharedWork<Item> {
   readonly #work: Work<Item>;
   readonly #attachCall: RpcMethod<{ readonly process: string; readonly shards: readonly number[] }, null>;
   readonly #takeCall: RpcMethod<WorkBatch<Item>, null>;
+  readonly #caughtUpCall: RpcMethod<{ readonly shards: readonly number[] }, null>;
   // In the process that writes: who has the shards.
   readonly #outlets: (Outlet<Item> | undefined)[];
   readonly #links = new Map<string, WorkLink<Item>>();
   #isAllHere = false;
   #isOpen = false;
+  /** Those that somebody has, or had, who knows what was to be done before. */
+  readonly #begun = new Set<number>();
   readonly #complete = Promise.withResolvers<void>();
   // In whoever does it.
   readonly #shards = new Set<number>();
@@ -85,7 +88,9 @@ export class SharedWork<Item> {
     this.#attachCall = defineRpc(`${role.name}_attach`, { timeoutMs: 5_000 });
     this.#takeCall = defineRpc(`${role.name}_take`, { timeoutMs: 10_000 });
     rpc.handle(this.#attachCall, ({ process, shards }) => this.#attached(process, shards));
+    this.#caughtUpCall = defineRpc(`${role.name}_caught_up`, { timeoutMs: 5_000 });
     rpc.handle(this.#takeCall, (batch) => this.#take(batch));
+    rpc.handle(this.#caughtUpCall, ({ shards }) => this.#isBegun(shards));
     roles.take(role, { start: (shard) => this.#begin([shard]), stop: (shard) => this.#end(shard) });
     invalidations.on(role.name, { forget: () => undefined, forgetAll: () => this.#begin([...this.#shards]) });
   }
@@ -95,7 +100,10 @@ export class SharedWork<Item> {
     this.#isOpen = true;
   }
 
-  /** Resolves once each shard has been somebody's, which may take some seconds; or is cut short. Never rejects. */
+  /**
+   * Resolves once each shard has been somebody's who knows what was to be done before, which may take some seconds; or is cut short. What is found
+   * earlier, whoever has it leaves to the database. Never rejects.
+   */
   complete(signal: AbortSignal): Promise<unknown> {
     return Promise.race([this.#complete.promise, this.#parts.clock.sleep(longestStartMs, signal)]);
   }
@@ -157,7 +165,6 @@ export class SharedWork<Item> {
     const outlet = process === this.#own ? 'here' : this.#linkTo(process);
     for (const shard of shards) if (shard in this.#outlets) this.#outlets[shard] = outlet;
     this.#isAllHere = this.#outlets.every((one) => one === 'here');
-    if (!this.#outlets.includes(undefined)) this.#complete.resolve();
     for (const [name, link] of this.#links) {
       if (this.#outlets.includes(link)) continue;
       link.close();
@@ -166,6 +173,12 @@ export class SharedWork<Item> {
     // It hears of all that lies in the database before it looks.
     await this.#parts.bus.told();
     return null;
+  }
+
+  #isBegun(shards: readonly number[]): Promise<null> {
+    for (const shard of shards) if (shard in this.#outlets) this.#begun.add(shard);
+    if (this.#begun.size === this.#outlets.length) this.#complete.resolve();
+    return Promise.resolve(null);
   }
 
   #isHolder(process: string, shard: number): boolean {
@@ -248,13 +261,18 @@ export class SharedWork<Item> {
 
   /** Makes the process that writes tell what there is to do for shards, then takes up what was there before. */
   async #catchUp(shards: readonly number[]): Promise<void> {
-    const { bus, rpc, streams } = this.#parts;
-    await rpc.call(this.#attachCall, { process: this.#own, shards }, streams.writers.writerOf('events'));
+    const { bus, logger, rpc, streams } = this.#parts;
+    const writer = streams.writers.writerOf('events');
+    await rpc.call(this.#attachCall, { process: this.#own, shards }, writer);
     await bus.heard();
     const begun = new Set(shards);
     await this.#work.catchUp((key) => begun.has(this.#shardOf(key)) && this.has(key));
     // Meanwhile some may have gone, or have to be begun anew.
     for (const shard of shards) if (this.#shards.has(shard) && !this.#unattached.has(shard)) this.#caughtUp.add(shard);
+    // Nobody waits for it longer than a while.
+    await rpc
+      .call(this.#caughtUpCall, { shards }, writer)
+      .catch((err: unknown) => logger.debug('It could not be told that what there was to do before is known', { err }));
   }
 
   async #take({ link, number, items, isIncomplete }: WorkBatch<Item>): Promise<null> {
