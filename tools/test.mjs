@@ -2,6 +2,7 @@
 // `--lane=NAME` runs what is no part of that, by the settings of jest.NAME.mjs.
 import { join } from 'node:path';
 import { become, ensureBuilt, ensureInstalled, projectNode, root } from './lib.mjs';
+import { folderInMemory } from './test-folder.mjs';
 
 ensureInstalled();
 ensureBuilt();
@@ -15,9 +16,12 @@ const workers = args.some((arg) => arg.startsWith('--maxWorkers') || arg === '-i
 if (lane === 'isolated') {
   become(projectNode(), ['--experimental-vm-modules', jest, '-c', 'jest.isolated.mjs', ...workers, ...args]);
 } else {
+  // A lane says itself where it stores: some measure that.
+  const folder = lane === undefined ? folderInMemory() : undefined;
   become(projectNode(), [jest, '-c', lane ? `jest.${lane}.mjs` : 'jest.config.mjs', ...workers, ...args], {
     env: {
       ...process.env,
+      ...(folder !== undefined && { ROOKERY_TEST_FOLDER: folder }),
       NODE_OPTIONS: `${process.env.NODE_OPTIONS ?? ''} --enable-source-maps --import @swc-node/register/esm-register --conditions=@rookery/source --disable-warning=ExperimentalWarning`,
       SWC_NODE_PROJECT: join(root, 'tsconfig.check.json'),
     },

@@ -1,8 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { freePort } from '@rookery/testing';
+import { freePort, temporaryFolder } from '@rookery/testing';
 import pg from 'pg';
 import { stringify } from 'yaml';
 
@@ -81,7 +80,7 @@ export class ServerProcess {
 
   /** Prepares folder, database and settings; `settings` replace the defaults below. */
   static async prepare(kind: DatabaseKind, settings: object = {}): Promise<ServerProcess> {
-    const folder = await mkdtemp(join(tmpdir(), 'rookery-e2e-'));
+    const folder = await temporaryFolder('rookery-e2e-');
     const port = await freePort();
     const database = await emptyDatabase(kind, folder);
     const secret = 'a shared secret for tests';

@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';
 import {
@@ -13,6 +12,7 @@ import {
   type TransactionReport,
 } from '@rookery/database';
 import { type Clock, type Logger, SystemClock } from '@rookery/platform';
+import { temporaryFolder } from './temporary-folder.js';
 
 // The test runner's globals; this package is compiled without its types.
 declare const describe: (name: string, define: () => void) => void;
@@ -76,7 +76,7 @@ export async function makeTestDatabasePlace(
   creation = "ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0",
 ): Promise<TestDatabasePlace> {
   if (kind === 'sqlite') {
-    const folder = await mkdtemp(join(tmpdir(), 'rookery-db-'));
+    const folder = await temporaryFolder('rookery-db-');
     return {
       options: { name: 'sqlite3', path: join(folder, 'homeserver.db') },
       remove: () => rm(folder, { recursive: true, force: true }),

@@ -1,6 +1,5 @@
 import { createHmac } from 'node:crypto';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { DialectName } from '@rookery/database';
 import type { Homeserver, HomeserverOverrides, ProcessPlace } from '@rookery/homeserver';
@@ -8,6 +7,7 @@ import { Config, SilentLogger } from '@rookery/platform';
 import { FakeNames } from './fake-names.js';
 import { freePort } from './free-port.js';
 import { MemoryProcesses } from './memory-processes.js';
+import { temporaryFolder } from './temporary-folder.js';
 import { makeTestDatabasePlace, testPostgresUrl } from './test-database.js';
 
 /** What a test wants to be different. */
@@ -110,7 +110,7 @@ export async function createTestHomeserver(options: TestHomeserverOptions = {}):
   } = options;
   const { processes = database === 'postgres' ? Number(process.env['ROOKERY_TEST_PROCESSES'] ?? 1) : 1, ...overrides } =
     more;
-  const folder = await mkdtemp(join(tmpdir(), 'rookery-'));
+  const folder = await temporaryFolder('rookery-');
   const place = await makeTestDatabasePlace(database);
   const statePlace = stateApart ? await makeTestDatabasePlace(database) : undefined;
   const port = await freePort();
