@@ -5,6 +5,8 @@ import { FederationSender } from '../sender/federation-sender.js';
 import { RemoteAudience } from '../sender/remote-audience.js';
 import { BestEffort } from './best-effort.js';
 
+/** How often it is said again that somebody still types, milliseconds: servers that do not hear it forget that after a minute. */
+const typingAgainMs = 40_000;
 /** Rooms whose receipts wait. */
 const maxReceiptRooms = 20_000;
 
@@ -17,6 +19,8 @@ interface ReceiptRoom {
 @Injectable()
 export class OutgoingReceipts implements OnModuleInit, OnModuleDestroy {
   readonly #receiptRooms = new Map<string, ReceiptRoom>();
+  /** Users of this server who type, by room and user. */
+  readonly #typists = new Map<string, Timer>();
   readonly #effort: BestEffort;
 
   constructor(
@@ -40,9 +44,15 @@ export class OutgoingReceipts implements OnModuleInit, OnModuleDestroy {
 
   onModuleDestroy(): void {
     for (const { timer } of this.#receiptRooms.values()) timer?.cancel();
+    for (const timer of this.#typists.values()) timer.cancel();
   }
 
   async #typing(roomId: string, userId: string, typing: boolean): Promise<void> {
+    const key = `${roomId}\n${userId}`;
+    this.#typists.get(key)?.cancel();
+    const again = (): void => this.#effort.try('typing', () => this.#typing(roomId, userId, true));
+    if (typing && this.audience.hasAny) this.#typists.set(key, this.clock.after(typingAgainMs, again));
+    else this.#typists.delete(key);
     this.sender.sendTyping(await this.audience.of(roomId), { roomId, userId, typing });
   }
 
