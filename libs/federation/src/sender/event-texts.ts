@@ -49,8 +49,12 @@ export class EventTexts {
   #read(eventIds: readonly string[]): Promise<Map<string, string>> {
     return this.#texts.fetchMany(eventIds, async (missing) => {
       const texts = new Map<string, string>();
-      for (const [eventId, stored] of await this.events.many(missing))
-        if (isServable(stored)) texts.set(eventId, canonicalJson(stored.event.pdu));
+      for (const [eventId, stored] of await this.events.many(missing)) {
+        if (!isServable(stored)) continue;
+        // What an invite shows to its target is told to that user's server only, and others would count it as a part of the event's size.
+        const { unsigned: _, ...pdu } = stored.event.pdu;
+        texts.set(eventId, canonicalJson(pdu));
+      }
       return texts;
     });
   }
