@@ -6,7 +6,6 @@ import { assertAllowed, callbackContext, ModuleDispatcher, toStateView } from '@
 import { Config, type Requester } from '@rookery/platform';
 import { EventCreation } from '../sending/event-creation.service.js';
 import { EventPersister } from '../pipeline/event-persister.js';
-import type { SentEvent } from '../model/stored-event.js';
 import { originOf } from '../model/requesters.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { IdentityServers, type ThreepidInvite } from './identity-servers.js';
@@ -132,17 +131,14 @@ export class ThreepidInvites {
 
   /**
    * Invites the user who has claimed an invite, on behalf of the local user who left it. The auth rules check the identity
-   * server's signature; here that the key it was made with is still valid.
+   * server's signature; here that the key it was made with is still valid. Whoever is in the room or invited stays what they are:
+   * identity servers tell of an invite as often as its address is claimed, and the auth rules would let it make a member an invited
+   * user again.
    * @param signed `signed` of the third-party invite, as the identity server gave it out
    * @throws MatrixError 403 `M_FORBIDDEN`, 400 `M_BAD_JSON`
    * @spec server-server-api#third-party-invites
    */
-  async exchangeInvite(
-    roomId: string,
-    sender: string,
-    target: string,
-    signed: Readonly<JsonObject>,
-  ): Promise<SentEvent> {
+  async exchangeInvite(roomId: string, sender: string, target: string, signed: Readonly<JsonObject>): Promise<void> {
     const { token } = signed;
     if (typeof token !== 'string' || !isValidUserId(target)) throw MatrixError.badJson('The invite is not complete');
     const offer = (await this.state.currentEvent(roomId, 'm.room.third_party_invite', token))?.event;
@@ -151,8 +147,9 @@ export class ThreepidInvites {
     const listed = Array.isArray(content['public_keys']) ? content['public_keys'].slice(0, maxSignatures) : [];
     const keys = [content, ...listed].filter((key) => isJsonObject(key)).filter((key) => isSignedBy(signed, key));
     if (!(await this.#isAnyValid(keys))) throw MatrixError.forbidden('The key of the invite is not valid any more');
+    if (await this.#hasWayIn(roomId, target)) return;
     const displayName = typeof content['display_name'] === 'string' ? content['display_name'] : '';
-    return this.persister.send({
+    await this.persister.send({
       roomId,
       type: 'm.room.member',
       stateKey: target,
@@ -173,12 +170,17 @@ export class ThreepidInvites {
    */
   async claim(requester: Requester, roomId: string, signed: SignedClaim): Promise<void> {
     if (signed.mxid !== requester.userId) throw MatrixError.forbidden('The invite was claimed by somebody else');
-    const member = (await this.state.currentEvent(roomId, 'm.room.member', requester.userId))?.event;
-    const membership = member?.content['membership'];
-    if (membership === 'join' || membership === 'invite') return;
+    if (await this.#hasWayIn(roomId, requester.userId)) return;
     if (!isValidUserId(signed.sender) || domainOf(signed.sender) !== this.config.serverName) return;
     await this.limiter.take('rc_third_party_invite', requester.userId, requester);
     await this.exchangeInvite(roomId, signed.sender, requester.userId, signed);
+  }
+
+  /** Whether somebody is in a room, or invited already. */
+  async #hasWayIn(roomId: string, userId: string): Promise<boolean> {
+    const member = (await this.state.currentEvent(roomId, 'm.room.member', userId))?.event;
+    const membership = member?.content['membership'];
+    return membership === 'join' || membership === 'invite';
   }
 
   async #isAnyValid(keys: readonly Readonly<JsonObject>[]): Promise<boolean> {
