@@ -103,6 +103,16 @@ describe.each(databases)('devices, messages and news of other servers (%s)', (da
       expect(asked('/user/devices/')).toHaveLength(1);
     });
 
+    it('takes several changes of one place, and each of them once', async () => {
+      await devicesOf();
+      await update(6, [5], 'LAPTOP', 'one');
+      // As a server tells that met us anew, and had something to tell just then.
+      await update(6, [6], 'PHONE', 'two');
+      await update(6, [5], 'LAPTOP', 'old');
+      expect([await curve('PHONE'), await curve('LAPTOP')]).toEqual(['curve two', 'curve one']);
+      expect(asked('/user/devices/')).toHaveLength(1);
+    });
+
     it('asks again where it has missed something', async () => {
       await devicesOf();
       list = { ...list, stream_id: 9, devices: [{ device_id: 'NEW', keys: device(zoe, 'NEW') }] };

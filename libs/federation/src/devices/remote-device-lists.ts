@@ -137,8 +137,10 @@ export class RemoteDeviceLists implements OnModuleInit {
     // Without keys it is no device that anybody could write to: nothing but its name would be known.
     const isBare = content['keys'] === undefined;
     await this.#changed(userId, deviceId, async (tx, place) => {
-      if (place === String(streamId)) return true;
-      if (!follows(previous, place) || (deleted !== true && !isBare && device === undefined)) return false;
+      const isNext = follows(previous, place);
+      // It came before, unless it follows upon another change of the same place.
+      if (!isNext && place === String(streamId)) return true;
+      if (!isNext || (deleted !== true && !isBare && device === undefined)) return false;
       // Beyond what a list may hold a device is not known: nobody can be made to keep more.
       if (!device || (await otherDevicesOf(tx, userId, deviceId)) < maxDevices)
         await putDevice(tx, userId, deviceId, device?.content);
