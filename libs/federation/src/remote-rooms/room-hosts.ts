@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { domainOf } from '@rookery/matrix-types';
 import { Cache, Config } from '@rookery/platform';
 import { RoomServers, RoomStateReader } from '@rookery/rooms';
-import { authStateOf, powerLevelsOf } from '@rookery/state-res';
+import { authStateOf, creatorsOf, powerLevelsOf } from '@rookery/state-res';
 import { Candidates } from './candidates.js';
 
 /** Rooms of which is remembered who answered last. */
@@ -56,8 +56,8 @@ export class RoomHosts {
     if (!first) return [];
     const levels = powerLevelsOf(authStateOf(events), first.rules);
     const named = events.find((event) => event.type === 'm.room.power_levels')?.content['users'];
-    const creator = events.find((event) => event.type === 'm.room.create')?.sender;
-    const users = new Set([...(creator === undefined ? [] : [creator]), ...Object.keys(named ?? {})]);
+    const create = events.find((event) => event.type === 'm.room.create');
+    const users = new Set([...(create ? creatorsOf(create) : []), ...Object.keys(named ?? {})]);
     const needed = invitingOnly ? levels.scalar('invite') : levels.scalar('users_default');
     return [...users]
       .map((userId) => ({ host: domainOf(userId), level: levels.user(userId) }))
