@@ -72,7 +72,10 @@ export class JoinService {
         if (!gateway) {
           throw MatrixError.unableToAuthoriseJoin();
         }
-        await gateway.membership.joinAuthorised(userId, roomId, options.via ?? [], content);
+        await gateway.membership.joinAuthorised(userId, roomId, options.via ?? [], {
+          ...content,
+          ...reasonIn(options),
+        });
         return undefined;
       }
       if (authorizer !== undefined) content['join_authorised_via_users_server'] = authorizer;
@@ -99,8 +102,7 @@ export class JoinService {
     const { gateway } = this.remote;
     const servers = this.#servers(roomId, options.via, undefined);
     if (!gateway || servers.length === 0) throw MatrixError.noServerHasRoom();
-    const reason = options.reason === undefined ? {} : { reason: options.reason };
-    await gateway.membership.knock(userId, roomId, servers, { ...content, ...reason });
+    await gateway.membership.knock(userId, roomId, servers, { ...content, ...reasonIn(options) });
     return undefined;
   }
 
@@ -128,8 +130,7 @@ export class JoinService {
     const { gateway } = this.remote;
     if (!gateway || servers.length === 0) throw MatrixError.noServerHasRoom();
     if (!options.unchecked) await this.complex.assertMayJoin(requester, roomId, servers);
-    const reason = options.reason === undefined ? {} : { reason: options.reason };
-    await gateway.membership.join(requester.userId, roomId, servers, { ...content, ...reason });
+    await gateway.membership.join(requester.userId, roomId, servers, { ...content, ...reasonIn(options) });
     if (options.unchecked || !(await this.complex.isTooLarge(requester, roomId))) return;
     await this.change.send(requester, roomId, requester.userId, 'leave', {}, { unchecked: true });
     throw this.complex.refusal;
@@ -158,3 +159,6 @@ export class JoinService {
     };
   }
 }
+
+/** The reason, for a member event that another server helps to make; into others {@link MemberEvents} puts it. */
+const reasonIn = ({ reason }: MembershipOptions): JsonObject => (reason === undefined ? {} : { reason });

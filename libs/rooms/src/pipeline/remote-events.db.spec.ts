@@ -932,6 +932,24 @@ eachDatabase('events of other servers', (open) => {
     rooms.get(RoomPorts).remoteRooms.replace(undefined);
   });
 
+  it('says why somebody joins, also where somebody elsewhere has to let them in', async () => {
+    const given: unknown[] = [];
+    const joinAuthorised = async (_user: string, _room: string, _via: readonly string[], content: JsonObject) =>
+      void given.push(content['reason']);
+    rooms.get(RoomPorts).remoteRooms.replace({ membership: { joinAuthorised } } as unknown as RemoteRoomGateway);
+    const { roomId: club } = await rooms.get(RoomCreation).create(alice, { preset: 'public_chat' });
+    await rooms.get(JoinService).join(bob, club);
+    const content = { join_rule: 'restricted', allow: [{ type: 'm.room_membership', room_id: club }] };
+    const { roomId } = await rooms.get(RoomCreation).create(alice, {
+      room_version: '11',
+      power_level_content_override: { invite: 101 },
+      initial_state: [{ type: 'm.room.join_rules', state_key: '', content }],
+    });
+    await rooms.get(JoinService).join(bob, roomId, { reason: 'for the club' });
+    expect(given).toEqual(['for the club']);
+    rooms.get(RoomPorts).remoteRooms.replace(undefined);
+  });
+
   it('asks the server of whom it invites for its signature', async () => {
     const { roomId } = await rooms.get(RoomCreation).create(alice, { name: 'Come in' });
     const shown: unknown[] = [];
