@@ -174,35 +174,42 @@ describe.each(databases)('what keeps other servers out (%s)', (database) => {
       expect(member.status).toBe(404);
     });
 
+    const bound = (mxid: string, room_id: string, sender = alice.userId): JsonObject => ({
+      ...{ medium: 'email', address: 'd@a.test', mxid, room_id, sender, signed: claim(mxid) },
+    });
+    const tell = async (method: string, mxid: string, change: JsonObject): Promise<Answer> => {
+      const body = JSON.stringify({ medium: 'email', address: 'd@a.test', mxid, ...change });
+      const response = await fetch(`${home.baseUrl}${fed}/v1/3pid/onbind`, { method, body });
+      return { status: response.status, body: (await response.json()) as JsonObject };
+    };
+
     it.each(['PUT', 'POST'])('are claimed by local users, as identity servers tell (%s)', async (method) => {
       const dave = await home.registerUser(`dave${Math.random().toString(36).slice(2)}`);
       const roomId = await createRoom(alice, { room_version: '10' });
       await leave(roomId);
-      const bind = async (change: JsonObject): Promise<Answer> => {
-        const invited = { medium: 'email', address: 'd@a.test', mxid: dave.userId, room_id: roomId };
-        const content = {
-          ...{ medium: 'email', address: 'd@a.test', mxid: dave.userId },
-          invites: [{ ...invited, sender: alice.userId, signed: claim(dave.userId) }],
-          ...change,
-        };
-        const response = await fetch(`${home.baseUrl}${fed}/v1/3pid/onbind`, {
-          method,
-          body: JSON.stringify(content),
-        });
-        return { status: response.status, body: (await response.json()) as JsonObject };
-      };
+      const bind = (change: JsonObject): Promise<Answer> =>
+        tell(method, dave.userId, { invites: [bound(dave.userId, roomId)], ...change });
       expect(said(await bind({ mxid: '@nobody:home.test' }))).toBe('400 M_INVALID_PARAM');
       expect(said(await bind({ mxid: '@x:elsewhere.test' }))).toBe('400 M_INVALID_PARAM');
       expect(said(await bind({ mxid: 5 as never }))).toMatch(/^400/);
       expect(said(await bind({}))).toBe('200');
       const { body } = await alice.request('GET', `/rooms/${roomId}/state/m.room.member/${dave.userId}`);
       expect(body['membership']).toBe('invite');
-      // Nobody asks other servers as often as a stranger likes.
-      const many = Array.from({ length: 3 }, () => ({
-        ...{ medium: 'email', address: 'd@a.test', mxid: dave.userId, room_id: roomId },
-        ...{ sender: '@x:visitor.test', signed: claim(dave.userId) },
-      }));
-      expect(said(await bind({ invites: many }))).toBe('429 M_LIMIT_EXCEEDED');
+      // However many rooms they were invited to: the pace of those who invite is not theirs.
+      const rooms = await Promise.all(Array.from({ length: 5 }, () => createRoom(alice, { room_version: '10' })));
+      for (const one of rooms) await leave(one);
+      expect(said(await bind({ invites: rooms.map((one) => bound(dave.userId, one)) }))).toBe('200');
+      for (const one of rooms)
+        expect(await ok(alice, 'GET', `/rooms/${one}/state/m.room.member/${dave.userId}`)).toMatchObject({
+          membership: 'invite',
+        });
+    });
+
+    it('are not asked about as often as a stranger likes', async () => {
+      const erin = await home.registerUser('erin');
+      const invites = Array.from({ length: 100 }, () => bound(erin.userId, '!r:visitor.test', '@x:visitor.test'));
+      await tell('PUT', erin.userId, { invites });
+      expect(said(await tell('PUT', erin.userId, { invites }))).toBe('429 M_LIMIT_EXCEEDED');
     });
   });
 

@@ -1,10 +1,10 @@
 import { Injectable } from '@nestjs/common';
 import { FederationClient, federationPath, FederationRequestError } from '@rookery/federation-client';
-import { RateLimiter } from '@rookery/http';
 import { domainOf, isValidRoomId, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config, Logger } from '@rookery/platform';
 import { ThreepidInvites } from '@rookery/rooms';
 import { AccountService } from '@rookery/users';
+import { UnprovenLimits } from '../inbound/unproven-limits.js';
 import { ResidentRooms } from '../rooms/resident-rooms.js';
 
 /** An invite to an address that somebody has claimed. */
@@ -31,7 +31,7 @@ export class ThreepidExchange {
     private readonly invites: ThreepidInvites,
     private readonly accounts: AccountService,
     private readonly client: FederationClient,
-    private readonly limiter: RateLimiter,
+    private readonly unproven: UnprovenLimits,
     private readonly config: Config,
     logger: Logger,
   ) {
@@ -53,24 +53,29 @@ export class ThreepidExchange {
   /**
    * Claims invites for a local user, as an identity server says: it does not sign its requests, so what it says is believed
    * only as far as its signatures in the invites go. What fails is logged.
-   * @throws MatrixError 400 `M_INVALID_PARAM`, 429 `M_LIMIT_EXCEEDED`
+   * @param ip of the request: an address is helped no oftener than unproven requests are. Not by the limit for those who invite:
+   *   one server speaks for all users, who may have been invited to any number of rooms
+   * @throws MatrixError 400 `M_INVALID_PARAM`, 429 `M_LIMIT_EXCEEDED`: some of it may have been done, and nothing is done twice
    */
   async claim(ip: string, userId: string, invites: readonly BoundInvite[]): Promise<void> {
     if (!isValidUserId(userId) || domainOf(userId) !== this.config.serverName || !(await this.accounts.find(userId)))
       throw MatrixError.invalidParam('The user is not one of this server');
-    if (invites.length > 0) await this.limiter.take('rc_third_party_invite', ip, undefined, invites.length);
     for (const invite of invites) {
       if (invite.userId !== userId || !isValidRoomId(invite.roomId) || !isValidUserId(invite.sender)) continue;
       try {
-        if (domainOf(invite.sender) === this.config.serverName) await this.#invite(invite);
-        else await this.#ask(domainOf(invite.sender), invite);
+        await this.unproven.lookUp(ip, JSON.stringify(invite), () => this.#claim(invite));
       } catch (error) {
-        if (!MatrixError.is(error) && !(error instanceof FederationRequestError)) throw error;
+        if (!(error instanceof FederationRequestError) && (!MatrixError.is(error) || error.status === 429)) throw error;
         this.#logger.info('An invite to an address could not be claimed', {
           ...{ room_id: invite.roomId, user_id: userId, reason: error.message },
         });
       }
     }
+  }
+
+  #claim(invite: BoundInvite): Promise<void> {
+    const server = domainOf(invite.sender);
+    return server === this.config.serverName ? this.#invite(invite) : this.#ask(server, invite);
   }
 
   async #invite({ roomId, sender, userId, signed }: BoundInvite): Promise<void> {
