@@ -274,7 +274,10 @@ eachDatabase('invites by address', (open) => {
     // Only whose user invited can invite in their name.
     await claim({ ...signed, sender: '@alice:elsewhere.example' });
     expect(await membershipOf(dora.userId, roomId)).toBeUndefined();
+    // The pace of those who invite is not that of the invited.
+    limiter.refuses = true;
     await claim();
+    limiter.refuses = false;
     expect(await membershipOf(dora.userId, roomId)).toBe('invite');
     await claim();
     await rooms.get(JoinService).join(dora, roomId);

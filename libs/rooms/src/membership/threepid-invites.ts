@@ -165,14 +165,14 @@ export class ThreepidInvites {
   /**
    * Invites a user of this server who shows that an invite to an address is theirs, so that they can join. Only where whoever
    * left it is a user of this server, who alone can invite them; what other servers' users left is exchanged between servers.
-   * @throws MatrixError 403 `M_FORBIDDEN`, 429 `M_LIMIT_EXCEEDED`
+   * The limits of joins are all that holds whoever was invited to many rooms.
+   * @throws MatrixError 403 `M_FORBIDDEN`
    * @spec client-server-api#post_matrixclientv3roomsroomidjoin
    */
   async claim(requester: Requester, roomId: string, signed: SignedClaim): Promise<void> {
     if (signed.mxid !== requester.userId) throw MatrixError.forbidden('The invite was claimed by somebody else');
     if (await this.#hasWayIn(roomId, requester.userId)) return;
     if (!isValidUserId(signed.sender) || domainOf(signed.sender) !== this.config.serverName) return;
-    await this.limiter.take('rc_third_party_invite', requester.userId, requester);
     await this.exchangeInvite(roomId, signed.sender, requester.userId, signed);
   }
 
