@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { createServer, type Server } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { databaseMigrations } from '@rookery/database';
-import { signJson, SigningKey } from '@rookery/events';
+import { type RoomEvent, signJson, SigningKey } from '@rookery/events';
 import { IpGuard, type LimiterName, OutboundHttp, RateLimiter } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { ModuleDispatcher, ModuleRegistry } from '@rookery/module-host';
@@ -12,6 +12,7 @@ import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { usersMigrations } from '@rookery/users';
 import { RoomCreation } from '../creation/room-creation.service.js';
 import { roomsMigrations } from '../migrations/index.js';
+import { type RemoteRoomGateway, RoomPorts } from '../ports.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
@@ -259,6 +260,22 @@ eachDatabase('invites by address', (open) => {
     // The identity server says it once more, or another address of theirs is claimed.
     await exchange();
     expect(await membershipOf(dora, roomId)).toBe('join');
+  });
+
+  it('go to the server of whoever claims them, once more where it asks again', async () => {
+    const shown: string[] = [];
+    const gateway = { invite: async (event: RoomEvent) => (shown.push(event.eventId), event) };
+    rooms.get(RoomPorts).remoteRooms.replace({ membership: gateway } as unknown as RemoteRoomGateway);
+    const roomId = await create();
+    await invite(roomId, 'dora@example.net');
+    const [offer] = await offers(roomId);
+    const far = '@dora:elsewhere.example';
+    const signed = signJson({ mxid: far, token: offer!['token']! }, server.name, ephemeral) as unknown as JsonObject;
+    for (let i = 0; i < 2; i++) await rooms.get(ThreepidInvites).exchangeInvite(roomId, alice.userId, far, signed);
+    // It may have lost the first one, or its user has turned it down there.
+    expect(new Set(shown).size).toBe(2);
+    expect(await rooms.get(MembershipReader).currentOf(roomId, far)).toBe('invite');
+    rooms.get(RoomPorts).remoteRooms.replace(undefined);
   });
 
   it('let in who shows with the join that one is theirs', async () => {

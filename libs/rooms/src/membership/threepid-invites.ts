@@ -131,9 +131,8 @@ export class ThreepidInvites {
 
   /**
    * Invites the user who has claimed an invite, on behalf of the local user who left it. The auth rules check the identity
-   * server's signature; here that the key it was made with is still valid. Whoever is in the room or invited stays what they are:
-   * identity servers tell of an invite as often as its address is claimed, and the auth rules would let it make a member an invited
-   * user again.
+   * server's signature; here that the key it was made with is still valid. Whoever is in the room stays in it: identity
+   * servers tell of an invite as often as its address is claimed, and the auth rules would let it make a member an invited user again.
    * @param signed `signed` of the third-party invite, as the identity server gave it out
    * @throws MatrixError 403 `M_FORBIDDEN`, 400 `M_BAD_JSON`
    * @spec server-server-api#third-party-invites
@@ -176,11 +175,14 @@ export class ThreepidInvites {
     await this.exchangeInvite(roomId, signed.sender, requester.userId, signed);
   }
 
-  /** Whether somebody is in a room, or invited already. */
+  /**
+   * Whether somebody is in a room, or invited already. An invite of another server's user may be gone there, by a rejection of which
+   * nobody was told: then it is made anew.
+   */
   async #hasWayIn(roomId: string, userId: string): Promise<boolean> {
     const member = (await this.state.currentEvent(roomId, 'm.room.member', userId))?.event;
     const membership = member?.content['membership'];
-    return membership === 'join' || membership === 'invite';
+    return membership === 'join' || (membership === 'invite' && domainOf(userId) === this.config.serverName);
   }
 
   async #isAnyValid(keys: readonly Readonly<JsonObject>[]): Promise<boolean> {
