@@ -1,6 +1,6 @@
 import { Controller, Get } from '@nestjs/common';
 import { Access } from '@rookery/http';
-import { MatrixError } from '@rookery/matrix-types';
+import { MatrixError, parseServerName } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { AuthenticationService } from '@rookery/users';
 
@@ -24,7 +24,11 @@ export class WellKnownController {
         ...(identityServer ? { 'm.identity_server': { base_url: identityServer } } : {}),
       };
     }
-    if (config.get('serve_server_wellknown')) this.#server = { 'm.server': `${config.serverName}:443` };
+    if (config.get('serve_server_wellknown')) {
+      const { serverName } = config;
+      // A name with a port says all: with another one behind it, it would be no name of a server.
+      this.#server = { 'm.server': parseServerName(serverName)?.port === undefined ? `${serverName}:443` : serverName };
+    }
     const contact = config.get('admin_contact');
     if (contact) {
       const email = /^mailto:(.+)$/.exec(contact)?.[1];
