@@ -40,6 +40,45 @@ describe.each(['sqlite', 'postgres'] as const)('administrators of the server (%s
     expect(await admin('PUT', path, { suspended: false })).toMatchObject({ status: 200 });
   });
 
+  it('suspend a moderator, who then takes back no more than their own words, and may go', async () => {
+    const bob = await homeserver.registerUser('bob');
+    const made = await alice.request<{ room_id: string }>('POST', '/createRoom', {
+      preset: 'public_chat',
+      power_level_content_override: { users: { [bob.userId]: 50 } },
+    });
+    const room = `/rooms/${made.body.room_id}`;
+    await bob.request('POST', `${room}/join`, {});
+    const say = async (user: TestUser, txnId: string): Promise<string> =>
+      (await user.request<{ event_id: string }>('PUT', `${room}/send/m.room.message/${txnId}`, { body: 'x' })).body
+        .event_id;
+    const theirs = await say(alice, 'theirs');
+    const own = [await say(bob, 'first'), await say(bob, 'second'), await say(bob, 'third')] as const;
+    const path = `/_matrix/client/v1/admin/suspend/${bob.userId}`;
+    await admin('PUT', path, { suspended: true });
+    const asked = async (method: string, what: string, body: object): Promise<string> => {
+      const answer = await bob.request<{ errcode?: string }>(method, `${room}/${what}`, body);
+      return [answer.status, answer.body.errcode].join(' ').trim();
+    };
+    const refused = '403 M_USER_SUSPENDED';
+    expect(await asked('PUT', `redact/${theirs}/1`, {})).toBe(refused);
+    expect(await asked('POST', `redact/${theirs}`, {})).toBe(refused);
+    expect(await asked('PUT', 'redact/$unknown/2', {})).toBe(refused);
+    expect(await asked('PUT', 'send/m.room.redaction/3', { redacts: theirs })).toBe(refused);
+    expect(await asked('PUT', 'send/m.room.redaction/4', {})).toBe(refused);
+    expect(await asked('PUT', `redact/${own[0]}/5`, {})).toBe('200');
+    expect(await asked('POST', `redact/${own[1]}`, {})).toBe('200');
+    expect(await asked('PUT', 'send/m.room.redaction/6', { redacts: own[2] })).toBe('200');
+    const membership = (membership: string, user: TestUser): Promise<string> =>
+      asked('PUT', `state/m.room.member/${user.userId}`, { membership });
+    expect(await asked('PUT', 'state/m.room.topic', { topic: 'x' })).toBe(refused);
+    expect(await membership('leave', alice)).toBe(refused);
+    expect(await membership('join', bob)).toBe(refused);
+    expect(await membership('leave', bob)).toBe('200');
+    const shown = await alice.request<{ content: object }>('GET', `${room}/event/${theirs}`);
+    expect(shown.body.content).toEqual({ body: 'x' });
+    await admin('PUT', path, { suspended: false });
+  });
+
   it('see from where somebody was active, and so does the user', async () => {
     const seen = await admin('GET', `/admin/whois/${alice.userId}`);
     expect(seen).toMatchObject({ status: 200, body: { user_id: alice.userId } });

@@ -87,7 +87,7 @@ export class DelayedEvents implements OnApplicationBootstrap {
    * @param txnId the same request may be repeated: it makes one
    * @returns its id, with which anybody may act on it
    * @throws MatrixError 400 `M_BAD_JSON`, `ORG.MATRIX.MSC4140_DELAY_TOO_LARGE`, 403 `M_FORBIDDEN` (switched off, or not in the
-   *   room), 413 `M_TOO_LARGE`, 429 `M_LIMIT_EXCEEDED` (also for too many at a time)
+   *   room), `M_USER_SUSPENDED`, 413 `M_TOO_LARGE`, 429 `M_LIMIT_EXCEEDED` (also for too many at a time)
    */
   async schedule(requester: Requester, request: SendRequest, delayMs: number, txnId?: string): Promise<string> {
     const { roomId, type, stateKey, content, originServerTs, stickyDurationMs } = request;
@@ -100,6 +100,7 @@ export class DelayedEvents implements OnApplicationBootstrap {
     if (txnId !== undefined && (txnId.length > 255 || txnId.includes('\0'))) throw MatrixError.transactionIdTooLong();
     if ([roomId, type, stateKey ?? ''].some((text) => text.length > 255 || text.includes('\0')))
       throw MatrixError.invalidParam('Room, type and state key have at most 255 characters');
+    if (requester.suspended) throw MatrixError.userSuspended();
     await this.participation.assertMaySend(requester);
     await this.limiter.take('rc_message', requester.userId, requester);
     checkContent(type, stateKey, content, this.config.serverName, roomId);

@@ -23,7 +23,7 @@ export class SendController {
 
   /** PUT /_matrix/client/v3/rooms/{roomId}/send/{eventType}/{txnId} */
   @Put(stable('/rooms/:roomId/send/:eventType/:txnId'))
-  @Access({ auth: 'required', guests: true, suspended: false })
+  @Access({ auth: 'required', guests: true })
   async send(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
@@ -39,7 +39,7 @@ export class SendController {
 
   /** POST /_matrix/client/v3/rooms/{roomId}/send/{eventType}, of clients from before the specification: never the same twice */
   @Post(stable('/rooms/:roomId/send/:eventType'))
-  @Access({ auth: 'required', guests: true, suspended: false })
+  @Access({ auth: 'required', guests: true })
   sendAnew(
     @Who() requester: Requester,
     @Query(sendQuery) query: SendQuery,

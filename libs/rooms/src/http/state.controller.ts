@@ -30,7 +30,7 @@ export class StateController {
 
   /** PUT /_matrix/client/v3/rooms/{roomId}/state/{eventType}/{stateKey} */
   @Put([...stable('/rooms/:roomId/state/:eventType/:stateKey'), ...stable('/rooms/:roomId/state/:eventType')])
-  @Access({ auth: 'required', guests: true, suspended: false })
+  @Access({ auth: 'required', guests: true })
   async setState(
     @Who() requester: Requester,
     @Query(sendQuery) query: SendQuery,
@@ -39,6 +39,10 @@ export class StateController {
     @Param('stateKey') stateKey: string | undefined,
     @JsonBody(contentBody) content: Infer<typeof contentBody>,
   ): Promise<object> {
+    const isOwnLeave =
+      type === 'm.room.member' && stateKey === requester.userId && content['membership'] === 'leave';
+    // Whoever is suspended may leave a room in any way there is, and change nothing else in it.
+    if (requester.suspended && !isOwnLeave) throw MatrixError.userSuspended();
     const { ts: originServerTs, 'org.matrix.msc4140.delay': delayMs } = query;
     const stickyDurationMs = query['org.matrix.msc4354.sticky_duration_ms'];
     const event = { roomId, type, stateKey: stateKey ?? '', content, originServerTs, stickyDurationMs };

@@ -56,7 +56,7 @@ export class EventCreation {
   /**
    * Sends an event. With a transaction id the same request may be repeated: it makes one event, over restarts as well.
    * @spec client-server-api#transaction-identifiers
-   * @throws MatrixError 403 `M_FORBIDDEN`, `M_RESOURCE_LIMIT_EXCEEDED`, `M_CONSENT_NOT_GIVEN`, 400 `M_BAD_JSON`, `M_INVALID_PARAM` and `M_DUPLICATE_ANNOTATION`, 413 `M_TOO_LARGE`, 429 `M_LIMIT_EXCEEDED`
+   * @throws MatrixError 403 `M_FORBIDDEN`, `M_USER_SUSPENDED`, `M_RESOURCE_LIMIT_EXCEEDED`, `M_CONSENT_NOT_GIVEN`, 400 `M_BAD_JSON`, `M_INVALID_PARAM` and `M_DUPLICATE_ANNOTATION`, 413 `M_TOO_LARGE`, 429 `M_LIMIT_EXCEEDED`
    */
   async send(requester: Requester, request: SendRequest, txnId?: string): Promise<SentEvent> {
     if (txnId === undefined) return this.#send(requester, request, undefined);
@@ -102,9 +102,11 @@ export class EventCreation {
     request: SendRequest,
     transaction: ClientTransaction | undefined,
   ): Promise<SentEvent> {
+    const { content, type, stateKey } = request;
+    const redacts = request.redacts ?? (type === 'm.room.redaction' ? textIn(content, 'redacts') : undefined);
+    if (requester.suspended) await this.#assertIsOwn(requester, redacts);
     await this.participation.assertMaySend(requester);
     await this.#takeLimit(requester, request);
-    const { content, type, stateKey } = request;
     checkContent(type, stateKey, content, this.config.serverName, request.roomId);
     await checkRelation(this.database, this.events, requester.userId, request);
     if (stateKey !== undefined && this.modules.has('userMaySendStateEvent')) {
@@ -122,7 +124,6 @@ export class EventCreation {
       );
     }
     if (requester.shadowBanned) return this.pretend(requester, request.roomId);
-    const redacts = request.redacts ?? (type === 'm.room.redaction' ? textIn(content, 'redacts') : undefined);
     if (redacts !== undefined) await this.#checkTarget(request.roomId, redacts, type);
     const sticky = this.config.get('experimental_features.msc4354_enabled') ? request.stickyDurationMs : undefined;
     return this.persister.send({
@@ -139,6 +140,17 @@ export class EventCreation {
       skipUnchanged: stateKey !== undefined && sticky === undefined,
       origin: originOf(requester),
     });
+  }
+
+  /**
+   * Whoever is suspended may take back what they said themselves, and say nothing new.
+   * @param redacts what the event redacts, if it does
+   * @throws MatrixError 403 `M_USER_SUSPENDED`
+   * @spec client-server-api#account-suspension
+   */
+  async #assertIsOwn({ userId }: Requester, redacts: string | undefined): Promise<void> {
+    const target = redacts === undefined ? undefined : await this.events.one(redacts);
+    if (target?.event.sender !== userId) throw MatrixError.userSuspended();
   }
 
   /**
