@@ -316,12 +316,12 @@ eachDatabase('the rest of the rooms API', (open) => {
     const accountData = rooms.get(AccountDataService);
     await accountData.setTag(bob.userId, old, 'm.favourite', { order: 0.5 }, { requester: bob });
     await accountData.set(bob.userId, undefined, 'm.direct', { [alice.userId]: [old] }, { requester: bob });
+    const last = await send(bob, old, { msgtype: 'm.text', body: 'the last word' });
     const replacement = await rooms.get(RoomUpgrade).upgrade(alice, old, to, undefined);
     expect(await stateOf(old, 'm.room.tombstone')).toMatchObject({ replacement_room: replacement });
-    expect(await stateOf(replacement, 'm.room.create')).toMatchObject({
-      room_version: to,
-      predecessor: { room_id: old },
-    });
+    const predecessor = { room_id: old, ...(to !== '12' && { event_id: last.eventId }) };
+    expect(await stateOf(replacement, 'm.room.create')).toMatchObject({ room_version: to });
+    expect((await stateOf(replacement, 'm.room.create'))?.['predecessor']).toEqual(predecessor);
     expect(await stateOf(replacement, 'm.room.name')).toEqual({ name: 'Kept' });
     expect(await stateOf(replacement, 'm.room.member', carol.userId)).toMatchObject({ membership: 'ban' });
     expect((await rooms.get(AliasService).resolve(`#${alias}:example.org`))?.roomId).toBe(replacement);
@@ -342,6 +342,44 @@ eachDatabase('the rest of the rooms API', (open) => {
       displayname: `Bob of ${replacement}`,
     });
     expect(await accountData.tags(bob.userId, replacement)).toEqual({});
+  });
+
+  it('replaces a room once for whoever asks again meanwhile', async () => {
+    const old = await create({ preset: 'public_chat' });
+    const upgrade = () => rooms.get(RoomUpgrade).upgrade(alice, old, '12', undefined);
+    const [first, again] = await Promise.all([upgrade(), upgrade()]);
+    expect(again).toBe(first);
+    expect(await stateOf(old, 'm.room.tombstone')).toMatchObject({ replacement_room: first });
+    expect(await upgrade()).not.toBe(first);
+  });
+
+  it('replaces a room whose bans the new one cannot have all', async () => {
+    const banned = async (version: string, level?: number): Promise<string> => {
+      const power = level === undefined ? {} : { power_level_content_override: { users: { [carol.userId]: level } } };
+      const old = await create({ room_version: version, preset: 'public_chat', ...power });
+      await rooms.get(MembershipService).ban(alice, old, carol.userId);
+      await rooms.get(MembershipService).ban(alice, old, bob.userId);
+      return old;
+    };
+    const membershipOf = async (roomId: string, userId: string): Promise<unknown> =>
+      (await stateOf(roomId, 'm.room.member', userId))?.['membership'];
+    const upgrades = rooms.get(RoomUpgrade);
+
+    // A creator cannot be banned.
+    const kept = await upgrades.upgrade(alice, await banned('11'), '12', [carol.userId]);
+    expect(await membershipOf(kept, carol.userId)).toBeUndefined();
+    expect(await membershipOf(kept, bob.userId)).toBe('ban');
+
+    // Where creators are not above everybody, neither can be who has a level like theirs.
+    const older = await upgrades.upgrade(alice, await banned('12', 100), '11', undefined);
+    expect(await membershipOf(older, carol.userId)).toBe('ban');
+    expect(await membershipOf(older, bob.userId)).toBe('ban');
+    expect(await stateOf(older, 'm.room.power_levels')).toMatchObject({
+      users: { [alice.userId]: 100 },
+      events: { 'm.room.tombstone': 100 },
+    });
+    expect((await stateOf(older, 'm.room.power_levels'))?.['users']).not.toHaveProperty([carol.userId]);
+    expect(await upgrades.upgrade(alice, older, '12', undefined)).toMatch(/^!/);
   });
 
   it('keeps reports, of what the reporter can see only', async () => {

@@ -39,8 +39,7 @@ export class StateController {
     @Param('stateKey') stateKey: string | undefined,
     @JsonBody(contentBody) content: Infer<typeof contentBody>,
   ): Promise<object> {
-    const isOwnLeave =
-      type === 'm.room.member' && stateKey === requester.userId && content['membership'] === 'leave';
+    const isOwnLeave = type === 'm.room.member' && stateKey === requester.userId && content['membership'] === 'leave';
     // Whoever is suspended may leave a room in any way there is, and change nothing else in it.
     if (requester.suspended && !isOwnLeave) throw MatrixError.userSuspended();
     const { ts: originServerTs, 'org.matrix.msc4140.delay': delayMs } = query;

@@ -4,7 +4,7 @@ import { RateLimiter } from '@rookery/http';
 import { type RoomEvent, roomVersionRules, type RoomVersionRules } from '@rookery/events';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { callbackContext, ModuleDispatcher } from '@rookery/module-host';
-import type { Requester } from '@rookery/platform';
+import { type Requester, SingleFlight } from '@rookery/platform';
 import { authStateOf, creatorsOf, parsePowerLevel, powerLevelsOf } from '@rookery/state-res';
 import type { CreateRoomRequest } from '../creation/create-room.schema.js';
 import { RoomCreation } from '../creation/room-creation.service.js';
@@ -14,6 +14,7 @@ import { Participation } from '../sending/participation.js';
 import { EventPersister } from '../pipeline/event-persister.js';
 import { originOf } from '../model/requesters.js';
 import { MembershipReader } from '../reading/membership-reader.js';
+import { selectLastEventId } from '../reading/timeline.query.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 
 /** State that is taken along as it is. */
@@ -37,6 +38,8 @@ const lookedAt = [
 /** Replaces rooms by rooms of another version. */
 @Injectable()
 export class RoomUpgrade {
+  readonly #underWay = new SingleFlight<string>();
+
   // Nine parameters: an upgrade is allowed, makes a room, moves state, bans and listing, and is told to hooks and modules.
   constructor(
     private readonly database: Database,
@@ -51,14 +54,25 @@ export class RoomUpgrade {
   ) {}
 
   /**
-   * Makes the new room, takes state, bans, aliases and the place in the directory along, and closes the old one.
+   * Makes the new room, takes state, bans, aliases and the place in the directory along, and closes the old one. Whoever asks
+   * again meanwhile, as clients do that wait for long, gets the same room.
    * @param additionalCreators who is a creator of the new room beside the requester; those of the old room do not follow
    * @returns the id of the new room
    * @throws MatrixError 400 `M_UNSUPPORTED_ROOM_VERSION`, 403 `M_FORBIDDEN`, 404 `M_NOT_FOUND`, 429 `M_LIMIT_EXCEEDED`,
    *   503 `M_UNKNOWN` when the room's state takes too long to arrive
    * @spec client-server-api#server-behaviour-16
    */
-  async upgrade(
+  upgrade(
+    requester: Requester,
+    roomId: string,
+    version: string,
+    additionalCreators: readonly string[] | undefined,
+  ): Promise<string> {
+    const key = JSON.stringify([requester.userId, roomId, version]);
+    return this.#underWay.run(key, () => this.#upgrade(requester, roomId, version, additionalCreators));
+  }
+
+  async #upgrade(
     requester: Requester,
     roomId: string,
     version: string,
@@ -76,9 +90,12 @@ export class RoomUpgrade {
     if (!create) throw MatrixError.noSuchRoom();
     this.#checkPower(requester, events, create);
     const levels = withNumbers(state('m.room.power_levels', '')?.content ?? {}, create.rules);
-    const moved = movedLevels(levels, create, rules, requester.userId, additionalCreators ?? []);
-    // The tombstone names the new room and the new room may name the tombstone: newer versions do without the latter.
-    const predecessor: JsonObject = { room_id: roomId };
+    const moved = movedLevels(levels, create, rules, {
+      requester: requester.userId,
+      additionalCreators: additionalCreators ?? [],
+      banned: bansIn(events).map((ban) => ban.stateKey),
+    });
+    const predecessor = await this.#predecessor(roomId, rules);
     const { roomId: replacement } = await this.creation.create(
       requester,
       {
@@ -122,6 +139,16 @@ export class RoomUpgrade {
     if (!isJoined || levels.user(requester.userId) < levels.event('m.room.tombstone', true)) {
       throw MatrixError.forbidden('You lack the power to replace this room');
     }
+  }
+
+  /**
+   * How the new room names the old one. The tombstone cannot be named, since it names the new room; clients of older versions
+   * rely on some event there, and the last one does.
+   */
+  async #predecessor(roomId: string, { roomIdFormat }: RoomVersionRules): Promise<JsonObject> {
+    const eventId =
+      roomIdFormat === 'domain' ? await selectLastEventId(this.database, roomId, Number.MAX_SAFE_INTEGER) : undefined;
+    return { room_id: roomId, ...(eventId !== undefined && { event_id: eventId }) };
   }
 
   #creationContent(
@@ -199,25 +226,31 @@ export class RoomUpgrade {
     }
   }
 
+  /** A ban that the new room refuses, as that of one of its creators, stays behind: the old room is closed by now. */
   async #moveBans(requester: Requester, replacement: string, events: readonly RoomEvent[]): Promise<void> {
-    const bans = events.filter((event) => event.type === 'm.room.member' && event.content['membership'] === 'ban');
-    await Promise.all(
-      bans.map((ban) =>
-        this.persister.send({
+    const move = async ({ stateKey, content }: RoomEvent): Promise<void> => {
+      try {
+        await this.persister.send({
           roomId: replacement,
           type: 'm.room.member',
-          stateKey: ban.stateKey,
+          stateKey,
           sender: requester.userId,
           content: {
             membership: 'ban',
-            ...(typeof ban.content['reason'] === 'string' && { reason: ban.content['reason'] }),
+            ...(typeof content['reason'] === 'string' && { reason: content['reason'] }),
           },
           unchecked: true,
-        }),
-      ),
-    );
+        });
+      } catch (error) {
+        if (!MatrixError.is(error)) throw error;
+      }
+    };
+    await Promise.all(bansIn(events).map(move));
   }
 }
+
+const bansIn = (events: readonly RoomEvent[]): RoomEvent[] =>
+  events.filter((event) => event.type === 'm.room.member' && event.content['membership'] === 'ban');
 
 /** State of the old room for the new one. */
 function copied(events: readonly RoomEvent[], create: RoomEvent): NonNullable<CreateRoomRequest['initial_state']> {
@@ -233,23 +266,33 @@ function movedLevels(
   levels: Readonly<JsonObject>,
   create: RoomEvent,
   rules: RoomVersionRules,
-  requester: string,
-  additionalCreators: readonly string[],
+  who: {
+    readonly requester: string;
+    readonly additionalCreators: readonly string[];
+    readonly banned: readonly (string | undefined)[];
+  },
 ): JsonObject {
   const users: JsonObject = { ...(isJsonObject(levels['users']) ? levels['users'] : {}) };
   const events: JsonObject = { ...(isJsonObject(levels['events']) ? levels['events'] : {}) };
   const creators = creatorsOf(create);
   if (rules.privilegedCreators) {
     const before = create.rules.privilegedCreators ? creators : [];
-    for (const userId of [requester, ...additionalCreators, ...before]) delete users[userId];
-    const tombstone = events['m.room.tombstone'];
-    events['m.room.tombstone'] = Math.max(typeof tombstone === 'number' ? tombstone : 0, 150);
-  } else if (create.rules.privilegedCreators || Object.keys(levels).length === 0) {
+    for (const userId of [who.requester, ...who.additionalCreators, ...before]) delete users[userId];
+    events['m.room.tombstone'] = Math.max(levelOf(events['m.room.tombstone']), 150);
+    return { ...levels, users, events };
+  }
+  if (create.rules.privilegedCreators || Object.keys(levels).length === 0) {
     // What creators had by the rules they have by their level.
     for (const userId of creators) users[userId] = 100;
+    if (levelOf(events['m.room.tombstone']) > 100) events['m.room.tombstone'] = 100;
   }
+  // Nobody could ban them in the new room, whose creator is no more powerful: they would be let in with all their power.
+  const own = Math.max(levelOf(users[who.requester]), 100);
+  for (const userId of who.banned) if (userId !== undefined && levelOf(users[userId]) >= own) delete users[userId];
   return { ...levels, users, events };
 }
+
+const levelOf = (value: unknown): number => (typeof value === 'number' ? value : 0);
 
 /** Levels that old rooms may write as text, as newer ones demand them. */
 const withNumbers = (levels: Readonly<JsonObject>, rules: RoomVersionRules): JsonObject =>
