@@ -272,6 +272,36 @@ describe.each(databases)('details of the rooms API (%s)', (database) => {
     expect(whole.messages).not.toHaveProperty('start');
   });
 
+  it('what was redacted is shown nowhere: not as the name of a room, and not as that of a member', async () => {
+    const options = { preset: 'public_chat', visibility: 'public', name: 'rudename', topic: 'rudetopic' };
+    const roomId = await createRoom(alice, options);
+    const rude = await homeserver.registerUser('rude');
+    await ok(rude, 'PUT', `/profile/${rude.userId}/displayname`, { displayname: 'rudeman' });
+    await join(rude, roomId);
+    const listed = async (): Promise<Record<string, unknown> | undefined> => {
+      const filter = { generic_search_term: 'rude' };
+      return (await ok<{ chunk: Record<string, unknown>[] }>(bob, 'POST', '/publicRooms', { filter })).chunk[0];
+    };
+    const memberOf = async (): Promise<unknown> => {
+      const path = `/rooms/${roomId}/joined_members`;
+      return (await ok<{ joined: Record<string, object> }>(alice, 'GET', path)).joined[rude.userId];
+    };
+    expect(await listed()).toMatchObject({ room_id: roomId, name: 'rudename', topic: 'rudetopic' });
+    expect(await memberOf()).toMatchObject({ display_name: 'rudeman' });
+    for (const event of await ok<WireEvent[]>(alice, 'GET', `/rooms/${roomId}/state`)) {
+      const isRude = ['m.room.name', 'm.room.topic'].includes(event.type) || event.state_key === rude.userId;
+      if (isRude) await redact(alice, roomId, event.event_id);
+    }
+    expect(await listed()).toBeUndefined();
+    expect(await memberOf()).toEqual({ display_name: null, avatar_url: null });
+    const summary = await ok(bob, 'GET', `${v1}/room_summary/${roomId}`);
+    expect(summary).toMatchObject({ join_rule: 'public', num_joined_members: 2 });
+    expect(Object.keys(summary)).not.toEqual(expect.arrayContaining(['name']));
+    expect(Object.keys(summary)).not.toEqual(expect.arrayContaining(['topic']));
+    await setState(alice, roomId, 'm.room.name', { name: 'rude no more' });
+    expect(await listed()).toMatchObject({ name: 'rude no more' });
+  });
+
   it('what was forgotten is closed, unless it is open to all or one comes back', async () => {
     const roomId = await createRoom(alice, { preset: 'public_chat' });
     await join(bob, roomId);

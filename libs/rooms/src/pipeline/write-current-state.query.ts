@@ -166,6 +166,33 @@ async function writeFigures(tx: Tx, batches: readonly StateBatch[], set: readonl
   await upsertFigures(tx, 'room_stats_current', countColumns, rows);
 }
 
+/** What people call a room, and themselves in it, lies beside the events: where those are redacted it is not shown any more, either. */
+export async function dropRedactedFigures(tx: Tx, roomId: string, redacted: readonly string[]): Promise<void> {
+  if (redacted.length === 0) return;
+  const { anyOf } = tx.dialect;
+  const rows = await tx.query<{ type: string }>(
+    `SELECT type FROM current_state_events
+     WHERE room_id = ? AND state_key = '' AND ${anyOf('type')} AND ${anyOf('event_id')}`,
+    [roomId, namingTypes, redacted],
+  );
+  const columns = rows.flatMap(({ type }) => figuresIn(type, {}));
+  if (columns.length > 0) {
+    const values = columns.map(([, value]) => value);
+    await upsertFigures(
+      tx,
+      'room_stats_state',
+      columns.map(([column]) => column),
+      [[roomId, ...values]],
+    );
+  }
+  await tx.exec(`UPDATE room_memberships SET display_name = NULL, avatar_url = NULL WHERE ${anyOf('event_id')}`, [
+    redacted,
+  ]);
+}
+
+/** The types by which people give a room its looks; a redaction leaves nothing of their content. */
+const namingTypes = ['m.room.name', 'm.room.topic', 'm.room.avatar', 'm.room.canonical_alias'];
+
 /**
  * Writes figures of rooms, at most one row for each.
  * @param rows each with its room's id before the columns

@@ -18,7 +18,7 @@ import { isServable, type StoredEvent } from '../model/stored-event.js';
 import type { StagedEvent } from '../room/staged-event.js';
 import type { GroupPlan } from '../state/state-groups.js';
 import { membershipIn, type RejudgedEvent, type WorkingRoom } from '../room/working-room.js';
-import { writeCurrentState } from './write-current-state.query.js';
+import { dropRedactedFigures, writeCurrentState } from './write-current-state.query.js';
 
 /** A batch with its stream orderings. */
 export interface WritableBatch {
@@ -45,11 +45,14 @@ export async function writeBatches(tx: Tx, batches: readonly WritableBatch[], is
   await writeEventRows(tx, batches);
   if (!isSplit) await writeStateGroups(tx, batches);
   await writeGroupsOfEvents(tx, batches);
-  for (const { room, stored } of batches) await writeReferences(tx, room.roomId, referencesOf(room, stored));
+  const redactedState = new Map<string, readonly string[]>();
+  for (const { room, stored } of batches)
+    redactedState.set(room.roomId, await writeReferences(tx, room.roomId, referencesOf(room, stored)));
   await writeStateEvents(tx, batches);
   await writeExtremities(tx, batches);
   for (const { room, stored } of batches) await writeBackwardExtremities(tx, room, stored);
   await writeCurrentState(tx, batches);
+  for (const [roomId, eventIds] of redactedState) await dropRedactedFigures(tx, roomId, eventIds);
   for (const { room, position } of batches)
     if (room.isPartial || room.becomesWhole) await writePartial(tx, room, position, isSplit);
 }
@@ -354,7 +357,8 @@ const referencesOf = (room: WorkingRoom, stored: readonly StoredEvent[]): Refere
       : [{ event, streamOrdering: stored[index]!.streamOrdering, redactionRecheck }],
   );
 
-async function writeReferences(tx: Tx, roomId: string, accepted: readonly Reference[]): Promise<void> {
+/** @returns ids of the state events that are redacted from now on */
+async function writeReferences(tx: Tx, roomId: string, accepted: readonly Reference[]): Promise<readonly string[]> {
   const relations = accepted.flatMap(({ event }) => {
     const relation = event.stateKey === undefined ? relationOf(event.content) : undefined;
     return relation ? [[event.eventId, relation.eventId, relation.type, relation.key ?? null]] : [];
@@ -368,32 +372,48 @@ async function writeReferences(tx: Tx, roomId: string, accepted: readonly Refere
     await writeThreads(tx, accepted, roomId);
   }
   const redactions = accepted.filter(({ event, redactionRecheck }) => redactionRecheck !== undefined && event.redacts);
-  if (redactions.length > 0) {
-    await tx.insertMany(
-      'redactions',
-      ['event_id', 'redacts', 'received_ts', 'recheck'],
-      redactions.map(({ event, redactionRecheck }) => [
-        event.eventId,
-        event.redacts!,
-        event.originServerTs,
-        redactionRecheck!,
-      ]),
-    );
-    await dropRelations(tx, roomId, redactions);
-  }
+  if (redactions.length === 0) return [];
+  await tx.insertMany(
+    'redactions',
+    ['event_id', 'redacts', 'received_ts', 'recheck'],
+    redactions.map(({ event, redactionRecheck }) => [
+      event.eventId,
+      event.redacts!,
+      event.originServerTs,
+      redactionRecheck!,
+    ]),
+  );
+  const redacted = await selectRedacted(tx, roomId, redactions);
+  await dropRelations(
+    tx,
+    roomId,
+    redacted.map((target) => target.event_id),
+  );
+  return redacted.filter((target) => target.state_key !== null).map((target) => target.event_id);
 }
 
-/** A redacted event relates to nothing any more. What a redaction names in another room is none of its business. */
-async function dropRelations(tx: Tx, roomId: string, redactions: readonly Reference[]): Promise<void> {
-  const targets = await tx.query<{ event_id: string; sender: string }>(
-    `SELECT event_id, sender FROM events WHERE ${tx.dialect.anyOf('event_id')} AND room_id = ?`,
+interface RedactedRow {
+  readonly event_id: string;
+  readonly sender: string;
+  readonly state_key: string | null;
+}
+
+/** What redactions redact, of what is stored. What one names in another room is none of its business. */
+async function selectRedacted(tx: Tx, roomId: string, redactions: readonly Reference[]): Promise<RedactedRow[]> {
+  const targets = await tx.query<RedactedRow>(
+    `SELECT event_id, sender, state_key FROM events WHERE ${tx.dialect.anyOf('event_id')} AND room_id = ?`,
     [redactions.map(({ event }) => event.redacts!), roomId],
   );
-  const senders = new Map(targets.map((target) => [target.event_id, target.sender]));
-  const redacted = redactions.flatMap(({ event, redactionRecheck }) => {
-    const sender = senders.get(event.redacts!);
-    return sender !== undefined && (!redactionRecheck || sameServer(event.sender, sender)) ? [event.redacts!] : [];
-  });
+  return targets.filter(({ event_id: eventId, sender }) =>
+    redactions.some(
+      ({ event, redactionRecheck }) =>
+        event.redacts === eventId && (!redactionRecheck || sameServer(event.sender, sender)),
+    ),
+  );
+}
+
+/** A redacted event relates to nothing any more. */
+async function dropRelations(tx: Tx, roomId: string, redacted: readonly string[]): Promise<void> {
   if (redacted.length === 0) return;
   const threadIds = await threadsWith(tx, redacted);
   await tx.exec(`DELETE FROM event_relations WHERE ${tx.dialect.anyOf('event_id')}`, [redacted]);
