@@ -156,6 +156,19 @@ describe.each(databases)('two servers (%s)', (database) => {
     await sees(alice, roomId, carol, 'join');
     await say(bob, roomId, 'inside');
     await hears(alice, roomId, 'inside');
+    // Who is in needs nobody to let them in: their new name does not bear alice's signature.
+    const displayname = `Bob of ${roomId}`;
+    await ok(bob, 'PUT', `/profile/${bob.userId}/displayname`, { displayname });
+    const renamed = await until(
+      () => ok(alice, 'GET', `/rooms/${roomId}/state/m.room.member/${bob.userId}`),
+      (content) => content['displayname'] === displayname,
+    );
+    expect(renamed).toEqual({ membership: 'join', displayname });
+    await say(bob, roomId, 'inside still');
+    await hears(alice, roomId, 'inside still');
+    // Nor does it take her to go, though clients copy what the event before says.
+    await setState(carol, roomId, 'm.room.member', { ...other, membership: 'leave' }, carol.userId);
+    await sees(alice, roomId, carol, 'leave');
   });
 
   it('refuses what the other server refuses', async () => {

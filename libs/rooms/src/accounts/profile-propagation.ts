@@ -64,7 +64,9 @@ export class ProfilePropagation implements OnModuleInit {
   async #tell(userId: string, roomId: string, profile: Readonly<Record<string, unknown>>): Promise<void> {
     const member = await this.state.currentEvent(roomId, 'm.room.member', userId);
     if (member?.event.content['membership'] !== 'join') return;
-    const { displayname: _name, avatar_url: _avatar, reason: _reason, ...rest } = member.event.content;
+    // Who is in needs nobody to let them in: the server of whoever did would have to sign every change.
+    const { displayname: _name, avatar_url: _avatar, reason: _reason, ...more } = member.event.content;
+    const { join_authorised_via_users_server: _authorizer, ...rest } = more;
     try {
       await this.persister.send({
         roomId,

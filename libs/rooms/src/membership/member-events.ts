@@ -49,6 +49,8 @@ export class MemberEvents {
     options: MembershipOptions,
   ): Promise<SentEvent> {
     if (target !== requester.userId && !this.state.isWhole(roomId)) await this.currentOf(roomId, target);
+    // Clients copy it from the event before: whoever is named would have to sign this one, too.
+    const { join_authorised_via_users_server: _authorizer, ...more } = options.content ?? {};
     return this.persister.send({
       roomId,
       type: 'm.room.member',
@@ -56,7 +58,7 @@ export class MemberEvents {
       sender: requester.userId,
       content: {
         ...content,
-        ...options.content,
+        ...more,
         membership,
         ...(options.reason !== undefined && { reason: options.reason }),
       },
