@@ -76,6 +76,10 @@ describe('buildEvent', () => {
     for (const event of [old, recent]) {
       expect(clientEventView(event)).toMatchObject({ redacts: '$t', content: { reason: 'x', redacts: '$t' } });
     }
+    // Who sends one like any event names the target in its content, whatever the version.
+    const sent = buildEvent({ ...target, content: { reason: 'x', redacts: '$t' } }, rules('10'));
+    expect(sent.pdu).toMatchObject({ redacts: '$t' });
+    expect(sent.content).toEqual({ reason: 'x' });
   });
 
   it.each(roomVersions)('cuts depth to what every server can read, version %s', (version) => {

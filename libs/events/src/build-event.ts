@@ -58,8 +58,10 @@ export function buildEvent(draft: EventDraft, rules: RoomVersionRules): RoomEven
   if (draft.stateKey !== undefined) pdu['state_key'] = draft.stateKey;
   pdu['type'] = draft.type;
   if (draft.redacts !== undefined) {
-    if (rules.redactsInContent) pdu['content'] = { ...draft.content, redacts: draft.redacts };
-    else pdu['redacts'] = draft.redacts;
+    // It lies in one place only, wherever the client has put it.
+    const { redacts: _redacts, ...content } = draft.content;
+    pdu['content'] = rules.redactsInContent ? { ...draft.content, redacts: draft.redacts } : content;
+    if (!rules.redactsInContent) pdu['redacts'] = draft.redacts;
   }
   const { odd } = inspectJson(pdu, rules.strictCanonicalJson, maxOwnNesting + 1);
   checkShape(pdu, rules, true);
