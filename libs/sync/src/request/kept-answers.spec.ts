@@ -1,4 +1,4 @@
-import type { JsonObject } from '@rookery/matrix-types';
+import { type JsonObject, parseSyncFilter } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { FakeClock } from '@rookery/testing';
 import type { AccountDataService } from '@rookery/users';
@@ -50,6 +50,22 @@ describe('answers to syncs that nobody waited for', () => {
     const never = keptFor('0');
     const other = await ask(never, gone);
     expect(await ask(never, patient)).not.toBe(other);
+  });
+
+  it('are of one filter, and not of another that names other rooms', async () => {
+    const answers = keptFor('2m');
+    const filters = [
+      { room: { rooms: ['!a:b'] } },
+      { room: { rooms: ['!c:d'] } },
+      { room: { not_rooms: ['!a:b'] } },
+      { room: { timeline: { rooms: ['!a:b'] } } },
+      { room: { timeline: { not_rooms: ['!a:b'] } } },
+      { 'org.matrix.msc4429.profile_fields': { ids: ['displayname'] } },
+    ];
+    const given = await Promise.all(
+      filters.map((filter, n) => answers.get('@a:b', [parseSyncFilter(filter)], patient, async () => answer(n))),
+    );
+    expect(given.map((each) => each['next_batch'])).toEqual(filters.map((_, n) => `s${n}`));
   });
 
   it('are made once for requests that come at the same time', async () => {

@@ -45,7 +45,7 @@ export class KeptAnswers {
     make: () => Promise<JsonObject>,
   ): Promise<JsonObject> {
     if (this.#keepMs === 0) return make();
-    const key = JSON.stringify([userId, request]);
+    const key = JSON.stringify([userId, request], withSets);
     const accountData = this.accountData.stream.current();
     const answer = this.#take(userId, key) ?? (await this.#make(key, make));
     const keep = (): void => {
@@ -71,3 +71,6 @@ export class KeptAnswers {
     return this.#making.run(key, make);
   }
 }
+
+/** The rooms of a filter are sets, of which JSON by itself says nothing: all would be the same. */
+const withSets = (_: string, value: unknown): unknown => (value instanceof Set ? [...(value as Set<unknown>)] : value);
