@@ -15,7 +15,7 @@ import {
 
 interface Room {
   readonly state?: { readonly events: WireEvent[] };
-  readonly timeline: { readonly events: WireEvent[]; readonly limited: boolean };
+  readonly timeline: { readonly events: WireEvent[]; readonly limited: boolean; readonly prev_batch: string };
   readonly summary?: Readonly<Record<string, unknown>>;
 }
 
@@ -170,6 +170,25 @@ describe.each(databases)('a sync leaves nothing out (%s)', (database) => {
     expect({ limited, timeline }).toEqual({ limited: true, timeline: [] });
     const room = (await sync(henry, { since, filter: { room: { timeline: { limit: 1 } } } })).rooms?.join?.[roomId];
     expect(room?.timeline).toMatchObject({ limited: true, events: [] });
+  });
+
+  it('says where a timeline begins of which nothing is left', async () => {
+    const roomId = await createRoom(alice, { preset: 'public_chat' });
+    await join(bob, roomId);
+    await join(carol, roomId);
+    await setState(alice, roomId, 'm.room.power_levels', { users: { [bob.userId]: 100 } });
+    const { next_batch: since } = await sync(carol);
+    const said = await say(alice, roomId, 'to be seen');
+    await setState(alice, roomId, 'm.room.topic', { topic: 'of Alice' });
+    await setState(bob, roomId, 'm.room.topic', { topic: 'of Bob' });
+    const timeline = { not_senders: [bob.userId] };
+    const room = (await sync(carol, { since, filter: { room: { timeline } } })).rooms?.join?.[roomId];
+    expect(room?.state?.events.map((event) => event.content)).toEqual([{ topic: 'of Bob' }]);
+    expect(room?.timeline).toMatchObject({ limited: true, events: [] });
+    const from = room?.timeline.prev_batch ?? '';
+    const path = `/rooms/${roomId}/messages?dir=b&limit=2&from=${from}&filter=${JSON.stringify(timeline)}`;
+    const { chunk } = await ok<{ chunk: WireEvent[] }>(carol, 'GET', path);
+    expect(chunk.map((event) => event.event_id).at(-1)).toBe(said);
   });
 
   it('gives the member events of those by whom a room is called', async () => {

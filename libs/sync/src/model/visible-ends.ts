@@ -68,6 +68,12 @@ function isMostlyHidden(roomId: string, { slices, visible }: VisibleEnds): boole
   return slice !== undefined && slice.limited && (visible.get(roomId)?.length ?? 0) * 2 < slice.events.length;
 }
 
+/** The place behind what was read of a room, where nothing of it is shown. */
+export function behind({ events, start }: TimelineSlice): TimelineSlice['start'] {
+  const last = events.at(-1);
+  return last === undefined ? start : { topological: undefined, stream: last.streamOrdering };
+}
+
 /** What of a slice begins with one of its events. */
 function beginningWith(first: StoredEvent, { events }: TimelineSlice, start: TimelineSlice['start']): TimelineSlice {
   const place = events.findIndex(({ event }) => event.eventId === first.event.eventId);

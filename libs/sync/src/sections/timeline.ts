@@ -13,7 +13,7 @@ import { stateKeyOf } from '@rookery/state-res';
 import type { SyncContext } from '../sync-context.js';
 import type { RoomEntry } from './room-list.js';
 import type { CurrentStates, StateDelta, TimelineSlice } from '../model/rooms.js';
-import { visibleEnds } from '../model/visible-ends.js';
+import { behind, visibleEnds } from '../model/visible-ends.js';
 
 const defaultLimit = 10;
 const parallelReads = 8;
@@ -80,7 +80,7 @@ export class Timelines {
       if (first === 0) return [roomId, { events, limited: slice.limited, start: slice.start }];
       const rest = events.slice(first);
       const next = rest[0]?.stored;
-      return [roomId, { events: rest, limited: true, start: next && this.timelines.arrivalOf(next) }];
+      return [roomId, { events: rest, limited: true, start: next ? this.timelines.arrivalOf(next) : behind(slice) }];
     });
     return new Map([...shown, ...endings]);
   }

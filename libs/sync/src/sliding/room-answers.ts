@@ -18,7 +18,7 @@ import { RoomDetailsReader } from './room-details.js';
 import type { RoomPart } from './room-plan.js';
 import type { TakeMembers } from '../request/device-members.js';
 import type { StateDelta, TimelineSlice } from '../model/rooms.js';
-import { visibleEnds } from '../model/visible-ends.js';
+import { behind, visibleEnds } from '../model/visible-ends.js';
 
 /** For whom, and between which positions of the events, rooms are written. */
 export interface AnswerContext {
@@ -220,12 +220,6 @@ export class RoomAnswerWriter {
       (delta) => delta.roomId,
     );
   }
-}
-
-/** The place behind what was read of a room, where nothing of it is shown. */
-function behind({ events, start }: TimelineSlice): TimelineSlice['start'] {
-  const last = events.at(-1);
-  return last === undefined ? start : { topological: undefined, stream: last.streamOrdering };
 }
 
 function timelineFacts(
