@@ -191,6 +191,22 @@ describe.each(databases)('a sync leaves nothing out (%s)', (database) => {
     expect(chunk.map((event) => event.event_id).at(-1)).toBe(said);
   });
 
+  it('gives the members who speak at the end of a room that was left', async () => {
+    const [ida, jack] = [
+      await homeserver.registerUser(`ida-${database}`),
+      await homeserver.registerUser(`jack-${database}`),
+    ];
+    const roomId = await createRoom(alice, { preset: 'public_chat', name: 'Left' });
+    for (const user of [ida, jack]) await join(user, roomId);
+    for (let i = 0; i < 6; i++) await say(jack, roomId, `message ${i}`);
+    const { next_batch: since } = await sync(jack, { filter: lazy });
+    await say(ida, roomId, 'The last word');
+    await ok(alice, 'POST', `/rooms/${roomId}/kick`, { user_id: jack.userId });
+    const room = (await sync(jack, { since, filter: lazy })).rooms?.leave?.[roomId];
+    expect(room?.timeline.events.map((event) => event.sender)).toEqual([ida.userId, alice.userId]);
+    expect(members(room)).toEqual({ [ida.userId]: 'join', [alice.userId]: 'join' });
+  });
+
   it('gives the member events of those by whom a room is called', async () => {
     const roomId = await createRoom(alice, { invite: [bob.userId, carol.userId] });
     await join(bob, roomId);

@@ -136,7 +136,8 @@ export class RoomStates {
 
   /**
    * Leaves of the members those whom the client needs: who speaks in the timelines, whom rooms are called by, itself, and
-   * every one whose membership changed since the last sync without the timeline telling it.
+   * every one whose membership changed since the last sync without the timeline telling it. Of a room that was left since, who
+   * speaks there is added to what changed.
    * @spec client-server-api#lazy-loading-room-members
    */
   async #lazyLoad(
@@ -177,15 +178,50 @@ export class RoomStates {
       }
       asked.push({ roomId, ids, wanted, anew: isWhole });
     }
-    const taken = await context.lazyMembers?.take(asked, context.now.events);
-    for (const { roomId, ids, wanted } of asked) {
-      const fresher = taken === undefined ? wanted : (taken.get(roomId) ?? new Map<string, string>());
+    const ended = await this.#lastSpeakers(entries, result, shown, context);
+    const taken = await context.lazyMembers?.take([...asked, ...ended], context.now.events);
+    const fresherOf = ({ roomId, wanted }: WantedMembers): WantedMembers['wanted'] =>
+      taken === undefined ? wanted : (taken.get(roomId) ?? new Map<string, string>());
+    for (const each of ended)
+      for (const [userId, eventId] of fresherOf(each)) each.ids.set(stateKeyOf(memberType, userId), eventId);
+    for (const each of asked) {
+      const { roomId, ids } = each;
       // What changed is told however often the client was sent it before: it cannot know which of it still holds.
       const changed = changedState(deltas.get(roomId) ?? [], shown.get(roomId) ?? [], context);
       ids.leaveOut((key) => key.startsWith(memberKeys));
-      for (const [userId, eventId] of fresher) ids.set(stateKeyOf(memberType, userId), eventId);
+      for (const [userId, eventId] of fresherOf(each)) ids.set(stateKeyOf(memberType, userId), eventId);
       for (const [key, eventId] of changed) if (key.startsWith(memberKeys)) ids.set(key, eventId);
     }
+  }
+
+  /** Who speaks in the timelines of rooms that the user has left since the last sync, and neither these nor the state tell of. */
+  async #lastSpeakers(
+    entries: readonly RoomEntry[],
+    result: ReadonlyMap<string, StateIds>,
+    shown: ReadonlyMap<string, readonly StoredEvent[]>,
+    context: SyncContext,
+  ): Promise<(WantedMembers & { readonly ids: StateIds })[]> {
+    // Where all state is told, they are in it.
+    const left = entries.filter(({ fresh, stay }) => stay !== undefined && !fresh && !context.fullState);
+    if (left.length === 0) return [];
+    const after = await this.state.idsAfter(
+      left.map(({ stay }) => stay?.eventId ?? ''),
+      { types: [...sendersOf(left, shown)].map((userId) => [memberType, userId] as const) },
+    );
+    return left.flatMap(({ roomId, stay }) => {
+      const ids = result.get(roomId);
+      if (ids === undefined) return [];
+      const timeline = shown.get(roomId) ?? [];
+      const inTimeline = new Set(timeline.map((stored) => stored.event.eventId));
+      const wanted = new Map<string, string>();
+      for (const { event } of timeline) {
+        const key = stateKeyOf(memberType, event.sender);
+        const eventId = after.get(stay?.eventId ?? '')?.get(key);
+        if (eventId === undefined || ids.get(key) !== undefined) continue;
+        if (context.useStateAfter || !inTimeline.has(eventId)) wanted.set(event.sender, eventId);
+      }
+      return [{ roomId, ids, wanted, anew: false }];
+    });
   }
 
   async *#load(
