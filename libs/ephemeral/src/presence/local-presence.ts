@@ -32,10 +32,11 @@ export class LocalPresence {
     };
   }
 
-  /** Whether a device that syncs with this state comes back, or changes its mind. */
+  /** Whether a device that syncs with this state comes back, or changes its mind. No sync says that a user is not busy any more. */
   wouldChange(userId: string, deviceId: string | undefined, state: PresenceName, nowMs: number): boolean {
     const device = this.#users.get(userId)?.get(deviceId ?? noDevice);
-    return device === undefined || device.state !== state || !isPresent(device, nowMs, this.timers());
+    if (device === undefined || !isPresent(device, nowMs, this.timers())) return true;
+    return device.state !== state && device.state !== 'busy';
   }
 
   active(userId: string, deviceId: string | undefined, nowMs: number): void {

@@ -73,6 +73,17 @@ describe('devices of local users', () => {
     expect(local.combined(before, now + 100_000).lastActiveMs).toBe(now);
   });
 
+  it('are busy until the user says otherwise or they are gone, whatever they sync with', () => {
+    const local = new LocalPresence(() => timers);
+    local.syncing('@a:b', 'D', now)(now);
+    local.set('@a:b', 'D', 'busy', now);
+    expect(local.wouldChange('@a:b', 'D', 'online', now)).toBe(false);
+    expect(local.wouldChange('@a:b', 'D', 'online', now + 29_999)).toBe(false);
+    expect(local.wouldChange('@a:b', 'D', 'online', now + 30_000)).toBe(true);
+    local.set('@a:b', 'D', 'online', now);
+    expect(local.combined(before, now).state).toBe('online');
+  });
+
   it('are kept in bounded number', () => {
     const local = new LocalPresence(() => timers);
     local.set('@a:b', 'BUSY', 'busy', now);
