@@ -395,6 +395,17 @@ describe.each(['sqlite', 'postgres'] as const)('simplified sliding sync (%s)', (
     expect(own?.content).toMatchObject({ membership: 'leave', reason: 'out' });
     expect(bodies(kicked.rooms[roomId])).toEqual([]);
     expect(idsOf(kicked)).toEqual([roomId]);
+    for (const lazily of [
+      [['m.room.member', '$LAZY']],
+      [
+        ['*', ''],
+        ['m.room.member', '$LAZY'],
+      ],
+    ]) {
+      const anew = await sliding(bob, { conn_id: 'another', ...all({ required_state: lazily }) });
+      const members = anew.rooms[roomId]?.required_state?.filter((event) => event.type === 'm.room.member');
+      expect(keys(members)).toEqual([`m.room.member|${alice.userId}`, `m.room.member|${bob.userId}`].sort());
+    }
     expect((await sliding(bob, request, { pos: kicked.pos })).rooms).toEqual({});
     await alice.request('POST', `/rooms/${roomId}/invite`, { user_id: bob.userId });
     await join(bob, roomId);

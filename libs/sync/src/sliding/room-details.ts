@@ -92,7 +92,12 @@ export class RoomDetailsReader {
       const known = (part.section === 'join' ? current : atLeave).get(roomId) ?? new Map<string, string>();
       const changed = deltas.get(roomId) ?? [];
       const ids = await wantedState(part, known, changed, userId);
-      if (part.section === 'leave') ids.set(stateKeyOf(memberType, userId), part.membership.eventId);
+      if (part.section === 'leave') {
+        const sender = stateKeyOf(memberType, part.membership.sender);
+        const sentBy = known.get(sender);
+        if (part.config.requiredState.isLazy && sentBy !== undefined) ids.set(sender, sentBy);
+        ids.set(stateKeyOf(memberType, userId), part.membership.eventId);
+      }
       for (const [member, eventId] of lacking.get(roomId) ?? []) ids.set(stateKeyOf(memberType, member), eventId);
       // Whoever moved in a gap, the client may know as they were.
       if (part.config.requiredState.isLazy && !part.initial) {
@@ -173,9 +178,13 @@ export class RoomDetailsReader {
       whole.map((part) => part.roomId),
     );
     const broad = whole.some((part) => part.config.requiredState.breadth !== 'named');
+    // All that is shown of these rooms is who sent the user away.
+    const senders = [...new Set(whole.map((part) => part.membership.sender))];
     const states = await this.state.idsAfter(
       [...ends.values()].map(({ eventId }) => eventId),
-      broad ? { members: [userId] } : { types: namedBy(whole, userId) },
+      broad
+        ? { members: [userId, ...senders] }
+        : { types: [...namedBy(whole, userId), ...senders.map((sender) => [memberType, sender] as const)] },
     );
     return new Map([...ends].map(([roomId, { eventId }]) => [roomId, new Map(states.get(eventId) ?? [])] as const));
   }
