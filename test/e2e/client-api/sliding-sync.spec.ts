@@ -520,6 +520,31 @@ describe.each(['sqlite', 'postgres'] as const)('simplified sliding sync (%s)', (
     expect(hidden.extensions.account_data?.rooms[roomId]).toHaveLength(1);
   });
 
+  it('brings the receipts of a longer timeline with it', async () => {
+    const bob = await newUser();
+    const roomId = await shared(bob);
+    const read = await send(alice, roomId, 'read by Alice');
+    await alice.request('POST', `/rooms/${roomId}/receipt/m.read/${read}`, {});
+    const last = await send(bob, roomId, 'not read yet');
+    const extensions = { receipts: { enabled: true } };
+    const short = { ...all({ timeline_limit: 1 }), extensions };
+    const first = await sliding(bob, short);
+    expect(first.extensions.receipts?.rooms).toEqual({});
+    const carol = await newUser();
+    await alice.request('POST', `/rooms/${roomId}/invite`, { user_id: carol.userId });
+    await join(carol, roomId);
+    await carol.request('POST', `/rooms/${roomId}/receipt/m.read/${last}`, {});
+    const room_subscriptions = { [roomId]: { timeline_limit: 20, required_state: [] } };
+    const opened = await sliding(bob, { ...short, room_subscriptions }, { pos: first.pos });
+    expect(bodies(opened.rooms[roomId])).toEqual(['read by Alice', 'not read yet']);
+    expect(opened.extensions.receipts?.rooms[roomId]?.content).toEqual({
+      [read]: { 'm.read': { [alice.userId]: { ts: expect.any(Number) } } },
+      [last]: { 'm.read': { [carol.userId]: { ts: expect.any(Number) } } },
+    });
+    const quiet = await sliding(bob, { ...short, room_subscriptions }, { pos: opened.pos });
+    expect(quiet.extensions.receipts?.rooms).toEqual({});
+  });
+
   it('delivers to-device messages once, in pages, and tells of device lists and keys', async () => {
     const bob = await newUser();
     await shared(bob);

@@ -163,21 +163,23 @@ export class Extensions {
   async #receipts(news: ExtensionNews, extension: RoomExtension, context: ExtensionContext): Promise<Written> {
     const { userId, now, joined, request } = news.query;
     const { anew, following } = scopeOf('receipts', extension, request, news.receipts.keys(), context);
-    const rooms: JsonObject = {};
-    const add = (roomId: string, receipts: readonly StoredReceipt[]): void => {
-      if (receipts.length > 0) rooms[roomId] = { type: 'm.receipt', content: receiptContent(receipts) as JsonObject };
-    };
     const wanted = anew.filter((roomId) => joined.has(roomId));
-    // Of a room that is new to the client, it can show other people's receipts for the events of the timeline only.
+    // Of a room that is new to the client, or that it looks at further back, it can show other people's receipts for the events of
+    // the timeline only.
     const isKnown = (roomId: string): boolean => context.memory?.rooms.get(roomId)?.section === 'join';
     const fresh = wanted.filter((roomId) => !isKnown(roomId));
-    const eventIds = fresh.flatMap((roomId) => [...(context.timelines.get(roomId) ?? [])]);
+    const shown = fresh.concat(expandedIn(roomsInSight(extension, request, context), new Set(anew), context));
+    const eventIds = shown.flatMap((roomId) => [...(context.timelines.get(roomId) ?? [])]);
     const [ofEvents, ofRooms] = await Promise.all([
-      this.receipts.forEvents(userId, fresh, eventIds, now.receipts),
+      this.receipts.forEvents(userId, shown, eventIds, now.receipts),
       this.receipts.forRooms(userId, wanted.filter(isKnown), now.receipts),
     ]);
-    for (const [roomId, receipts] of [...ofEvents, ...ofRooms]) add(roomId, receipts);
-    for (const roomId of following) add(roomId, news.receipts.get(roomId) ?? []);
+    const ofNews = following.map((roomId) => [roomId, news.receipts.get(roomId) ?? []] as const);
+    const rooms: JsonObject = {};
+    for (const [roomId, list] of Map.groupBy([...ofEvents, ...ofRooms, ...ofNews], ([id]) => id)) {
+      const receipts = list.flatMap(([, some]) => some);
+      if (receipts.length > 0) rooms[roomId] = { type: 'm.receipt', content: receiptContent(receipts) as JsonObject };
+    }
     return { value: { rooms }, hasNews: Object.keys(rooms).length > 0 };
   }
 
@@ -247,6 +249,22 @@ function scopeOf(
     else context.changes.set(roomId, { ...memory, [told]: false });
   }
   return { anew, following };
+}
+
+/** Rooms of the answer whose timeline goes further back than the client had it. */
+function expandedIn(
+  inSight: ReadonlySet<string>,
+  anew: ReadonlySet<string>,
+  { memory, changes, timelines }: ExtensionContext,
+): string[] {
+  const limitOf = (rooms: ReadonlyMap<string, RoomMemory> | undefined, roomId: string, otherwise: number): number =>
+    rooms?.get(roomId)?.timelineLimit ?? otherwise;
+  return [...timelines.keys()].filter(
+    (roomId) =>
+      inSight.has(roomId) &&
+      !anew.has(roomId) &&
+      limitOf(changes, roomId, 0) > limitOf(memory?.rooms, roomId, Infinity),
+  );
 }
 
 /** The extension is off: whoever switches it on again gets everything again. */
