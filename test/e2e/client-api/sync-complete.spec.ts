@@ -1,5 +1,6 @@
+import { stateKeyOf } from '@rookery/state-res';
 import type { TestHomeserver, TestUser } from '@rookery/testing';
-import { nobodyHelps, TwoServers, zoe } from '../federation/two-servers.js';
+import { nobodyHelps, TwoServers, yan, zoe } from '../federation/two-servers.js';
 import {
   act,
   createRoom,
@@ -29,6 +30,7 @@ interface Sync {
 
 interface Sliding {
   readonly pos: string;
+  readonly lists: Record<string, { readonly count: number }>;
   readonly rooms: Record<string, { required_state?: WireEvent[]; timeline?: WireEvent[]; limited?: boolean }>;
 }
 
@@ -343,6 +345,35 @@ describe.each(databases)('a sync leaves nothing out (%s)', (database) => {
       expect(Math.max(...positions(end))).toBeLessThan(900_000_000);
     }
     expect((await carol.request('POST', `${slidingPath}?pos=1/${future}`, { lists: {} })).status).toBe(400);
+  });
+
+  it('lists a room by the name that it has, also where state resolution gave it another without an event', async () => {
+    const servers = await TwoServers.start(database);
+    try {
+      const { alice: owner, inside } = servers;
+      inside.useMissingEvents(nobodyHelps);
+      const users = { [owner.userId]: 100, [yan]: 100, [zoe]: 50 };
+      const { roomId, server, state, head } = await servers.shared('11', {
+        name: 'of Alice',
+        power_level_content_override: { users },
+      });
+      const named = async (name: string): Promise<number | undefined> => {
+        const list = { timeline_limit: 1, required_state: [], filters: { room_name_like: name } };
+        const { lists } = await ok<Sliding>(owner, 'POST', `${slidingPath}?timeout=0`, { lists: { list } });
+        return lists['list']?.count;
+      };
+      const name = { type: 'm.room.name', stateKey: '', sender: zoe, content: { name: 'of Zoe' } };
+      expect(await servers.receive(server.make(name, [head], state))).toBe('accepted');
+      expect([await named('alice'), await named('zoe')]).toEqual([0, 1]);
+      // Of a server that had not heard of the name: zoe may not give rooms names any more.
+      const content = { ...state.get(stateKeyOf('m.room.power_levels', ''))?.content, users: { ...users, [zoe]: 0 } };
+      const levels = { type: 'm.room.power_levels', stateKey: '', sender: yan, content };
+      expect(await servers.receive(server.make(levels, [head], state))).toBe('accepted');
+      expect(await ok(owner, 'GET', `/rooms/${roomId}/state/m.room.name`)).toEqual({ name: 'of Alice' });
+      expect([await named('alice'), await named('zoe')]).toEqual([1, 0]);
+    } finally {
+      await servers.homeserver.stop();
+    }
   });
 
   it('shows a member what a server sent that had not heard of the member', async () => {

@@ -96,6 +96,7 @@ export class BatchCommitter {
         missedServers: room.missedServers,
         hiddenFrom: await hiddenFrom(room, this.events),
         room: this.#view(room),
+        changed: (type) => room.changes.some((change) => change.type === type),
         note: (eventId, note) => void notes.set(eventId, note),
       };
       const prepared: unknown[] = [];

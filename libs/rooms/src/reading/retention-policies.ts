@@ -43,8 +43,8 @@ export class RetentionPolicies implements OnModuleInit {
         if (news === undefined) this.#lifetimes.clear();
         for (const roomId of news?.states ?? []) this.#lifetimes.delete(roomId);
       },
-      afterCommit: ({ roomId, events }) => {
-        if (events.some(({ event }) => event.type === 'm.room.retention')) this.#lifetimes.delete(roomId);
+      afterCommit: (batch) => {
+        if (batch.changed('m.room.retention')) this.#lifetimes.delete(batch.roomId);
       },
     });
   }

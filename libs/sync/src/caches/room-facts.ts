@@ -7,7 +7,7 @@ import type { RoomFacts } from '../model/rooms.js';
 const maxRooms = 200_000;
 const maxSpaceChildren = 500_000;
 /** State whose change is read anew. */
-const factTypes: ReadonlySet<string> = new Set(['m.room.create', 'm.room.name', 'm.room.encryption']);
+const factTypes = ['m.room.create', 'm.room.name', 'm.room.encryption'];
 const childType = 'm.space.child';
 
 /**
@@ -34,15 +34,14 @@ export class RoomFactsCache {
       sizeOf: (children) => children.size + 1,
     });
     hooks.subscribe({
-      afterCommit: ({ roomId, events: stored }) => {
+      afterCommit: (batch) => {
+        const { roomId, events: stored } = batch;
         // Without events: all of the state has become known.
         if (stored.length === 0) this.#forget(roomId);
+        if (batch.changed(childType)) this.#children.delete(roomId);
+        if (factTypes.some((type) => batch.changed(type))) this.#facts.delete(roomId);
         for (const each of stored) {
-          const { type, stateKey } = each.event;
-          if (stateKey !== undefined && type === childType) this.#children.delete(roomId);
-          // A state event may also bring back what resolution had put aside: names above all.
-          if (stateKey !== undefined && (factTypes.has(type) || each.outlier)) this.#facts.delete(roomId);
-          if (reader.isActivity(type) && each.streamOrdering > 0 && isServable(each))
+          if (reader.isActivity(each.event.type) && each.streamOrdering > 0 && isServable(each))
             this.#moveOn(roomId, each.streamOrdering);
         }
       },
