@@ -54,7 +54,10 @@ describe.each(['sqlite', 'postgres'] as const)('push rules (%s)', (database) => 
     expect(await put('override/a?before=b', rule)).toEqual(ok);
     await server.restart();
     expect((await ids('override')).slice(0, 5)).toEqual(['.m.rule.master', 'a', 'b', 'c', 'd']);
-    expect(await put('override/e?before=nothing', rule)).toEqual([404, 'M_NOT_FOUND']);
+    // As the specification has it: what is wrong is the request, not the rule that it is for.
+    for (const place of ['before=nothing', 'after=nothing', 'before=.m.rule.master', 'after=.m.rule.suppress_notices'])
+      expect(await put(`override/e?${place}`, rule)).toEqual([400, 'M_UNKNOWN']);
+    expect((await ids('override')).slice(0, 5)).toEqual(['.m.rule.master', 'a', 'b', 'c', 'd']);
   });
 
   it('deletes rules of users, not those of the server', async () => {

@@ -219,7 +219,8 @@ export class PushRulesService implements OnModuleInit {
 
   /**
    * Makes or changes a rule of the user's own.
-   * @throws MatrixError 400 `M_INVALID_PARAM`, 404 `M_NOT_FOUND` (no such rule to stand before or after), 413 `M_TOO_LARGE`
+   * @throws MatrixError 400 `M_INVALID_PARAM`, `M_UNKNOWN` (no such rule of the user's own to stand before or after), 413
+   *   `M_TOO_LARGE`
    */
   async put(userId: string, kind: RuleKind, ruleId: string, body: unknown, place: RulePlace): Promise<void> {
     const parsed = parseUserRule(kind, ruleId, body);
@@ -368,6 +369,6 @@ function placeOf(others: readonly UserRule[], place: RulePlace): number | undefi
   const name = place.before ?? place.after;
   if (name === undefined) return undefined;
   const index = others.findIndex((rule) => rule.ruleId === name);
-  if (index === -1) throw unknownRule();
+  if (index === -1) throw MatrixError.badRequest('The rule to stand before or after is none of your own');
   return place.before === undefined ? index + 1 : index;
 }
