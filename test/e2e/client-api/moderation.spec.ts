@@ -12,6 +12,9 @@ describe.each(['sqlite', 'postgres'] as const)('administrators of the server (%s
     homeserver = await createTestHomeserver({ database, fetch: validatedFetch });
     root = await registerWithSecret(homeserver, 'root', true);
     alice = await homeserver.registerUser('alice');
+    await registerWithSecret(homeserver, 'other', true);
+    const gone = await homeserver.registerUser('gone');
+    await admin('POST', `/_synapse/admin/v1/deactivate/${gone.userId}`, {});
   });
   afterAll(() => homeserver?.stop());
 
@@ -90,6 +93,14 @@ describe.each(['sqlite', 'postgres'] as const)('administrators of the server (%s
     ['GET', 'lock', '@nobody:rookery.test', undefined, 404],
     ['GET', 'lock', '@alice:elsewhere.test', undefined, 400],
     ['PUT', 'lock', '@root:rookery.test', { locked: true }, 403],
+    ['GET', 'lock', '@root:rookery.test', undefined, 200],
+    ['GET', 'lock', '@other:rookery.test', undefined, 403],
+    ['GET', 'suspend', '@other:rookery.test', undefined, 403],
+    ['PUT', 'suspend', '@other:rookery.test', { suspended: true }, 403],
+    ['GET', 'lock', '@gone:rookery.test', undefined, 404],
+    ['PUT', 'lock', '@gone:rookery.test', { locked: true }, 404],
+    ['GET', 'suspend', '@gone:rookery.test', undefined, 404],
+    ['PUT', 'suspend', '@gone:rookery.test', { suspended: true }, 404],
     ['PUT', 'lock', '@alice:rookery.test', { locked: 'yes' }, 400],
     ['PUT', 'suspend', '@alice:rookery.test', {}, 400],
   ])('%s %s of %s with %j: %i', async (method, what, userId, body, status) => {
@@ -105,9 +116,9 @@ describe.each(['sqlite', 'postgres'] as const)('administrators of the server (%s
     }
     expect((await alice.request('GET', '/admin/whois/@root:rookery.test')).status).toBe(403);
     const own = await alice.request<{ capabilities: object }>('GET', '/capabilities');
-    expect(own.body.capabilities).not.toHaveProperty(['m.account_management']);
+    expect(own.body.capabilities).not.toHaveProperty(['m.account_moderation']);
     const theirs = await admin('GET', '/capabilities');
-    expect((theirs.body as { capabilities: object }).capabilities).toHaveProperty(['m.account_management'], {
+    expect((theirs.body as { capabilities: object }).capabilities).toHaveProperty(['m.account_moderation'], {
       suspend: true,
       lock: true,
     });

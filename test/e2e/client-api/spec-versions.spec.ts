@@ -99,7 +99,7 @@ const demands: Readonly<Record<string, Readonly<Record<string, Demand>>>> = {
   'v1.18': {
     'locking accounts': (world) => is(200, 'root', 'GET', `${v1}/admin/lock/${world.bob.userId}`)(world),
     'suspending accounts': (world) => is(200, 'root', 'GET', `${v1}/admin/suspend/${world.bob.userId}`)(world),
-    'm.account_management': capability('m.account_management', 'root'),
+    'm.account_moderation': capability('m.account_moderation', 'root'),
     'm.forget_forced_upon_leave': capability('m.forget_forced_upon_leave'),
     'invites blocked by account data': async ({ alice, bob }) => {
       const path = `/user/${bob.userId}/account_data/m.invite_permission_config`;

@@ -29,7 +29,7 @@ export class CapabilitiesController {
         'm.3pid_changes': { enabled: config.get('enable_3pid_changes') },
         'm.get_login_token': { enabled: config.get('login_via_existing_session.enabled') },
         'm.forget_forced_upon_leave': { enabled: config.get('forget_rooms_on_leave') },
-        ...(requester.isAdmin ? { 'm.account_management': { suspend: true, lock: true } } : {}),
+        ...(requester.isAdmin ? { 'm.account_moderation': { suspend: true, lock: true } } : {}),
         'org.matrix.msc4140.delayed_events': this.#delayedEvents(),
         ...(config.get('experimental_features.msc3720_enabled')
           ? { 'org.matrix.msc3720.account_status': { enabled: true } }

@@ -25,8 +25,8 @@ export class AccountModerationController {
   /** GET /_matrix/client/v1/admin/lock/{userId} */
   @Get(client(['v1'], '/admin/lock/:userId'))
   @Access({ auth: 'required', admin: true })
-  async isLocked(@Param('userId') userId: string): Promise<object> {
-    return { locked: (await this.#account(userId)).locked };
+  async isLocked(@Who() requester: Requester, @Param('userId') userId: string): Promise<object> {
+    return { locked: (await this.#person(requester, userId)).locked };
   }
 
   /** PUT /_matrix/client/v1/admin/lock/{userId} */
@@ -45,8 +45,8 @@ export class AccountModerationController {
   /** GET /_matrix/client/v1/admin/suspend/{userId} */
   @Get(client(['v1'], '/admin/suspend/:userId'))
   @Access({ auth: 'required', admin: true })
-  async isSuspended(@Param('userId') userId: string): Promise<object> {
-    return { suspended: (await this.#account(userId)).suspended };
+  async isSuspended(@Who() requester: Requester, @Param('userId') userId: string): Promise<object> {
+    return { suspended: (await this.#person(requester, userId)).suspended };
   }
 
   /** PUT /_matrix/client/v1/admin/suspend/{userId} */
@@ -90,10 +90,21 @@ export class AccountModerationController {
     return account;
   }
 
-  /** An account that the administrator may act upon: neither their own nor another administrator's. */
-  async #other(requester: Requester, userId: string): Promise<void> {
+  /**
+   * An account that is in use, and the administrator's own or no other administrator's.
+   * @spec client-server-api#server-administration
+   */
+  async #person(requester: Requester, userId: string): Promise<Account> {
     const account = await this.#account(userId);
+    if (account.deactivated) throw MatrixError.noSuchUser();
+    if (account.isAdmin && userId !== requester.userId)
+      throw MatrixError.forbidden('You cannot do this to another administrator');
+    return account;
+  }
+
+  /** An account that the administrator may act upon: as {@link #person}, and not their own. */
+  async #other(requester: Requester, userId: string): Promise<void> {
+    await this.#person(requester, userId);
     if (userId === requester.userId) throw MatrixError.forbidden('You cannot do this to your own account');
-    if (account.isAdmin) throw MatrixError.forbidden('You cannot do this to another administrator');
   }
 }
