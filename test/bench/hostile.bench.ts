@@ -220,13 +220,13 @@ const numbered = (value: unknown): string =>
 interface Limits {
   readonly auth: string;
   readonly bodyLimitBytes?: number;
-  readonly ownAuth?: boolean;
+  readonly ownAuth?: boolean | 'users';
   readonly streamBody?: boolean;
 }
 
 /** The limit of a route, as its guard finds it. */
 function limitOf(access: Limits): number {
-  return access.bodyLimitBytes ?? (access.auth === 'required' && access.ownAuth !== true ? 262_144 : 65_536);
+  return access.bodyLimitBytes ?? (access.auth === 'required' && !access.ownAuth ? 262_144 : 65_536);
 }
 
 class Bench {

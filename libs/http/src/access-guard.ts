@@ -68,7 +68,10 @@ export class AccessGuard implements CanActivate {
       const hearing = this.forwarding.heard?.();
       if (hearing !== undefined) await hearing;
     }
-    if (access.ownAuth && this.authenticator?.isDelegated) throw MatrixError.unrecognized();
+    if (access.ownAuth && this.authenticator?.isDelegated) {
+      const serves = access.ownAuth === 'users' && this.authenticator.isOfAppservice(context);
+      if (!serves) throw MatrixError.unrecognized();
+    }
     if (access.auth !== 'none') {
       if (this.authenticator === undefined) throw new Error('No RequestAuthenticator is provided');
       const requester = await this.authenticator.authenticate(context, access);

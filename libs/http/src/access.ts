@@ -52,8 +52,11 @@ export interface AccessOptions {
   readonly suspended?: boolean;
   /** Whether calling it is what makes a user active (sync): 403 `M_RESOURCE_LIMIT_EXCEEDED` past the monthly limit. */
   readonly active?: boolean;
-  /** Part of how this server authenticates users itself: 404 `M_UNRECOGNIZED` where another service does. */
-  readonly ownAuth?: boolean;
+  /**
+   * Part of how this server authenticates users itself: 404 `M_UNRECOGNIZED` where another service does. `users`: to users alone;
+   * application services, who authenticate by their own tokens, are served all the same.
+   */
+  readonly ownAuth?: boolean | 'users';
   /** Only server administrators: 403 `M_FORBIDDEN`. */
   readonly admin?: boolean;
   /** Largest body accepted, bytes; default 262,144 where a token is required, 65,536 elsewhere and with {@link ownAuth}. */

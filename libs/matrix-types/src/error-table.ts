@@ -267,8 +267,8 @@ export const errorTable = {
   },
   appserviceLoginUnsupported: {
     status: 400,
-    errcode: 'IO.ELEMENT.MSC4190.M_APPSERVICE_LOGIN_UNSUPPORTED',
-    when: 'an application service registers a user with a session, where users get none (MSC4190)',
+    errcode: 'M_APPSERVICE_LOGIN_UNSUPPORTED',
+    when: 'an application service registers a user with a session, or logs in as one, where another service gives out the sessions',
     text: "Users get no sessions here: register with 'inhibit_login'",
   },
   threepidInUse: {

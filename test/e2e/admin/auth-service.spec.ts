@@ -2,6 +2,7 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { createTestHomeserver, eventually, type TestHomeserver } from '@rookery/testing';
 import { ForwardClock } from '../accounts/support.js';
+import { acting, registerGhost, RegistrationFiles } from '../appservices/support.js';
 import type { Json } from './support.js';
 
 const secret = 'the secret that both know';
@@ -57,6 +58,7 @@ describe.each(['sqlite', 'postgres'] as const)('a service that authenticates use
   let service: FakeService;
   let homeserver: TestHomeserver;
   const clock = new ForwardClock();
+  const files = new RegistrationFiles();
 
   beforeAll(async () => {
     service = await startService();
@@ -68,12 +70,14 @@ describe.each(['sqlite', 'postgres'] as const)('a service that authenticates use
         enable_registration: false,
         enable_registration_without_verification: false,
         matrix_authentication_service: { enabled: true, endpoint: service.url, secret },
+        app_service_config_files: [files.write('irc', {})],
       },
     });
   });
   afterAll(async () => {
     await homeserver?.stop();
     await service?.stop();
+    files.remove();
   });
   beforeEach(() => {
     service.isDown = false;
@@ -305,6 +309,43 @@ describe.each(['sqlite', 'postgres'] as const)('a service that authenticates use
       'm.homeserver': { base_url: 'https://rookery.test/' },
       'org.matrix.msc2965.authentication': { issuer: 'https://auth.example/', account: 'https://auth.example/account' },
     });
+  });
+
+  it('does not keep clients from finding the server while it is down', async () => {
+    clock.advance(601_000);
+    service.isDown = true;
+    const { status, body } = await homeserver.request('GET', '/.well-known/matrix/client');
+    expect([status, body]).toEqual([200, { 'm.homeserver': { base_url: 'https://rookery.test/' } }]);
+    expect((await homeserver.request('GET', '/_matrix/client/v1/auth_metadata')).status).toBe(503);
+    service.isDown = false;
+    expect((await homeserver.request('GET', '/.well-known/matrix/client')).body).toHaveProperty([
+      'org.matrix.msc2965.authentication',
+    ]);
+  });
+
+  it('leaves application services their users and the devices of these, without sessions', async () => {
+    const type = 'm.login.application_service';
+    const unsupported = { status: 400, body: { errcode: 'M_APPSERVICE_LOGIN_UNSUPPORTED' } };
+    expect(await as('as-irc', 'POST', '/register', { type, username: 'irc_ann' })).toMatchObject(unsupported);
+    const ghost = await registerGhost(homeserver, 'irc', 'irc_ann');
+    const identifier = { type: 'm.id.user', user: ghost.userId };
+    expect(await as('as-irc', 'POST', '/login', { type, identifier })).toMatchObject(unsupported);
+    expect(await as('as-irc', 'POST', '/login', { type: 'm.login.password', identifier, password: 'x' })).toMatchObject(
+      { status: 404, body: { errcode: 'M_UNRECOGNIZED' } },
+    );
+    for (const device of ['ONE', 'TWO', 'THREE'])
+      expect((await ghost.request('PUT', `/devices/${device}`, {})).status).toBe(201);
+    expect(await ghost.request('DELETE', '/devices/ONE', {})).toMatchObject({ status: 200, body: {} });
+    expect(await ghost.request('POST', '/delete_devices', { devices: ['TWO'] })).toMatchObject({
+      status: 200,
+      body: {},
+    });
+    expect((await ghost.request<{ devices: Json[] }>('GET', '/devices')).body.devices).toMatchObject([
+      { device_id: 'THREE' },
+    ]);
+    // Somebody else's are not theirs.
+    const path = '/devices/THREE';
+    expect((await acting(homeserver, 'irc', '@bea:rookery.test').request('DELETE', path, {})).status).toBe(403);
   });
 
   it.each([

@@ -218,7 +218,7 @@ export const since191: readonly Release[] = [
       change(
         'endpoint',
         'POST /register by application services',
-        'With delegated authentication a registration without inhibit_login: true fails with IO.ELEMENT.MSC4190.M_APPSERVICE_LOGIN_UNSUPPORTED.',
+        'With delegated authentication a registration without inhibit_login: true fails with M_APPSERVICE_LOGIN_UNSUPPORTED (until 1.157 with IO.ELEMENT.MSC4190. before it).',
         { remedy: 'Upgrade bridges.', ...delegated },
       ),
       change('endpoint', '/sync/e2ee', 'Removed.'),

@@ -53,8 +53,14 @@ export class WellKnownController {
   async client(): Promise<object> {
     const document = found(this.#client);
     if (!this.service.isEnabled) return document;
-    const { issuer, account_management_uri: account } = await this.service.metadata();
-    return { ...document, 'org.matrix.msc2965.authentication': { issuer, account } };
+    try {
+      const { issuer, account_management_uri: account } = await this.service.metadata();
+      return { ...document, 'org.matrix.msc2965.authentication': { issuer, account } };
+    } catch (error) {
+      // Where this server is does not depend on whether the service can be asked just now.
+      if (MatrixError.is(error)) return document;
+      throw error;
+    }
   }
 
   /** GET /.well-known/matrix/server */

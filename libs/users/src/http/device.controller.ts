@@ -73,7 +73,7 @@ export class DeviceController {
 
   /** DELETE /_matrix/client/v3/devices/{deviceId} */
   @Delete(stable('/devices/:deviceId'))
-  @Access({ ownAuth: true, auth: 'required' })
+  @Access({ ownAuth: 'users', auth: 'required' })
   async delete(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
@@ -90,7 +90,7 @@ export class DeviceController {
 
   /** POST /_matrix/client/v3/delete_devices */
   @Post(stable('/delete_devices'))
-  @Access({ ownAuth: true, auth: 'required' })
+  @Access({ ownAuth: 'users', auth: 'required' })
   async deleteMany(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,

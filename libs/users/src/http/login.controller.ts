@@ -50,7 +50,7 @@ export class LoginController {
 
   /** POST /_matrix/client/v3/login */
   @Post([...stable('/login'), ...client(['api/v1'], '/login')])
-  @Access({ ownAuth: true, auth: 'none', limiter: 'rc_login.address' })
+  @Access({ ownAuth: 'users', auth: 'none', limiter: 'rc_login.address' })
   login(@Inbound() request: InboundRequest, @JsonBody(loginSchema) body: LoginBody): Promise<object> {
     return this.logins.login(request, body, {
       deviceId: body.device_id,

@@ -37,14 +37,19 @@ export class LoginProofs {
   ) {}
 
   /**
-   * Checks what a login brings.
-   * @throws MatrixError 400 `M_UNKNOWN` (type), `M_MISSING_PARAM`; 401; 403 `M_FORBIDDEN`; 429
+   * Checks what a login brings. Where another service authenticates users, it is told that nobody logs in here.
+   * @throws MatrixError 400 `M_UNKNOWN` (type), `M_MISSING_PARAM`, `M_APPSERVICE_LOGIN_UNSUPPORTED`; 401; 403 `M_FORBIDDEN`; 404
+   *   `M_UNRECOGNIZED`; 429
    */
   async prove(
     request: RequestOrigin & TokenCarrier,
     body: JsonObject & { readonly type: string },
   ): Promise<LoginMethod> {
     const { type } = body;
+    if (this.config.get('matrix_authentication_service.enabled'))
+      throw type === 'm.login.application_service'
+        ? MatrixError.appserviceLoginUnsupported()
+        : MatrixError.unrecognized();
     if (type === 'm.login.application_service') return this.#proveAppservice(request, body);
     if (type === 'm.login.token') return this.#proveToken(body);
     if (type === 'org.matrix.login.jwt' && this.jwts.isEnabled) return this.#proveJwt(body);
