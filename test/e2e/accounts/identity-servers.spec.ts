@@ -227,6 +227,19 @@ describe.each(['sqlite', 'postgres'] as const)('identity servers (%s)', (kind) =
     expect(identity.bound.size).toBe(0);
   });
 
+  it('forget at the end of an account what the client told them itself, where it names them', async () => {
+    const closed = async (name: string, more: Json): Promise<Json> => {
+      const user = await homeserver.registerUser(name);
+      await homeserver.server.service(ThreepidService).add(user.userId, 'email', `${name}@example.org`, 1, {});
+      identity.bound.set(`${name}@example.org`, user.userId);
+      return asJson(await withPassword(user, 'POST', '/account/deactivate', more, `password of ${name}`));
+    };
+    expect(await closed('flo', { id_server: identity.name })).toEqual(done);
+    expect(await closed('gil', { id_server: 'no server name' })).toEqual(notDone);
+    expect([...identity.bound.keys()]).toEqual(['gil@example.org']);
+    identity.bound.clear();
+  });
+
   it('have their errors passed on, but end nobody’s session here', async () => {
     const answers: readonly (readonly [status: number, body: unknown, bind: Json, unbind: Json])[] = [
       [

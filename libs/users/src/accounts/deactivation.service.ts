@@ -44,9 +44,16 @@ export class DeactivationService implements OnApplicationBootstrap {
    * rooms follows by hook. The name stays taken.
    * @returns whether no identity server is left that knows an address of theirs
    * @param erase forget the user's profile, and hide their messages from those who join later
+   * @param idServer an identity server that is to forget the addresses, beside those that were told through this server
    * @throws MatrixError 403 `M_FORBIDDEN` (a module objects), 404 `M_NOT_FOUND`
    */
-  async deactivate(userId: string, erase: boolean, byAdmin: boolean, origin: Origin): Promise<boolean> {
+  async deactivate(
+    userId: string,
+    erase: boolean,
+    byAdmin: boolean,
+    origin: Origin,
+    idServer?: string,
+  ): Promise<boolean> {
     const account = await findAccount(this.database, userId);
     if (!account) throw MatrixError.noSuchUser();
     await this.modules.checkDeactivation(userId, byAdmin, origin);
@@ -80,7 +87,8 @@ export class DeactivationService implements OnApplicationBootstrap {
       await this.modules.threepidRemoved(userId, medium, address, origin);
     }
     if (erase) await this.#clearProfile(userId, byAdmin, origin);
-    const [unbound] = await Promise.all([this.#unpublishSoon(userId), this.#finishSoon(event)]);
+    const at = idServer === undefined ? undefined : { idServer, addresses: threepids };
+    const [unbound] = await Promise.all([this.#unpublishSoon(userId, at), this.#finishSoon(event)]);
     if (!account.deactivated) await this.modules.deactivationChanged(userId, true, byAdmin, origin);
     return unbound;
   }
@@ -116,9 +124,10 @@ export class DeactivationService implements OnApplicationBootstrap {
   }
 
   /** Identity servers may be slow: who is not done in time may be so later. */
-  async #unpublishSoon(userId: string): Promise<boolean> {
+  async #unpublishSoon(...which: Parameters<ThreepidService['unpublishAll']>): Promise<boolean> {
     let done = false;
-    const asking = this.published.unpublishAll(userId).then(
+    const [userId] = which;
+    const asking = this.published.unpublishAll(...which).then(
       (unbound) => void (done = unbound),
       (error: unknown) => this.logger.error('Could not take addresses back', { userId, err: error }),
     );

@@ -21,7 +21,7 @@ const deactivateBody = json.object({
   auth: authField,
   erase: json.optional('Whether what the user has written is hidden from those who join later.', json.boolean()),
   id_server: json.optional(
-    'The identity server that forgets the addresses of the user; each that knows them unless given.',
+    'An identity server that forgets the addresses of the user, beside those that were told through this server.',
     json.string(),
   ),
 });
@@ -80,7 +80,8 @@ export class AccountController {
   ): Promise<object> {
     if (requester.puppetedBy !== undefined) throw MatrixError.forbidden('Not while acting as another user');
     await this.gate.require(requester, request, body, { description: 'deactivate your account' });
-    const unbound = await this.deactivation.deactivate(requester.userId, body.erase ?? false, false, { requester });
+    const { erase = false, id_server: idServer } = body;
+    const unbound = await this.deactivation.deactivate(requester.userId, erase, false, { requester }, idServer);
     return { id_server_unbind_result: unbound ? 'success' : 'no-support' };
   }
 }

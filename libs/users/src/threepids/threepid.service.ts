@@ -105,10 +105,16 @@ export class ThreepidService {
 
   /**
    * Has identity servers forget all addresses of a user, as far as they can be reached and let it happen.
-   * @returns whether there is none left that was told through this server
+   * @param at an identity server that is asked to forget these addresses, too: the client may have told it itself
+   * @returns whether there is none left that was told through this server, or that `at` knows
    */
-  async unpublishAll(userId: string): Promise<boolean> {
-    const bindings = await bindingsOf(this.database, userId);
+  async unpublishAll(
+    userId: string,
+    at?: { readonly idServer: string; readonly addresses: readonly Pick<Binding, 'medium' | 'address'>[] },
+  ): Promise<boolean> {
+    const told = await bindingsOf(this.database, userId);
+    const asked = (at?.addresses ?? []).map(({ medium, address }) => ({ medium, address, idServer: at!.idServer }));
+    const bindings = [...new Map([...told, ...asked].map((one) => [JSON.stringify(one), one])).values()];
     if (bindings.length === 0) return true;
     if (!this.config.get('enable_3pid_lookup')) return false;
     const done = await Promise.all(
@@ -119,7 +125,7 @@ export class ThreepidService {
         }),
       ),
     );
-    return done.every(Boolean) && bindings.length < maxBindings;
+    return done.every(Boolean) && told.length < maxBindings;
   }
 
   /** Takes an address away. @returns whether the user had it */
