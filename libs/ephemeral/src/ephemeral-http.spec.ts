@@ -102,6 +102,16 @@ describe('typing, receipts and presence over HTTP', () => {
     expect(await answer(carol, 'GET', '/presence/nobody/status')).toBe('400 M_INVALID_PARAM');
   });
 
+  it('a presence cannot be set again and again', async () => {
+    const dave = await homeserver.registerUser('dave');
+    const path = `/presence/${id(dave.userId)}/status`;
+    // That a sync comes by is another matter.
+    await sync(dave);
+    expect(await answer(dave, 'PUT', path, { presence: 'online', status_msg: 'one' })).toBe('200');
+    expect(await answer(dave, 'PUT', path, { presence: 'online', status_msg: 'two' })).toBe('429 M_LIMIT_EXCEEDED');
+    expect((await dave.request<JsonObject>('GET', path)).body['status_msg']).toBe('one');
+  });
+
   it('keeps to the specification', () => {
     expect(faults).toEqual([]);
   });

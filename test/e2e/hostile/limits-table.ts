@@ -851,7 +851,7 @@ export const limiters: readonly Limiter[] = (
     ['rc_invites.per_issuer', 'user', 'invites'],
     ['rc_third_party_invite', 'user', 'invites by mail address or number'],
     ['rc_media_create', 'user', 'reserving media ids'],
-    ['rc_presence.per_user', 'user', 'presence by sync; more is skipped without an error'],
+    ['rc_presence.per_user', 'user', 'presence that is set, and by sync, where more is skipped silently'],
     ['rc_delayed_event_mgmt', 'user, or address', 'listing and managing delayed events'],
     ['rc_room_creation', 'user', 'creating and upgrading rooms'],
     ['rc_reports', 'user', 'reports'],

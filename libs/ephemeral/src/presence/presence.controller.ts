@@ -1,5 +1,5 @@
 import { Controller, Get, Param, Put } from '@nestjs/common';
-import { Access, type Infer, json, JsonBody, stable, Who } from '@rookery/http';
+import { Access, type Infer, json, JsonBody, RateLimiter, stable, Who } from '@rookery/http';
 import { isValidUserId, MatrixError } from '@rookery/matrix-types';
 import { Clock, type Requester } from '@rookery/platform';
 import { presenceContent, type PresenceName } from '../model/presence-state.js';
@@ -17,6 +17,7 @@ export class PresenceController {
     private readonly presence: PresenceService,
     private readonly reader: PresenceReader,
     private readonly clock: Clock,
+    private readonly limiter: RateLimiter,
   ) {}
 
   /** PUT /_matrix/client/v3/presence/{userId}/status */
@@ -28,6 +29,8 @@ export class PresenceController {
     @JsonBody(schema) body: Infer<typeof schema>,
   ): Promise<object> {
     if (userId !== requester.userId) throw MatrixError.forbidden('You cannot set the presence of somebody else');
+    // A bucket of its own: a sync has said something of the user a moment ago, as a rule.
+    await this.limiter.take('rc_presence.per_user', `${userId} by hand`, requester);
     const { presence, status_msg: statusMsg } = body as { presence: PresenceName; status_msg?: string | null };
     await this.presence.setByClient(userId, requester.deviceId, presence, statusMsg ?? undefined);
     return {};

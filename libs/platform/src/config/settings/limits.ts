@@ -121,7 +121,11 @@ export const limitSettings = {
   'rc_invites.per_issuer': bucket(0.3, 10, 'Invites, by inviter.'),
   rc_third_party_invite: bucket(0.0025, 5, 'Invites by mail address or phone number, by user.'),
   rc_media_create: bucket(10, 50, 'Reserving media ids, by user.'),
-  'rc_presence.per_user': bucket(0.1, 1, 'Presence changes through sync, by user; more are skipped silently.'),
+  'rc_presence.per_user': bucket(
+    0.1,
+    1,
+    'Presence changes through sync, where more are skipped silently, and those that are set, each by user.',
+  ),
   rc_delayed_event_mgmt: bucket(1, 5, 'Managing delayed events, by user.'),
   rc_room_creation: bucket(0.016, 10, 'Creating and upgrading rooms, by user.'),
   rc_reports: bucket(1, 5, 'Reporting events, rooms and users, by user.'),
