@@ -36,6 +36,29 @@ describe.each(databases)('requests as clients write them (%s)', (database) => {
         },
         '400 M_MISSING_PARAM',
       ],
+      [
+        'POST',
+        '/pushers/set',
+        {
+          ...{ kind: 'http', app_id: 'a', pushkey: 'k', app_display_name: 'A', device_display_name: 'B' },
+          ...{ lang: 'en', append: null, profile_tag: null },
+          data: { url: 'https://push.invalid/_matrix/push/v1/notify', format: null },
+        },
+      ],
+      [
+        'POST',
+        '/delete_devices',
+        {
+          devices: ['NONE'],
+          auth: {
+            type: 'm.login.password',
+            password: 'password of alice',
+            session: null,
+            identifier: null,
+            user: null,
+          },
+        },
+      ],
       ['PUT', `${room}/typing/${alice.userId}`, { typing: true, timeout: 1500.5 }],
       ['PUT', `${room}/typing/${alice.userId}`, { typing: false, timeout: null }],
       ['POST', '/keys/query', { device_keys: { [alice.userId]: [] }, timeout: null }],
@@ -48,6 +71,15 @@ describe.each(databases)('requests as clients write them (%s)', (database) => {
         {
           ...{ type: 'm.login.password', user: 'nobody', password: 'x' },
           ...{ identifier: null, device_id: null, initial_device_display_name: null, refresh_token: null },
+        },
+        '403 M_FORBIDDEN',
+      ],
+      [
+        'POST',
+        '/login',
+        {
+          ...{ type: 'm.login.password', medium: 'email', address: 'nobody@example.org', password: 'x' },
+          ...{ identifier: null, user: null },
         },
         '403 M_FORBIDDEN',
       ],

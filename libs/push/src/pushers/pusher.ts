@@ -83,7 +83,8 @@ export function parsePusher(body: JsonObject, canToggle: boolean): PusherSetting
     appDisplayName: text(body, 'app_display_name', maxTextLength),
     deviceDisplayName: text(body, 'device_display_name', maxTextLength),
     lang: text(body, 'lang', maxTextLength),
-    profileTag: body['profile_tag'] === undefined ? '' : text(body, 'profile_tag', maxTextLength),
+    // Null is absent, as everywhere.
+    profileTag: (body['profile_tag'] ?? undefined) === undefined ? '' : text(body, 'profile_tag', maxTextLength),
     enabled: !canToggle || body[enabledKey] !== false,
   } as const;
   if (data === undefined) throw MatrixError.missingParam("Missing parameter 'data'");

@@ -4,7 +4,7 @@ import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config, type RequestOrigin } from '@rookery/platform';
 import { AccountModules } from '../common/account-modules.js';
 import { qualifyUserId } from '../common/user-names.js';
-import type { Proved } from './password-login.js';
+import { namesSomebody, type Proved } from './password-login.js';
 
 /** Logins that modules check. */
 @Injectable()
@@ -53,8 +53,7 @@ export class ModuleLogin {
    * @throws MatrixError 400 `M_MISSING_PARAM`; 403 `M_FORBIDDEN`; 429
    */
   async proveOwn(userId: string, type: string, auth: JsonObject, request: RequestOrigin): Promise<string> {
-    const named = auth['identifier'] !== undefined || auth['user'] !== undefined;
-    const body = { ...auth, ...(named ? {} : { user: userId }), type };
+    const body = { ...auth, ...(namesSomebody(auth) ? {} : { user: userId }), type };
     return (await this.prove(request, body)).userId;
   }
 }

@@ -55,10 +55,7 @@ export class PasswordLogin {
    */
   async checkOwn(userId: string, auth: JsonObject, request: RequestOrigin): Promise<string> {
     // The user is known; clients that name nobody mean themselves.
-    const claim =
-      auth['identifier'] === undefined && auth['user'] === undefined
-        ? { kind: 'user' as const, name: userId }
-        : claimOf(auth);
+    const claim = namesSomebody(auth) ? claimOf(auth) : { kind: 'user' as const, name: userId };
     return (await this.#check(auth, request, claim)).userId;
   }
 
@@ -115,6 +112,10 @@ export class PasswordLogin {
   }
 }
 
+/** Whether a stage of interactive auth says whose proof it brings; null is absent. */
+export const namesSomebody = (auth: JsonObject): boolean =>
+  (auth['identifier'] ?? auth['user'] ?? undefined) !== undefined;
+
 /** Whom a body names, in the present form or one of the older ones. */
 function claimOf(body: JsonObject): Claim {
   const identifier = isJsonObject(body['identifier']) ? body['identifier'] : olderIdentifier(body);
@@ -146,8 +147,9 @@ function claimOf(body: JsonObject): Claim {
 }
 
 function olderIdentifier(body: JsonObject): JsonObject {
-  if (body['user'] !== undefined) return { type: 'm.id.user', user: body['user'] };
-  if (body['medium'] !== undefined || body['address'] !== undefined)
-    return { type: 'm.id.thirdparty', medium: body['medium'], address: body['address'] };
+  // Null is absent: a typed client writes all the forms that it knows.
+  const { user, medium, address } = body;
+  if ((user ?? undefined) !== undefined) return { type: 'm.id.user', user };
+  if ((medium ?? address ?? undefined) !== undefined) return { type: 'm.id.thirdparty', medium, address };
   throw MatrixError.missingParam("Missing parameter 'identifier'");
 }
