@@ -21,6 +21,8 @@ describe.each(['sqlite', 'postgres'] as const)('login (%s)', (kind) => {
       fetch: validatedFetch,
       settings: {
         public_baseurl: 'https://chat.example/',
+        default_identity_server: 'https://id.example',
+        extra_well_known_client_content: { 'org.example.map': { url: 'https://map.example' } },
         jwt_config: { enabled: true, secret: 'jwt secret', algorithm: 'HS256' },
         login_via_existing_session: { enabled: true, require_ui_auth: true, token_timeout: '1m' },
         modules: [{ module: new URL('./fixtures/gatekeeper.ts', import.meta.url).pathname }],
@@ -68,6 +70,16 @@ describe.each(['sqlite', 'postgres'] as const)('login (%s)', (kind) => {
       well_known: { 'm.homeserver': { base_url: 'https://chat.example/' } },
     });
     expect(await whoAmI(answer['access_token'])).toMatchObject({ user_id: ann.userId, device_id: answer['device_id'] });
+  });
+
+  it('says with each login what a client finds in /.well-known/matrix/client', async () => {
+    const { body } = await homeserver.request('GET', '/.well-known/matrix/client');
+    expect(body).toEqual({
+      'm.homeserver': { base_url: 'https://chat.example/' },
+      'm.identity_server': { base_url: 'https://id.example' },
+      'org.example.map': { url: 'https://map.example' },
+    });
+    expect((await byPassword({ type: 'm.id.user', user: 'ann' }))['well_known']).toEqual(body);
   });
 
   it('takes the older forms of a password login', async () => {

@@ -109,6 +109,13 @@ export class LoginService {
   /** A session as clients see it. */
   response(session: IssuedSession): JsonObject {
     const baseUrl = this.config.get('public_baseurl');
+    const identityServer = this.config.get('default_identity_server');
+    // What it would find in /.well-known/matrix/client: a client that takes this for all of it loses nothing.
+    const discovery = {
+      ...this.config.get('extra_well_known_client_content'),
+      'm.homeserver': { base_url: baseUrl },
+      ...(identityServer === undefined ? {} : { 'm.identity_server': { base_url: identityServer } }),
+    };
     return {
       user_id: session.userId,
       access_token: session.accessToken,
@@ -116,7 +123,7 @@ export class LoginService {
       device_id: session.deviceId,
       ...(session.refreshToken === undefined ? {} : { refresh_token: session.refreshToken }),
       ...(session.expiresInMs === undefined ? {} : { expires_in_ms: session.expiresInMs }),
-      ...(baseUrl === undefined ? {} : { well_known: { 'm.homeserver': { base_url: baseUrl } } }),
+      ...(baseUrl === undefined ? {} : { well_known: discovery }),
     };
   }
 
