@@ -134,6 +134,9 @@ describe('listeners', () => {
     expect(await ip(base, '1.2.3.4')).toBe('1.2.3.4');
     expect(await ip(base, '6.6.6.6, 2001:db8::7, 10.0.0.1')).toBe('2001:db8::7');
     expect(await ip(base, '192.168.0.9, 10.0.0.1')).toBe('192.168.0.9');
+    // Some proxies name the port as well.
+    expect(await ip(base, '1.2.3.4:5678')).toBe('1.2.3.4');
+    expect(await ip(base, '[2001:db8::7]:5678')).toBe('2001:db8::7');
     expect(await ip(base, 'rubbish')).toBe('127.0.0.1');
     // Of the first one that came through the proxy without it.
     expect(warnings()).toHaveLength(1);

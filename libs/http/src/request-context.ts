@@ -112,7 +112,7 @@ function clientAddress(
     const header = headers['x-forwarded-for'];
     const hops = (typeof header === 'string' ? header : (header?.join(',') ?? ''))
       .split(',', 100)
-      .map((hop) => hop.trim().replace(/^\[(.*)\](?::\d+)?$/, '$1'))
+      .map((hop) => hop.trim().replace(/^(?:\[(.*)\]|([\d.]+))(?::\d+)?$/, '$1$2'))
       .filter((hop) => isIP(hop) !== 0);
     // Proxies append: what stands left of the last public address was written by the client itself.
     const outside = hops.findLast((hop) => !privateRanges.check(hop, isIP(hop) === 6 ? 'ipv6' : 'ipv4'));
