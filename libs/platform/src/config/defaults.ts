@@ -9,14 +9,18 @@ export function applyDependentDefaults(draft: Draft): void {
   const silent = <K extends SettingName>(name: K, value: SettingValue<K> | undefined): void => {
     if (!draft.given.has(name) && value !== undefined) draft.values.set(name, value);
   };
+  /** As `silent`, also where the file says that there is none: these cannot be without. */
+  const absent = <K extends SettingName>(name: K, value: SettingValue<K> | undefined): void => {
+    if (valueOf(draft, name) === undefined) draft.values.set(name, value);
+  };
   const serverName = valueOf(draft, 'server_name');
   if (valueOf(draft, 'signing_key') === undefined)
-    silent('signing_key_path', resolve(draft.baseDir, `${serverName}.signing.key`));
+    absent('signing_key_path', resolve(draft.baseDir, `${serverName}.signing.key`));
   silent('media_store_path', resolve(draft.baseDir, 'media_store'));
-  silent('macaroon_secret_key', valueOf(draft, 'macaroon_secret_key') ?? valueOf(draft, 'registration_shared_secret'));
-  silent('email.smtp_port', valueOf(draft, 'email.force_tls') ? 465 : 25);
+  absent('macaroon_secret_key', valueOf(draft, 'registration_shared_secret'));
+  absent('email.smtp_port', valueOf(draft, 'email.force_tls') ? 465 : 25);
   silent('cas_config.enabled', valueOf(draft, 'cas_config.server_url') !== undefined);
-  silent('worker_name', valueOf(draft, 'worker_app'));
+  absent('worker_name', valueOf(draft, 'worker_app'));
   if (valueOf(draft, 'matrix_authentication_service.enabled')) {
     silent('password_config.enabled', false);
     silent('enable_3pid_changes', false);

@@ -118,6 +118,15 @@ export function decimal(min = 0): Kind<number> {
   );
 }
 
+const silent: ReadContext = { baseDir: '/', error: () => undefined, warn: () => undefined, secret: () => undefined };
+
+/**
+ * Whether a text that cannot be empty was left empty. Files that programs write have `''` for what is not set: a password, an address, a
+ * path.
+ */
+export const isLeftEmpty = (value: unknown, kind: Kind<unknown>): boolean =>
+  value === '' && kind.schema['type'] === 'string' && kind.read('', [], silent) === undefined;
+
 /** A TCP port. */
 export const port = whole(0, 65535);
 
@@ -345,7 +354,7 @@ export const fileOf = (of: string): Field<string | undefined> => ({
 /** The type an object of fields reads into. */
 export type FieldValues<F> = { readonly [K in keyof F]: F[K] extends Field<infer T> ? T : never };
 
-/** A section with known keys. Unknown keys are warned about, `null` counts as absent. */
+/** A section with known keys. Unknown keys are warned about, `null` counts as absent, and so does an empty text that a field cannot be. */
 export function object<const F extends Fields>(fields: F): Kind<FieldValues<F>> {
   const required = Object.keys(fields).filter((name) => fields[name]?.required);
   const expected = required.length > 0 ? `a section with ${required.join(', ')}` : 'a section';
@@ -375,7 +384,8 @@ export function object<const F extends Fields>(fields: F): Kind<FieldValues<F>> 
       }
       const result: Record<string, unknown> = {};
       for (const [name, one] of Object.entries(fields)) {
-        const given = Object.hasOwn(value, name) ? value[name] : undefined;
+        const written = Object.hasOwn(value, name) ? value[name] : undefined;
+        const given = !one.required && one.default === undefined && isLeftEmpty(written, one.kind) ? null : written;
         if (given !== undefined && given !== null) result[name] = one.kind.read(given, [...at, name], context);
         else {
           result[name] = one.default;

@@ -97,6 +97,51 @@ describe('reading', () => {
     expect(Config.fromObject({ max_upload_size: null }).get('max_upload_size')).toBe(50 * 1024 * 1024);
   });
 
+  it('takes what was left empty for what is not set', () => {
+    const empty = [
+      ...['web_client_location', 'pid_file', 'log_config', 'tls_certificate_path', 'signing_key_path', 'worker_name'],
+      ...['registration_shared_secret', 'form_secret', 'turn_shared_secret', 'turn_password', 'recaptcha_public_key'],
+      ...['recaptcha_private_key', 'default_identity_server', 'http_proxy', 'worker_replication_secret'],
+    ];
+    const problems = problemsOf(
+      `${empty.map((name) => `${name}: ''`).join('\n')}
+macaroon_secret_key: ""
+registration_shared_secret_path: anew
+account_threepid_delegates: {msisdn: ''}
+redis: {password: ''}
+sentry: {dsn: ''}
+email: {notif_from: a@b.example, smtp_port: null, smtp_user: '', smtp_pass: '', client_base_url: ''}
+listeners:
+ - {port: 1, type: http, bind_address: ''}
+ - {port: 2, type: http, bind_addresses: []}`,
+    );
+    expect(problems).toEqual([expect.stringMatching(/registration_shared_secret_path: cannot read/)]);
+    const config = loadConfig([file], { env: { http_proxy: 'http://env' }, createSecrets: new SystemIds() });
+    const shared = config.get('registration_shared_secret');
+    expect(shared).toMatch(/^[A-Za-z]{50}$/);
+    expect(config.get('macaroon_secret_key')).toBe(shared);
+    expect(config.get('signing_key_path')).toBe(join(folder, 'example.org.signing.key'));
+    expect(config.get('email.smtp_port')).toBe(25);
+    expect([config.get('email.smtp_user'), config.get('turn_password'), config.get('http_proxy')]).toEqual([
+      undefined,
+      undefined,
+      undefined,
+    ]);
+    expect(config.get('listeners').map(({ bind_addresses: addresses }) => addresses)).toEqual([undefined, undefined]);
+    // What has a default, or must be there, is not left empty.
+    expect(problemsOf(`media_store_path: ''\nemail: {notif_from: a@b.example, smtp_host: ''}`)).toHaveLength(2);
+  });
+
+  it('takes what other files of the field hold', () => {
+    const settings = `gc_min_interval: [0.5s, 30s, 1m]
+turn_uris: [stun:turn.example.org, "turn:turn.example.org?transport=udp"]
+url_preview_url_blacklist: [{netloc: example.org, port: 8080}]`;
+    expect(problemsOf(settings)).toEqual([expect.stringMatching(/^warning .*gc_min_interval: has no meaning here/)]);
+    expect(loadConfig([file], { env: {} }).get('url_preview_url_blacklist')).toEqual([
+      { netloc: 'example.org', port: '8080' },
+    ]);
+  });
+
   it('fills in what follows from other settings', () => {
     const config = Config.fromObject({ server_name: 'example.org' }, { configDir: '/etc/rookery' });
     expect(config.get('signing_key_path')).toBe('/etc/rookery/example.org.signing.key');

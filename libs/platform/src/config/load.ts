@@ -54,6 +54,8 @@ export function checkConfig(
   };
 }
 
+const isUnset = (secret: unknown): boolean => secret === undefined || secret === null || secret === '';
+
 function createSharedSecret(
   raw: Readonly<Record<string, unknown>>,
   baseDir: string,
@@ -61,7 +63,7 @@ function createSharedSecret(
 ): ConfigProblem | undefined {
   const setting = 'registration_shared_secret_path';
   const name = raw[setting];
-  if (typeof name !== 'string' || name === '' || raw['registration_shared_secret'] != null) return undefined;
+  if (typeof name !== 'string' || name === '' || !isUnset(raw['registration_shared_secret'])) return undefined;
   const file = resolve(baseDir, name);
   try {
     if (!existsSync(file)) writeFileSync(file, `${ids.letters(50)}\n`, { mode: 0o600, flag: 'wx' });

@@ -2,7 +2,7 @@ import { readFileSync, statSync } from 'node:fs';
 import { fileProblem } from '../file-problem.js';
 import { applyOldForms, writtenOut } from './compat.js';
 import { applyDependentDefaults } from './defaults.js';
-import { didYouMean, isSection, type ReadContext, type SettingPath, shown } from './kinds.js';
+import { didYouMean, isLeftEmpty, isSection, type ReadContext, type SettingPath, shown } from './kinds.js';
 import type { ConfigParts } from './parts.js';
 import type { ConfigProblem } from './problem.js';
 import { checkRules } from './rules.js';
@@ -95,9 +95,10 @@ export function readSettings(source: RawSettings): ReadResult {
     }
   }
 
-  function take(name: SettingName, value: unknown, at: SettingPath): void {
+  function take(name: SettingName, written: unknown, at: SettingPath): void {
     const row = rowOf(name);
-    if (value === undefined) return;
+    if (written === undefined) return;
+    const value = row.nullable && row.default === undefined && isLeftEmpty(written, row.kind) ? null : written;
     if (row.removed) {
       const harmless = value === null || !asksForSomething(value);
       if (harmless && name.startsWith('experimental_features.')) return;
@@ -124,7 +125,9 @@ export function readSettings(source: RawSettings): ReadResult {
       return;
     }
     // What cannot be read keeps its default, so that the rest can still be checked.
-    values.set(name, row.kind.read(value, at, context) ?? row.default);
+    // What nothing reads need not be right either.
+    const reading = row.meaningless === undefined ? context : { ...context, error: () => undefined };
+    values.set(name, row.kind.read(value, at, reading) ?? row.default);
     if (row.deprecated !== undefined) context.warn(at, `deprecated: ${row.deprecated}`);
     else if (row.meaningless !== undefined) context.warn(at, `has no meaning here: ${row.meaningless}`);
     else if (withoutEffect.has((row.fileOf ?? name) as SettingName) && asksForSomething(value))

@@ -45,6 +45,7 @@ export function configurationReference(): string {
     '- A **size** is a number of bytes, or text with a unit of 1024: `500K`, `50M`, `1G`, `1T`.',
     '- A relative **path** starts at the folder of the first settings file.',
     '- A **secret** can lie in a file of its own, named by the setting ending in `_path`; giving both is an error.',
+    "- An empty text (`''`) counts as not set, where a setting has no default and takes no empty text.",
     '',
     'A wrong value stops the start; the message names file, line, setting and what was expected. An unknown name is warned',
     'about with the nearest known one. `rookery config check FILE...` does both without starting. Settings marked ↻ are read',

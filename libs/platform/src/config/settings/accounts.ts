@@ -133,7 +133,7 @@ export const accountSettings = {
   ),
 
   turn_uris: setting(
-    k.list(k.text({ pattern: /^turns?:/, expected: 'a turn: or turns: URI' })),
+    k.list(k.text({ pattern: /^(?:turn|stun)s?:/, expected: 'a turn:, turns:, stun: or stuns: URI' })),
     [],
     'TURN servers for calls.',
   ),

@@ -53,7 +53,7 @@ const texts = <T extends Readonly<Record<string, string>>, const P extends strin
 export const emailSettings = {
   'email.smtp_host': setting(k.text({ empty: false }), 'localhost', 'Mail server.'),
   'email.smtp_port': optional(k.port, 'Its port.', { rule: 'Default 25; 465 with `email.force_tls`.' }),
-  'email.smtp_user': optional(k.text(), 'User name there.'),
+  'email.smtp_user': optional(k.text({ empty: false }), 'User name there.'),
   'email.smtp_pass': optional(k.secretText, 'Password there.', { secret: true }),
   'email.force_tls': setting(k.flag, false, 'Speak TLS from the first byte.'),
   'email.require_transport_security': setting(k.flag, false, 'Send nothing without TLS.'),

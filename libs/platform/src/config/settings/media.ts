@@ -102,7 +102,7 @@ export const mediaSettings = {
   url_preview_ip_range_blacklist: optional(k.list(k.ipRange), 'Addresses that are not fetched for previews.'),
   url_preview_ip_range_whitelist: setting(k.list(k.ipRange), [], 'Exceptions.'),
   url_preview_url_blacklist: setting(
-    k.list(k.mapOf(k.text())),
+    k.list(k.mapOf(k.text({ numbers: true }))),
     [],
     'Links without a preview: parts of the URL (`scheme`, `username`, `netloc`, `path`, `port`…) as glob, or as regular expression when beginning with `^`.',
   ),

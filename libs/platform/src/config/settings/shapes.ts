@@ -124,11 +124,12 @@ export const listener: typeof listenerFields = {
     if ((result.port === undefined) === (result.path === undefined) && isReadable(value)) {
       context.error(path, 'expected exactly one of port and path');
     }
-    const addresses =
-      result.bind_address === undefined
-        ? result.bind_addresses
-        : [...(result.bind_addresses ?? []), result.bind_address];
-    return { ...result, bind_addresses: addresses, x_forwarded: result.x_forwarded ?? result.path !== undefined };
+    const addresses = [
+      ...(result.bind_addresses ?? []),
+      ...(result.bind_address === undefined ? [] : [result.bind_address]),
+    ];
+    const bound = addresses.length === 0 ? undefined : addresses;
+    return { ...result, bind_addresses: bound, x_forwarded: result.x_forwarded ?? result.path !== undefined };
   },
 };
 
