@@ -26,7 +26,10 @@ export const accountSettings = {
     k.list(
       k.object({
         medium: k.need(k.oneOf('email', 'msisdn'), 'Kind of address.'),
-        pattern: k.need(regex, 'Regular expression that the whole address must match.'),
+        pattern: k.need(
+          regex,
+          'Regular expression that the address must begin with; `$` at its end for all of the address.',
+        ),
       }),
     ),
     'Addresses that may be used; all when unset.',
