@@ -298,7 +298,10 @@ export const userMediaOrders = [
 /** One of {@link userMediaOrders}. */
 export type UserMediaOrder = (typeof userMediaOrders)[number];
 
-/** A page of the files that a user uploaded, with the number of all of them. */
+/**
+ * A page of the files that a user uploaded, with the number of all of them. What has no value goes last, or first where the list is
+ * turned around.
+ */
 export async function mediaOfUser(
   db: Db,
   userId: string,
@@ -309,7 +312,7 @@ export async function mediaOfUser(
     readonly descending: boolean;
   },
 ): Promise<{ readonly media: Media[]; readonly total: number }> {
-  const direction = page.descending ? 'DESC' : 'ASC';
+  const direction = page.descending ? 'DESC NULLS FIRST' : 'ASC NULLS LAST';
   const [rows, count] = await Promise.all([
     db.query<Row>(
       `SELECT ${localColumns} FROM local_media_repository WHERE user_id = ? AND media_length IS NOT NULL

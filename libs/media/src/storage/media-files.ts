@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { createReadStream } from 'node:fs';
-import { type FileHandle, mkdir, open, readdir, rename, rm, rmdir, stat, unlink } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { copyFile, type FileHandle, mkdir, open, readdir, rename, rm, rmdir, stat, unlink } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
 import type { MediaDownloadHeaders } from '@rookery/module-api';
 import { Clock, Config, Ids, SingleFlight } from '@rookery/platform';
@@ -198,16 +198,36 @@ export class MediaFiles {
   }
 }
 
+/** Puts a file into its place, as a whole. */
 async function moveTo(from: string, to: string): Promise<void> {
   for (let attempt = 0; ; attempt++) {
     await mkdir(dirname(to), { recursive: true });
     try {
-      return await rename(from, to);
+      return await rename(from, to).catch((error: unknown) => {
+        if ((error as NodeJS.ErrnoException).code !== 'EXDEV') throw error;
+        return copyAcross(from, to);
+      });
     } catch (error) {
       // The folder was empty, and somebody who removed a file took it along.
       if (!isMissing(error) || attempt === 2) throw error;
     }
   }
+}
+
+/** Folders of the store may be links to another disk, to which nothing can be renamed. */
+async function copyAcross(from: string, to: string): Promise<void> {
+  // Nobody may find half a file; another process may be bringing the same one.
+  const partial = `${to}.${basename(from)}.partial`;
+  try {
+    await copyFile(from, partial);
+    const handle = await open(partial, 'r+');
+    await handle.sync().finally(() => handle.close());
+    await rename(partial, to);
+  } catch (error) {
+    await rm(partial, { force: true });
+    throw error;
+  }
+  await unlink(from).catch(ignoreMissing);
 }
 
 /** A small part of a file in one piece: a quarter of what a file stream costs, and most files are small. */

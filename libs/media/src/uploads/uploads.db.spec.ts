@@ -1,12 +1,23 @@
 import { Database } from '@rookery/database';
+import { statSync } from 'node:fs';
+import { mkdtemp, readdir, rm, symlink } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { eachDatabase, FakeClock } from '@rookery/testing';
 import { AvatarRules } from '../avatars/avatar-rules.js';
 import { buildMedia, fixtureMigrations, type MediaFixture, requesterOf } from '../media.fixture.js';
+import { MediaLibrary } from '../records/media-library.service.js';
+import { placeOf } from '../storage/file-place.js';
+import { MediaFiles } from '../storage/media-files.js';
 import type { IncomingFile } from './incoming-file.js';
 import { UploadService } from './upload.service.js';
 
 const alice = requesterOf('@alice:example.org');
+
+const memory = '/dev/shm';
+const hasOtherDisk = statSync(memory, { throwIfNoEntry: false })?.dev !== statSync(tmpdir()).dev;
+const withOtherDisk = hasOtherDisk && statSync(memory, { throwIfNoEntry: false })?.isDirectory() ? it : it.skip;
 
 eachDatabase('uploads', (open) => {
   let media: MediaFixture;
@@ -85,6 +96,36 @@ eachDatabase('uploads', (open) => {
     await expect(fill('second')).rejects.toMatchObject({ status: 409, errcode: 'M_CANNOT_OVERWRITE_MEDIA' });
     await first;
     expect((await media.filesOnDisk()).length).toBe(1);
+  });
+
+  withOtherDisk('go to another disk, where their folder is a link to one', async () => {
+    await build();
+    const other = await mkdtemp(join(memory, 'rookery-media-'));
+    try {
+      await symlink(other, join(media.folder, 'local_content'));
+      const key = await media.upload('contents', 'text/plain');
+      const found = await media.get(MediaLibrary).find(key);
+      const opened = found && (await media.get(MediaFiles).open(placeOf(found)));
+      expect(Buffer.concat((await opened?.stream().toArray()) ?? []).toString()).toBe('contents');
+      const names = (await readdir(other, { recursive: true, withFileTypes: true })).filter((one) => one.isFile());
+      expect(names.map(({ name }) => name)).toEqual([key.mediaId.slice(4)]);
+      expect(await readdir(join(media.folder, 'tmp'))).toEqual([]);
+    } finally {
+      await rm(other, { recursive: true });
+    }
+  });
+
+  it('are listed with what has no value last', async () => {
+    await build();
+    const uploads = media.get(UploadService);
+    for (const uploadName of ['b', undefined, 'a'])
+      await uploads.upload(alice, { ...file(Readable.from([Buffer.from('x')]), 1), uploadName });
+    const names = async (descending: boolean): Promise<unknown> => {
+      const page = { offset: 0, limit: 10, orderBy: 'upload_name', descending } as const;
+      return (await media.get(MediaLibrary).ofUser(alice.userId, page)).media.map((one) => one.uploadName);
+    };
+    expect(await names(false)).toEqual(['a', 'b', undefined]);
+    expect(await names(true)).toEqual([undefined, 'b', 'a']);
   });
 
   it('that trickle are cut off', async () => {
