@@ -145,6 +145,20 @@ describe('starting', () => {
     expect(text.output).toContain('Make the first administrator');
   });
 
+  it('takes the options that units of other servers have', async () => {
+    const at = folder();
+    writeFileSync(join(at, 'a.yaml'), "server_name: units.test\nreport_stats: false\nturn_shared_secret: ''\n");
+    const listener = `{port: ${await freePort()}, type: http, bind_addresses: [127.0.0.1]}`;
+    writeFileSync(join(at, 'b.yaml'), `listeners: [${listener}]\n`);
+    const args = ['--config-path=a.yaml', '--config-path', 'b.yaml', '--no-secrets-in-config'];
+    expect(await run(at, args)).toMatchObject({ code: 0, output: expect.stringContaining('is running as units.test') });
+    writeFileSync(join(at, 'b.yaml'), `listeners: [${listener}]\nform_secret: here\n`);
+    expect(await run(at, args)).toMatchObject({
+      code: 1,
+      output: expect.stringMatching(/b\.yaml:2: form_secret: secrets must not stand in the settings/),
+    });
+  });
+
   it('loads no library for what the settings do not ask for', async () => {
     const at = folder();
     const list = join(at, 'loaded.json');

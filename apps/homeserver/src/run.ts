@@ -16,6 +16,8 @@ import { firstAdministratorCommand, welcomeScreen } from './welcome.js';
 
 interface Options {
   readonly config?: string[];
+  readonly configPath?: string[];
+  readonly secretsInConfig: boolean;
   readonly serverName?: string;
   readonly port?: number;
   readonly processes: number;
@@ -47,6 +49,8 @@ const program = new Command('rookery-homeserver')
   )
   .version(version)
   .option('-c, --config <paths...>', 'settings files, or folders of *.yaml files; later ones win')
+  .option('--config-path <paths...>', 'the same, under the name that units and scripts of other servers use')
+  .option('--no-secrets-in-config', 'refuse settings that hold secrets themselves instead of naming their files')
   .option('--server-name <name>', 'the name of a new server, on the first run (default: "localhost")')
   .option('--port <port>', 'the port of a new server, on the first run', port)
   .option(
@@ -66,13 +70,14 @@ function fail(error: unknown): never {
 }
 
 function settingsFiles(options: Options): string[] {
-  if (options.config !== undefined) {
-    const [missing] = options.config.filter((path) => !existsSync(path));
+  const named = [...(options.config ?? []), ...(options.configPath ?? [])];
+  if (named.length > 0) {
+    const [missing] = named.filter((path) => !existsSync(path));
     if (missing !== undefined)
       throw new StartupError(
         `There is no ${resolve(missing)}\nrookery config generate --output ${missing} makes the settings of a new server`,
       );
-    return options.config.map((path) => resolve(path));
+    return named.map((path) => resolve(path));
   }
   const file = resolve('homeserver.yaml');
   if (!existsSync(file)) {
@@ -125,12 +130,13 @@ function stopOnSignals(end: () => Promise<void>): () => void {
 }
 
 /** Runs as many processes as are asked for, each of which is this program. */
-async function watch(files: readonly string[], config: Config, processes: number): Promise<void> {
+async function watch(files: readonly string[], config: Config, { processes, secretsInConfig }: Options): Promise<void> {
   if (!config.get('redis.enabled'))
     throw new StartupError('--processes needs redis.enabled: true, and a Redis or Valkey server');
   // Once, before there are several to make it.
   loadSigningKeys(config, new SystemIds());
   const args = ['--config', ...files, '--one-of', String(processes)];
+  if (!secretsInConfig) args.push('--no-secrets-in-config');
   const logger = openLog(config);
   const watched = new WatchedProcesses({ count: processes, program: process.argv[1] ?? '', args, logger });
   writePidFile(config);
@@ -201,11 +207,12 @@ function startAlone(config: Config): Homeserver {
 async function run(): Promise<void> {
   const options = program.opts<Options>();
   const files = settingsFiles(options);
-  const load = (): Config => loadConfig(files, { createSecrets: new SystemIds() });
+  const load = (): Config =>
+    loadConfig(files, { createSecrets: new SystemIds(), noSecretsInConfig: !options.secretsInConfig });
   const config = load();
   refuseLateOptions(options, config, files);
   checkParts(config);
-  if (options.processes > 1) return watch(files, config, options.processes);
+  if (options.processes > 1) return watch(files, config, options);
   let running: Running;
   let stop: () => void;
   if (config.get('redis.enabled')) {
