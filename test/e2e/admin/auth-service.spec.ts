@@ -129,6 +129,17 @@ describe.each(['sqlite', 'postgres'] as const)('a service that authenticates use
     expect((await query('nobody')).status).toBe(404);
   });
 
+  it('alone makes accounts: administrators change those that there are', async () => {
+    issue('an-admin', 'operator', `${api} urn:synapse:admin:*`);
+    await mas('POST', 'provision_user', { localpart: 'operator' });
+    await mas('POST', 'provision_user', { localpart: 'there' });
+    const put = (localpart: string): Promise<{ status: number; body: Json }> =>
+      as('an-admin', 'PUT', `/_synapse/admin/v2/users/@${localpart}:rookery.test`, { displayname: 'Named' });
+    expect(await put('there')).toMatchObject({ status: 200, body: { displayname: 'Named' } });
+    expect(await put('elsewhere')).toMatchObject({ status: 403, body: { errcode: 'M_FORBIDDEN' } });
+    expect((await query('elsewhere')).status).toBe(404);
+  });
+
   it('closes accounts and opens them again', async () => {
     await mas('POST', 'provision_user', { localpart: 'closed' });
     expect(await mas('POST', 'delete_user', { localpart: 'closed', erase: false })).toMatchObject({

@@ -86,11 +86,14 @@ export class UserChanges {
   /**
    * @param userId of this server
    * @returns whether the account is new
-   * @throws MatrixError 400 `M_UNKNOWN`, `M_INVALID_PARAM`, `M_INVALID_USERNAME`, `M_THREEPID_IN_USE`...; 403 `M_FORBIDDEN`;
-   *   409 `M_UNKNOWN` (an external id is another account's); 500 `M_UNKNOWN` (an identity server keeps an address)
+   * @throws MatrixError 400 `M_UNKNOWN`, `M_INVALID_PARAM`, `M_INVALID_USERNAME`, `M_THREEPID_IN_USE`...; 403 `M_FORBIDDEN`,
+   *   for a new account also where an authentication service makes them; 409 `M_UNKNOWN` (an external id is another account's); 500 `M_UNKNOWN` (an identity server keeps an address)
    */
   async apply(requester: Requester, request: RequestOrigin, userId: string, change: UserChange): Promise<boolean> {
     const account = await this.accounts.find(userId);
+    // One that the service does not know nobody could log in to, and its name would be taken there.
+    if (account === undefined && this.config.get('matrix_authentication_service.enabled'))
+      throw MatrixError.forbidden('Accounts are made by the authentication service');
     const origin: Origin = { requester, request, byAdmin: true };
     const wanted = await this.#check(requester, userId, change);
     if (account === undefined) await this.#create(userId, change, wanted, origin);
