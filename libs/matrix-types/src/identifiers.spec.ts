@@ -2,6 +2,7 @@ import {
   domainOf,
   fitsBytes,
   isValidEventId,
+  isHistoricalLocalpart,
   isValidNewLocalpart,
   isValidRoomAlias,
   isValidRoomId,
@@ -95,6 +96,13 @@ describe('user ids', () => {
     expect(isValidNewLocalpart('a1._=-/+')).toBe(true);
     for (const localpart of ['', 'Alice', 'a b', 'ä', 'a:b', 'a!', 'a\n'])
       expect(isValidNewLocalpart(localpart)).toBe(false);
+  });
+
+  it('knows localparts of the past', () => {
+    for (const localpart of ['a1._=-/+', 'Alice', 'a!', '[m]^|`~'])
+      expect([localpart, isHistoricalLocalpart(localpart)]).toEqual([localpart, true]);
+    for (const localpart of ['', 'a b', 'ä', 'a:b', 'a\n', 'a\x7f'])
+      expect([localpart, isHistoricalLocalpart(localpart)]).toEqual([localpart, false]);
   });
 });
 

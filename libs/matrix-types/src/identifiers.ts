@@ -83,6 +83,17 @@ export function isValidNewLocalpart(localpart: string): boolean {
   return newLocalpart.test(localpart);
 }
 
+const historicalLocalpart = /^[\x21-\x39\x3b-\x7e]+$/;
+
+/**
+ * Whether a localpart is one that servers gave to users in the past, and that every server still has to know: printable
+ * ASCII but for spaces and colons.
+ * @spec appendices#historical-user-ids
+ */
+export function isHistoricalLocalpart(localpart: string): boolean {
+  return historicalLocalpart.test(localpart);
+}
+
 /**
  * Parses a room id, with or without a domain.
  * @returns `undefined` when it is not one

@@ -21,6 +21,7 @@ export {
   domainOf,
   type EventId,
   fitsBytes,
+  isHistoricalLocalpart,
   isValidEventId,
   isValidNewLocalpart,
   isValidRoomAlias,

@@ -138,6 +138,28 @@ describe.each(databases)('an application service acts on the server (%s)', (data
     expect(await register({ type, username: 'ircbot', inhibit_login: true }, 'as-irc')).toBe('200');
   });
 
+  it('names its users as other networks do, capitals included', async () => {
+    const type = 'm.login.application_service';
+    const identifier = { type: 'm.id.user', user: 'irc_Nick^|[m]' };
+    const roomId = await createRoom(alice, { preset: 'public_chat' });
+    for (const username of ['irc_Nick^|[m]', 'irc_nick^|[m]']) {
+      const userId = `@${username}:rookery.test`;
+      const made = await homeserver.request('POST', '/register', { type, username, inhibit_login: true }, 'as-irc');
+      expect(made.body).toMatchObject({ user_id: userId });
+      const named = acting(homeserver, 'irc', userId);
+      expect((await named.request('GET', '/account/whoami')).body['user_id']).toBe(userId);
+      await join(named, roomId);
+      expect(Object.keys((await ok(alice, 'GET', `/rooms/${roomId}/joined_members`))['joined'] as object)).toContain(
+        userId,
+      );
+    }
+    expect(await register({ type, username: 'irc_Nick^|[m]' }, 'as-irc')).toBe('400 M_USER_IN_USE');
+    for (const username of ['irc_a b', 'irc_a:b', 'irc_ä', '@irc_a', `irc_${'a'.repeat(250)}`])
+      expect([username, await register({ type, username }, 'as-irc')]).toEqual([username, '400 M_INVALID_USERNAME']);
+    const login = await homeserver.request('POST', '/login', { type, identifier }, 'as-irc');
+    expect(login.body['user_id']).toBe('@irc_Nick^|[m]:rookery.test');
+  });
+
   it('logs its users in, and the session works like any other', async () => {
     const type = 'm.login.application_service';
     const identifier = { type: 'm.id.user', user: 'irc_bob' };

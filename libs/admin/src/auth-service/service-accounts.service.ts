@@ -84,7 +84,7 @@ export class ServiceAccounts {
     const userId = qualifyUserId(body.localpart, this.config.serverName);
     const isNew = (await this.accounts.find(userId)) === undefined;
     if (isNew) {
-      await this.accounts.checkAvailable(body.localpart, undefined, { exact: true });
+      await this.accounts.checkAvailable(body.localpart, { exact: true });
       await this.accounts.register({
         localpart: body.localpart,
         displayName: body.set_displayname || undefined,

@@ -32,7 +32,7 @@ export class LookupsController {
   async usernameAvailable(
     @Query(usernameAvailableQuery) query: InferQuery<typeof usernameAvailableQuery>,
   ): Promise<object> {
-    await this.accounts.checkAvailable(query.username, undefined, { exact: true });
+    await this.accounts.checkAvailable(query.username, { exact: true });
     return { available: true };
   }
 

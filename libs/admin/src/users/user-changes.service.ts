@@ -156,7 +156,7 @@ export class UserChanges {
   ): Promise<void> {
     const localpart = localpartOf(userId);
     // The account gets the very id that was named, or none.
-    await this.accounts.checkAvailable(localpart, undefined, { exact: true });
+    await this.accounts.checkAvailable(localpart, { exact: true });
     const { password, user_type, displayname, avatar_url, admin, approved } = change;
     const validatedMs = this.clock.nowMs();
     await this.accounts.register({

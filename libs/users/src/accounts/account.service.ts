@@ -3,7 +3,7 @@ import { Database, type Tx } from '@rookery/database';
 import { localpartOf, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Ids } from '@rookery/platform';
 import { AccountModules, type Origin } from '../common/account-modules.js';
-import { checkNewLocalpart, qualifyUserId } from '../common/user-names.js';
+import { checkNewLocalpart, checkServiceLocalpart, qualifyUserId } from '../common/user-names.js';
 import { UserHooks } from '../hooks.js';
 import { insertProfile } from '../profiles/profile.query.js';
 import { AppserviceDirectory } from '../sessions/appservice-directory.js';
@@ -95,29 +95,42 @@ export class AccountService {
 
   /**
    * The localpart of a new account, if it may be taken.
-   * @param appserviceId the application service that registers it
    * @param options `exact`: the account is to have this very name, and none in lower case instead
    * @throws MatrixError 400 `M_INVALID_USERNAME`, `M_USER_IN_USE`, `M_EXCLUSIVE`
    */
   async checkAvailable(
     username: string,
-    appserviceId?: string,
     options: { readonly tellInUse?: boolean; readonly exact?: boolean } = {},
   ): Promise<string> {
     const rules = {
       serverName: this.config.serverName,
-      allowUnderscorePrefix: appserviceId !== undefined || this.config.get('allow_underscore_prefixed_localpart'),
+      allowUnderscorePrefix: this.config.get('allow_underscore_prefixed_localpart'),
     };
     const localpart = checkNewLocalpart(username, rules);
     if (options.exact && localpart !== username)
       throw MatrixError.invalidUsername('A user name has no upper-case letters');
+    const userId = this.#unclaimed(localpart, undefined);
+    if (options.tellInUse !== false && (await findAccountsIgnoringCase(this.database, userId)).length > 0)
+      throw userInUse();
+    return localpart;
+  }
+
+  /**
+   * Checks that an application service may make an account with just this name. Users whose names differ in case alone are two.
+   * @throws MatrixError as {@link checkAvailable}
+   */
+  async checkAvailableTo(appserviceId: string, localpart: string): Promise<void> {
+    checkServiceLocalpart(localpart, this.config.serverName);
+    if (await findAccount(this.database, this.#unclaimed(localpart, appserviceId))) throw userInUse();
+  }
+
+  /** The user id that a localpart makes, unless it is kept for somebody else. */
+  #unclaimed(localpart: string, appserviceId: string | undefined): string {
     if (localpart === this.config.get('server_notices.system_mxid_localpart')) throw userInUse();
     const userId = qualifyUserId(localpart, this.config.serverName);
     const owner = this.appservices.exclusiveOwner(userId);
     if (owner && owner.id !== appserviceId) throw MatrixError.exclusive();
-    if (options.tellInUse !== false && (await findAccountsIgnoringCase(this.database, userId)).length > 0)
-      throw userInUse();
-    return localpart;
+    return userId;
   }
 
   /**
@@ -151,7 +164,10 @@ export class AccountService {
         if (registration.upgradedGuest === userId) {
           tx.unlessRolledBack(() => this.sessions.invalidate(userId));
           if (!(await upgradeGuest(tx, account))) throw userInUse();
-        } else if ((await findAccountsIgnoringCase(tx, userId)).length > 0 || !(await insertAccount(tx, account)))
+        } else if (
+          (registration.appserviceId === undefined && (await findAccountsIgnoringCase(tx, userId)).length > 0) ||
+          !(await insertAccount(tx, account))
+        )
           throw userInUse();
         if (externalId && !(await recordExternalId(tx, externalId.authProvider, externalId.externalId, userId)))
           throw externalIdInUse();

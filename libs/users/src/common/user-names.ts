@@ -1,4 +1,4 @@
-import { domainOf, isValidNewLocalpart, MatrixError, maxIdBytes } from '@rookery/matrix-types';
+import { domainOf, isHistoricalLocalpart, isValidNewLocalpart, MatrixError, maxIdBytes } from '@rookery/matrix-types';
 
 /** What a new user's name is checked against. */
 export interface UsernameRules {
@@ -21,10 +21,26 @@ export function checkNewLocalpart(username: string, rules: UsernameRules): strin
     );
   if (localpart.startsWith('_') && !rules.allowUnderscorePrefix)
     throw invalid('A user name may not begin with an underscore');
-  if (/^\d+$/.test(localpart)) throw invalid('User names of digits only are reserved for guests');
-  if (Buffer.byteLength(`@${localpart}:${rules.serverName}`) > maxIdBytes)
-    throw invalid(`A user id may not be longer than ${maxIdBytes} bytes`);
+  checkCommon(localpart, rules.serverName);
   return localpart;
+}
+
+/**
+ * Checks the localpart of an account that an application service makes. It is taken as it is: services name their users after those of
+ * another network, capitals included, and go on to act as the user whom they named.
+ * @spec appendices#historical-user-ids
+ * @throws MatrixError 400 `M_INVALID_USERNAME`
+ */
+export function checkServiceLocalpart(localpart: string, serverName: string): void {
+  if (!isHistoricalLocalpart(localpart) || localpart.startsWith('@'))
+    throw invalid('A user name can only contain printable ASCII characters, no spaces and colons, and no @ first');
+  checkCommon(localpart, serverName);
+}
+
+function checkCommon(localpart: string, serverName: string): void {
+  if (/^\d+$/.test(localpart)) throw invalid('User names of digits only are reserved for guests');
+  if (Buffer.byteLength(`@${localpart}:${serverName}`) > maxIdBytes)
+    throw invalid(`A user id may not be longer than ${maxIdBytes} bytes`);
 }
 
 function invalid(message: string): MatrixError {

@@ -32,8 +32,9 @@ export class AppserviceRegistration {
     if (this.config.get('matrix_authentication_service.enabled') && body.inhibit_login !== true) {
       throw MatrixError.appserviceLoginUnsupported();
     }
-    if (typeof body.username !== 'string') throw MatrixError.missingParam("Missing parameter 'username'");
-    const localpart = await this.accounts.checkAvailable(body.username, appservice.id);
+    const { username: localpart } = body;
+    if (typeof localpart !== 'string') throw MatrixError.missingParam("Missing parameter 'username'");
+    await this.accounts.checkAvailableTo(appservice.id, localpart);
     if (!appservice.covers(qualifyUserId(localpart, this.config.serverName)))
       throw MatrixError.exclusive('The user name lies outside the namespaces of the application service');
     const userId = await this.accounts.register({ localpart, appserviceId: appservice.id, origin: { request } });

@@ -58,7 +58,7 @@ export class RegistrationFlows {
   async checkAvailable(username: string, request: RequestOrigin): Promise<void> {
     this.assertEnabled();
     if (this.config.get('inhibit_user_in_use_error')) {
-      await this.accounts.checkAvailable(username, undefined, { tellInUse: false });
+      await this.accounts.checkAvailable(username, { tellInUse: false });
       return;
     }
     await this.limiter.take('rc_registration', request.ip);

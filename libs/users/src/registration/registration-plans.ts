@@ -27,7 +27,7 @@ export class RegistrationPlans {
    */
   async check(username: string | undefined, body: RegistrationBody): Promise<void> {
     if (username !== undefined)
-      await this.accounts.checkAvailable(username, undefined, {
+      await this.accounts.checkAvailable(username, {
         tellInUse: !this.config.get('inhibit_user_in_use_error'),
       });
     const { password, auth } = body;
