@@ -101,6 +101,52 @@ describeWithRedis('Redis', () => {
       expect(heard).toEqual([2]);
     });
 
+    it('while Redis hangs does the same, whoever asks for something waits no longer than for its answer', async () => {
+      const calls: string[] = [];
+      const bus = await join({
+        catchUp: async () => void calls.push('catch up'),
+        makeOthersCatchUp: async () => void calls.push('others catch up'),
+      });
+      await eventually(() => bus.isUp);
+      calls.length = 0;
+      redis.hang();
+      bus.publish(message(1));
+      await Promise.all([bus.told(), bus.heard()]);
+      expect(bus.isUp).toBe(false);
+      expect(calls).toContain('others catch up');
+      expect(calls).toContain('catch up');
+      // From now on nobody waits for it.
+      const startedMs = performance.now();
+      bus.publish(message(2));
+      await Promise.all([bus.told(), bus.heard()]);
+      expect(performance.now() - startedMs).toBeLessThan(1_500);
+      const heard: number[] = [];
+      bus.subscribe((one) => heard.push(one.position));
+      redis.goOn();
+      await eventually(() => bus.isUp);
+      bus.publish(message(3));
+      await eventually(() => heard.includes(3));
+      expect(await bus.heard()).toBe(true);
+    });
+
+    it('answers nobody while others still find out what it lost', async () => {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const bus = await join({ makeOthersCatchUp: () => promise });
+      await redis.down();
+      await eventually(() => !bus.isUp);
+      bus.publish(message(1));
+      bus.publish(message(2));
+      const one = bus.told();
+      await new Promise((done) => setTimeout(done, 20));
+      let isTold = false;
+      const other = Promise.resolve(bus.told()).then(() => (isTold = true));
+      await new Promise((done) => setTimeout(done, 20));
+      expect(isTold).toBe(false);
+      resolve();
+      await Promise.all([one, other]);
+      expect(bus.told()).toBeUndefined();
+    });
+
     it('starts without Redis, and joins it when it is there', async () => {
       await redis.down();
       const bus = await join();

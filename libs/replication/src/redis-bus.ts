@@ -30,22 +30,36 @@ export interface RedisBusOptions extends RedisOptions {
   readonly makeOthersCatchUp: () => Promise<void>;
 }
 
-const markLimitMs = 2_000;
+/** What Redis does not acknowledge, and a mark that does not come, in so long: it hangs, or the way there is cut. */
+const answerLimitMs = 2_000;
 const withoutRedisMs = 1_000;
 const reconnectMs = 250;
 const pingMs = 5_000;
+/** A connection on which nothing is said or heard for so long is made anew. */
+const silentMs = 3 * pingMs;
+
+/** Calls `late` when the time for an answer is over, and none has come that waits to be read: this process may have been busy as long. */
+const afterLimit = (late: () => void): NodeJS.Timeout => setTimeout(() => setImmediate(late), answerLimitMs);
 
 /** What is asked once for all who ask meanwhile, and again for those who ask after it was put. */
 class Together {
   #next: Promise<void> | undefined;
-  #running: Promise<void> = Promise.resolve();
+  #running: Promise<void> | undefined;
 
   constructor(private readonly run: () => Promise<void>) {}
 
+  /** What is asked already, or about to be; `undefined` where nothing is. */
+  get pending(): Promise<void> | undefined {
+    return this.#next ?? this.#running;
+  }
+
   ask(): Promise<void> {
-    this.#next ??= this.#running.then(() => {
+    this.#next ??= (this.#running ?? Promise.resolve()).then(() => {
       this.#next = undefined;
-      return (this.#running = this.run());
+      const running = this.run().finally(() => {
+        if (this.#running === running) this.#running = undefined;
+      });
+      return (this.#running = running);
     });
     return this.#next;
   }
@@ -53,7 +67,8 @@ class Together {
 
 /**
  * The bus over Redis or what speaks its language. What Redis has acknowledged is on its way to all who are connected, in order; a mark that a
- * process sends to itself comes behind it. While Redis is away nothing is announced: whoever needs to know asks, which takes longer.
+ * process sends to itself comes behind it. While Redis is away nothing is announced: whoever needs to know asks, which takes longer. It is away as
+ * well while it does not answer, or its answers do not come: nobody knows for how long.
  */
 export class RedisBus extends Bus {
   readonly #options: RedisBusOptions;
@@ -70,6 +85,8 @@ export class RedisBus extends Bus {
   readonly #mark: Together;
   #lastMark = 0;
   #isMarkHeard = false;
+  /** The mark that shows, once it comes, that Redis is there. */
+  #probe: string | undefined;
   #isUp = false;
   // Something was published that Redis did not take: the others have yet to be told another way.
   #hasLost = false;
@@ -123,7 +140,7 @@ export class RedisBus extends Bus {
   }
 
   override told(): Promise<void> | undefined {
-    if (this.#sending.size === 0 && !this.#hasLost) return undefined;
+    if (this.#sending.size === 0 && !this.#hasLost && !this.#makeOthersCatchUp.pending) return undefined;
     return this.#told();
   }
 
@@ -155,7 +172,7 @@ export class RedisBus extends Bus {
         this.#setDown();
       });
       // Those of the subscriber are restored before it is ready.
-      one.on('ready', () => this.#setUpIfReady());
+      one.on('ready', () => this.#sendProbe());
       one.on('end', () => this.#setDown());
     }
     this.#timer = setInterval(() => {
@@ -166,25 +183,39 @@ export class RedisBus extends Bus {
       this.#publisher.connect(),
       this.#subscriber.connect().then(async () => {
         await this.#subscriber.subscribe(this.#channel, (text) => this.#receive(text));
-        await this.#subscriber.subscribe(this.#marks, (mark) => this.#marked.get(mark)?.());
+        await this.#subscriber.subscribe(this.#marks, (mark) => {
+          if (mark === this.#probe) this.#setUp();
+          else this.#marked.get(mark)?.();
+        });
         this.#isSubscribed = true;
-        this.#setUpIfReady();
+        this.#sendProbe();
       }),
     ]);
     connecting.catch((err: unknown) => {
       if (!this.#closed) this.#logger.error('Redis cannot be used', { err });
     });
-    const late = new Promise<void>((resolve) => setTimeout(resolve, markLimitMs).unref());
-    await Promise.race([connecting.catch(() => undefined), late]);
+    const late = new Promise<void>((resolve) => setTimeout(resolve, answerLimitMs).unref());
+    const up = new Promise<void>((resolve) => (this.#onceUp = resolve));
+    await Promise.race([Promise.all([connecting, up]).catch(() => undefined), late]);
     if (!this.#isUp) this.#logger.warn('Redis is not there: news takes longer until it is');
   }
 
   #isSubscribed = false;
+  #onceUp = (): void => {};
 
-  #setUpIfReady(): void {
+  /** Redis is there once it brings what it is given. A connection that breaks meanwhile is ready again, which makes another attempt. */
+  #sendProbe(): void {
     if (this.#isUp || this.#closed || !this.#isSubscribed) return;
     if (!this.#publisher.isReady || !this.#subscriber.isReady) return;
+    this.#probe = String(++this.#lastMark);
+    this.#publisher.publish(this.#marks, this.#probe).catch(() => undefined);
+  }
+
+  #setUp(): void {
+    this.#probe = undefined;
+    if (this.#isUp || this.#closed) return;
     this.#isUp = true;
+    this.#onceUp();
     this.#logger.info('Redis is there');
     // What was said meanwhile was said to nobody.
     void this.#catchUp.ask();
@@ -195,6 +226,17 @@ export class RedisBus extends Bus {
     if (!this.#isUp) return;
     this.#isUp = false;
     for (const heard of this.#marked.values()) heard();
+  }
+
+  /**
+   * Redis has not answered in time. Nothing more is given to it until it does; should nothing come from it any more, its connections break in
+   * the end, for nothing is said on them either.
+   */
+  #suspect(): void {
+    if (!this.#isUp || this.#closed) return;
+    this.#logger.warn('Redis does not answer: news takes longer until it does');
+    this.#setDown();
+    this.#sendProbe();
   }
 
   #lose(): void {
@@ -213,14 +255,31 @@ export class RedisBus extends Bus {
   }
 
   async #told(): Promise<void> {
-    await Promise.all(this.#sending);
-    if (this.#hasLost) await this.#makeOthersCatchUp.ask();
+    if (this.#sending.size > 0 && !(await this.#isAcknowledged())) {
+      this.#suspect();
+      // Maybe it comes to the others, maybe not.
+      this.#sending.clear();
+      this.#lose();
+    }
+    // Who asked a moment before may have made them begin for what was lost here, too.
+    await (this.#hasLost ? this.#makeOthersCatchUp.ask() : this.#makeOthersCatchUp.pending);
+  }
+
+  /** Whether Redis has what was given to it, within the time that it has for that. */
+  async #isAcknowledged(): Promise<boolean> {
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<boolean>((resolve) => {
+      timer = afterLimit(() => resolve(false));
+    });
+    const sent = Promise.all(this.#sending).then(() => true);
+    return Promise.race([sent, late]).finally(() => clearTimeout(timer));
   }
 
   async #heard(): Promise<boolean> {
     if (this.#isUp) {
       await this.#mark.ask();
       if (this.#isMarkHeard) return true;
+      this.#suspect();
     }
     await this.#catchUp.ask();
     return true;
@@ -229,28 +288,25 @@ export class RedisBus extends Bus {
   async #sendMark(): Promise<boolean> {
     const mark = String(++this.#lastMark);
     let isHeard = false;
-    const heard = new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, markLimitMs);
-      this.#marked.set(mark, () => {
-        isHeard = this.#isUp;
+    await new Promise<void>((resolve) => {
+      const timer = afterLimit(resolve);
+      const end = (): void => {
         clearTimeout(timer);
         resolve();
+      };
+      this.#marked.set(mark, () => {
+        isHeard = this.#isUp;
+        end();
       });
+      this.#publisher.publish(this.#marks, mark).catch(end);
     });
-    try {
-      await this.#publisher.publish(this.#marks, mark);
-      await heard;
-    } catch {
-      return false;
-    } finally {
-      this.#marked.delete(mark);
-    }
+    this.#marked.delete(mark);
     return isHeard;
   }
 }
 
 function client(library: typeof RedisLibrary, { host, port, path, username, password, database, tls }: RedisOptions) {
-  const retry = { reconnectStrategy: () => reconnectMs, connectTimeout: 5_000 };
+  const retry = { reconnectStrategy: () => reconnectMs, connectTimeout: 5_000, socketTimeout: silentMs };
   const certificates = {
     ...(tls?.ca && { ca: tls.ca }),
     ...(tls?.cert !== undefined && { cert: tls.cert }),
@@ -268,7 +324,7 @@ function client(library: typeof RedisLibrary, { host, port, path, username, pass
     ...(database !== undefined && { database }),
     // What cannot be sent now is not sent later: whoever needs to know asks.
     disableOfflineQueue: true,
-    // A connection that was cut off without a word is noticed.
+    // So that a connection is silent only where Redis is.
     pingInterval: pingMs,
   });
 }

@@ -50,6 +50,16 @@ export class TestRedis {
     await ended;
   }
 
+  /** It takes connections and what is written to them, and answers nothing; until {@link goOn}. */
+  hang(): void {
+    this.#child?.kill('SIGSTOP');
+  }
+
+  /** It goes on where it was. */
+  goOn(): void {
+    this.#child?.kill('SIGCONT');
+  }
+
   async stop(): Promise<void> {
     await this.down();
     await rm(this.folder, { recursive: true, force: true });
