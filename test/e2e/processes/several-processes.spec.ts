@@ -240,6 +240,13 @@ describeWithRedis('A server of several processes', () => {
     await redis.up();
     await say('with redis again');
     expect(await heard()).toEqual(said);
+    // Nor is it needed where it hangs.
+    redis.hang();
+    await say('while redis hangs');
+    expect(await heard()).toEqual(said);
+    redis.goOn();
+    await say('after redis went on');
+    expect(await heard()).toEqual(said);
 
     await end(parent);
     expect(parent.exitCode).toBe(0);
