@@ -277,7 +277,11 @@ export class AmongProcesses {
     if (isWriter) {
       await registry.moveTo(JSON.stringify({ ...addresses, fellows: server.fellowsAddress }));
       await rpc.callOthers(othersLookAgain, undefined);
-    } else await registry.started();
+    } else {
+      // What was said while it started was said to nobody where Redis came, or the process that writes went, in between.
+      await this.#catchUp();
+      await registry.started();
+    }
     logger.info(isWriter ? 'This process writes' : 'This process answers beside the one that writes', {
       process: options.name,
     });
