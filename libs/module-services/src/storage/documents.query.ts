@@ -18,7 +18,13 @@ export class ModuleDocuments implements DocumentBackend {
     private readonly database: Database,
     private readonly clock: Clock,
   ) {
-    this.#rows = rowsOf(database, (work) => database.write(work, { name, anyProcess: true }));
+    this.#rows = rowsOf(database, (module, work) => {
+      const inTransaction = async (tx: Tx): ReturnType<typeof work> => {
+        await lockDocuments(tx, module);
+        return work(tx);
+      };
+      return database.write(inTransaction, { name, anyProcess: true });
+    });
   }
 
   get(...args: Parameters<DocumentRows['get']>): ReturnType<DocumentRows['get']> {
@@ -39,21 +45,26 @@ export class ModuleDocuments implements DocumentBackend {
 
   transaction<T>(module: string, work: (rows: DocumentRows) => Promise<T>): Promise<T> {
     const inTransaction = (tx: Tx): Promise<T> => {
-      const rows = rowsOf(tx, (statement) => statement(tx));
-      return work(tx.dialect.name === 'postgres' ? serialized(tx, rows) : rows);
+      const rows = rowsOf(tx, (_, statement) => statement(tx));
+      return work(serialized(tx, rows));
     };
     return inModuleTransaction(this.database, this.clock, module, name, inTransaction);
   }
 }
 
 /**
- * What a module reads and then writes must not change in between: its transactions run one after the other, as they do on
- * SQLite, from their first statement on.
+ * Of what writes documents of a module, or reads them to write, one runs at a time, whichever the process, as on SQLite: what a
+ * transaction has read must not change before it is written.
  */
+async function lockDocuments(tx: Tx, module: string): Promise<void> {
+  if (tx.dialect.name === 'postgres')
+    await tx.query('SELECT pg_advisory_xact_lock(?, hashtext(?))', [advisoryLockClass, module]);
+}
+
+/** {@link lockDocuments} before the first statement. */
 function serialized(tx: Tx, rows: DocumentRows): DocumentRows {
-  let lock: Promise<unknown> | undefined;
-  const locked = (module: string): Promise<unknown> =>
-    (lock ??= tx.query('SELECT pg_advisory_xact_lock(?, hashtext(?))', [advisoryLockClass, module]));
+  let lock: Promise<void> | undefined;
+  const locked = (module: string): Promise<void> => (lock ??= lockDocuments(tx, module));
   return {
     get: async (module, ...rest) => (await locked(module), rows.get(module, ...rest)),
     put: async (module, ...rest) => (await locked(module), rows.put(module, ...rest)),
@@ -62,7 +73,7 @@ function serialized(tx: Tx, rows: DocumentRows): DocumentRows {
   };
 }
 
-function rowsOf(db: Db, inTransaction: <T>(work: (tx: Tx) => Promise<T>) => Promise<T>): DocumentRows {
+function rowsOf(db: Db, inTransaction: <T>(module: string, work: (tx: Tx) => Promise<T>) => Promise<T>): DocumentRows {
   return {
     async get(module, key) {
       const row = await db.get<{ json: string }>('SELECT json FROM module_documents WHERE module = ? AND doc_key = ?', [
@@ -72,7 +83,7 @@ function rowsOf(db: Db, inTransaction: <T>(work: (tx: Tx) => Promise<T>) => Prom
       return row?.json;
     },
     async put(module, key, json) {
-      await inTransaction((tx) =>
+      await inTransaction(module, (tx) =>
         tx.run(
           `INSERT INTO module_documents (module, doc_key, json) VALUES (?, ?, ?)
            ON CONFLICT (module, doc_key) DO UPDATE SET json = excluded.json`,
@@ -82,6 +93,7 @@ function rowsOf(db: Db, inTransaction: <T>(work: (tx: Tx) => Promise<T>) => Prom
     },
     delete: (module, key) =>
       inTransaction(
+        module,
         async (tx) =>
           (await tx.run('DELETE FROM module_documents WHERE module = ? AND doc_key = ?', [module, key])) > 0,
       ),

@@ -42,6 +42,28 @@ eachDatabase('what a module kept', (open) => {
     await close();
   });
 
+  it('is not changed between what a transaction reads and what it writes, by a lone write either', async () => {
+    const { database, migrate, close } = await open();
+    await migrate(moduleApiMigrations);
+    const documents = new ModuleDocuments(database, new SystemClock());
+    await documents.put('counter', 'k', '1');
+    for (const lone of ['put', 'delete'] as const) {
+      const hasRead = Promise.withResolvers<void>();
+      const counted = documents.transaction('counter', async (tx) => {
+        const before = Number(await tx.get('counter', 'k'));
+        hasRead.resolve();
+        await new Promise((resolve) => setTimeout(resolve, 300));
+        await tx.put('counter', 'k', String(before + 1));
+      });
+      await hasRead.promise;
+      await (lone === 'put' ? documents.put('counter', 'k', '10') : documents.delete('counter', 'k'));
+      await counted;
+      // As if it had come after it.
+      expect(await documents.get('counter', 'k')).toBe(lone === 'put' ? '10' : undefined);
+    }
+    await close();
+  });
+
   it('waits for its turn to be written, but not without end', async () => {
     const { database, migrate, close } = await open();
     await migrate(moduleApiMigrations);
