@@ -1,8 +1,9 @@
 // `npm run bench -- NAME`: runs test/bench/NAME.bench.ts; without a name lists them.
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { become, ensureBuilt, ensureInstalled, projectNode, root } from './lib.mjs';
+import { become, ensureBuilt, ensureInstalled, helpWhereAsked, projectNode, root } from './lib.mjs';
 
+helpWhereAsked(import.meta.url);
 const folder = join(root, 'test', 'bench');
 const [name, ...args] = process.argv.slice(2);
 const file = join(folder, `${name}.bench.ts`);

@@ -1,9 +1,10 @@
-// `npm run check`: what must hold before a change lands, apart from the tests. `--only=types,lint` runs a part.
+// `npm run check`: what must hold before a change lands, apart from the tests. `--only=types,lint` runs a part, by the names that it prints.
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { ensureInstalled, projectNode, root } from './lib.mjs';
+import { ensureInstalled, helpWhereAsked, projectNode, root } from './lib.mjs';
 
+helpWhereAsked(import.meta.url);
 ensureInstalled();
 const bin = (name, ...path) => join(root, 'node_modules', name, ...path);
 const checks = [
@@ -38,6 +39,11 @@ const only = process.argv
   .find((arg) => arg.startsWith('--only='))
   ?.slice('--only='.length)
   .split(',');
+const unknown = only?.filter((name) => !checks.some(([known]) => known === name)) ?? [];
+if (unknown.length > 0) {
+  console.error(`There is no check ${unknown.join(', ')}; there are: ${checks.map(([name]) => name).join(', ')}`);
+  process.exit(2);
+}
 let failed = 0;
 for (const [name, args] of checks) {
   if (only && !only.includes(name)) continue;

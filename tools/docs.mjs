@@ -5,8 +5,9 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { projectNode, root } from './lib.mjs';
+import { helpWhereAsked, projectNode, root } from './lib.mjs';
 
+helpWhereAsked(import.meta.url);
 const inSources = process.execArgv.some((arg) => arg.includes('@rookery/source'));
 if (!inSources) {
   const loader = [

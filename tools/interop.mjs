@@ -3,8 +3,9 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { become, ensureInstalled, root } from './lib.mjs';
+import { become, ensureInstalled, helpWhereAsked, root } from './lib.mjs';
 
+helpWhereAsked(import.meta.url);
 const release = 'matrix-synapse==1.163.2';
 const place = join(root, 'node_modules', '.cache', 'interop');
 const python = join(place, 'bin', 'python');

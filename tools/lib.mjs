@@ -8,6 +8,20 @@ import { fileURLToPath } from 'node:url';
 export const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const windows = process.platform === 'win32';
 
+/** With `--help`: prints what a tool says of itself at its top, and ends. @param url `import.meta.url` of the tool */
+export function helpWhereAsked(url) {
+  if (!process.argv.slice(2).some((arg) => arg === '--help' || arg === '-h')) return;
+  const lines = readFileSync(fileURLToPath(url), 'utf8').split('\n');
+  const end = lines.findIndex((line) => !line.startsWith('//'));
+  console.log(
+    lines
+      .slice(0, end)
+      .map((line) => line.slice(3))
+      .join('\n'),
+  );
+  process.exit(0);
+}
+
 /** The Node.js that the project brings (node_modules/node), or the one that runs now where it could not be installed. */
 export function projectNode() {
   const own = join(root, 'node_modules', 'node', 'bin', windows ? 'node.exe' : 'node');

@@ -7,8 +7,9 @@ import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
-import { ensureBuilt, ensureInstalled, root, serverProgram } from './lib.mjs';
+import { ensureBuilt, ensureInstalled, helpWhereAsked, root, serverProgram } from './lib.mjs';
 
+helpWhereAsked(import.meta.url);
 const { values, positionals } = parseArgs({ options: { repository: { type: 'string' } }, allowPositionals: true });
 const [target] = positionals;
 if (target === undefined) {

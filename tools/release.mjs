@@ -9,7 +9,7 @@ import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, wr
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
-import { build, ensureInstalled, root } from './lib.mjs';
+import { build, ensureInstalled, helpWhereAsked, root } from './lib.mjs';
 import { makeArchive } from './release/archive.mjs';
 import { makeBill } from './release/bill.mjs';
 import { makeContainerContext } from './release/container.mjs';
@@ -18,6 +18,7 @@ import { packAll, serverPackages, tryLean, tryPackages } from './release/npm.mjs
 import { notesOf } from './release/notes.mjs';
 import { installInto } from './release/install.mjs';
 
+helpWhereAsked(import.meta.url);
 const { values } = parseArgs({
   options: {
     out: { type: 'string', default: join(root, 'release') },

@@ -5,8 +5,9 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { projectNode, root } from './lib.mjs';
+import { helpWhereAsked, projectNode, root } from './lib.mjs';
 
+helpWhereAsked(import.meta.url);
 const { values, positionals } = parseArgs({
   options: {
     runs: { type: 'string', default: '5' },

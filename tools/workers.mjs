@@ -2,7 +2,9 @@
 // them by chance; `--processes N`. Without files: all that talk to a server from outside as clients do. PostgreSQL comes along; the bus is in memory here.
 // The parts that need a real Redis (test/e2e/processes) are part of `npm test`, and say where they did not run.
 import { parseArgs } from 'node:util';
+import { helpWhereAsked } from './lib.mjs';
 
+helpWhereAsked(import.meta.url);
 const { values, positionals } = parseArgs({
   options: { processes: { type: 'string', default: '4' } },
   allowPositionals: true,
