@@ -367,6 +367,21 @@ describe.each(['sqlite', 'postgres'] as const)('simplified sliding sync (%s)', (
     expect(await filtered({ room_name_like: 'hall' })).toEqual([]);
     expect(await filtered({ spaces: [space] })).toEqual([]);
     expect(await filtered({ tags: ['m.favourite'] })).toEqual([]);
+    const set = async (roomId: string, what: string, content: object): Promise<string> => {
+      const { body } = await bob.request<{ event_id: string }>('PUT', `/rooms/${roomId}/state/${what}`, content);
+      return body.event_id;
+    };
+    const shown = [
+      [plain, await set(plain, 'm.room.name/', { name: 'Rude' })],
+      [space, await set(space, `m.space.child/${plain}`, { via: ['here'] })],
+    ] as const;
+    expect([await filtered({ room_name_like: 'rude' }), await filtered({ spaces: [space] })]).toEqual([
+      [plain],
+      [plain],
+    ]);
+    for (const [roomId, eventId] of shown)
+      await bob.request('PUT', `/rooms/${roomId}/redact/${eventId}/${eventId}`, {});
+    expect([await filtered({ room_name_like: 'rude' }), await filtered({ spaces: [space] })]).toEqual([[], []]);
     const rooms = (await sliding(bob, all())).rooms;
     expect(rooms[direct]?.is_dm).toBe(true);
     expect(rooms[invited]).toMatchObject({ initial: true });

@@ -36,8 +36,8 @@ export class RoomFactsCache {
     hooks.subscribe({
       afterCommit: (batch) => {
         const { roomId, events: stored } = batch;
-        // Without events: all of the state has become known.
-        if (stored.length === 0) this.#forget(roomId);
+        // Without events: all of the state has become known. What is redacted may be a name, or a child.
+        if (stored.length === 0 || stored.some(({ event }) => event.redacts !== undefined)) this.#forget(roomId);
         if (batch.changed(childType)) this.#children.delete(roomId);
         if (factTypes.some((type) => batch.changed(type))) this.#facts.delete(roomId);
         for (const each of stored) {
