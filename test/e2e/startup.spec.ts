@@ -84,6 +84,23 @@ describe('starting', () => {
     expect(end).toEqual([0, null]);
   });
 
+  it('reads its settings once more after a start in which it was told to', async () => {
+    const args = ['--server-name', 'hasty.test', '--port', String(await freePort())];
+    const child = spawn(process.execPath, [main, ...args], { cwd: folder(), env: environment() });
+    let output = '';
+    let sending: NodeJS.Timeout | undefined;
+    child.stdout.on('data', (data: Buffer) => {
+      output += data.toString();
+      // From the first line on, which is a warning about its settings.
+      if (!output.includes('is running as')) sending ??= setInterval(() => child.kill('SIGHUP'), 1);
+      else clearInterval(sending);
+      if (output.includes('Settings reloaded')) child.kill('SIGTERM');
+    });
+    const end = await new Promise<unknown[]>((resolve) => child.once('exit', (...args) => resolve(args)));
+    clearInterval(sending);
+    expect(end).toEqual([0, null]);
+  });
+
   it('writes settings, key and database on the first run, and uses them on the second', async () => {
     const at = folder();
     const port = await freePort();

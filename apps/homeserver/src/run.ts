@@ -213,6 +213,10 @@ async function run(): Promise<void> {
   refuseLateOptions(options, config, files);
   checkParts(config);
   if (options.processes > 1) return watch(files, config, options);
+  // One that comes while the server starts would end it. What it is to read may have changed since it read its settings.
+  let isReloadWanted = false;
+  let reload = (): void => void (isReloadWanted = true);
+  process.on('SIGHUP', () => reload());
   let running: Running;
   let stop: () => void;
   if (config.get('redis.enabled')) {
@@ -231,7 +235,7 @@ async function run(): Promise<void> {
   const tell = (outcome: ReloadOutcome): void => {
     if (pidFile !== undefined) writeReloadOutcome(pidFile, outcome);
   };
-  process.on('SIGHUP', () => {
+  reload = () => {
     Promise.resolve()
       .then(() => running.reload(load()))
       .then((report) => tell({ report }))
@@ -240,7 +244,8 @@ async function run(): Promise<void> {
         running.server.logger.error('Nothing was reloaded', { problem });
         tell({ problem });
       });
-  });
+  };
+  if (isReloadWanted) reload();
   const [configFile] = files;
   const isEmpty = await server.isEmpty();
   server.logRunning();
