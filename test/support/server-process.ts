@@ -1,7 +1,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { freePort, temporaryFolder } from '@rookery/testing';
+import { freePort } from '@rookery/testing';
+import { temporaryFolder } from '@rookery/testing/internal';
 import pg from 'pg';
 import { stringify } from 'yaml';
 
