@@ -300,6 +300,46 @@ describe('The processes of a server', () => {
     }
   });
 
+  it('have the same time to come back where the database goes away again at once', async () => {
+    const lines = await Promise.all([PostgresLine.open(), PostgresLine.open()]);
+    const longMs = 6_000;
+    const [early, late] = (await Promise.all(
+      lines.map(({ port }, n) =>
+        joinProcesses(
+          { ...options(), args: { ...options().args, host: '127.0.0.1', port } },
+          { name: `p${n}`, version: '1', ttlMs: longMs, startTtlMs: 0 },
+        ),
+      ),
+    )) as [ProcessRegistry, ProcessRegistry];
+    try {
+      await late.acquire(['typing']);
+      const living = `SELECT 1 FROM processes WHERE expires_ts > extract(epoch FROM clock_timestamp()) * 1000`;
+      for (let time = 1; time <= 2; time++) {
+        for (const line of lines) line.goDown('silent');
+        await eventually(async () => (await test.database.query(living)).length === 0);
+        lines[0]!.comeBack();
+        await eventually(() => early.isTrusted);
+        // The other one takes its time, though not all that it has.
+        const untilMs = performance.now() + longMs / 3;
+        while (performance.now() < untilMs) {
+          await early.beat();
+          await new Promise((resolve) => setTimeout(resolve, 50));
+        }
+        expect(await early.acquire(['typing'])).toEqual([]);
+        lines[1]!.comeBack();
+        await eventually(() => late.isTrusted);
+        await Promise.all([early.beat(), late.beat()]);
+      }
+      expect([names(early).toSorted(), names(late).toSorted()]).toEqual([
+        ['p0', 'p1'],
+        ['p0', 'p1'],
+      ]);
+    } finally {
+      for (const one of [early, late]) await one.leave();
+      for (const line of lines) line.close();
+    }
+  });
+
   it('give their own sign of life while the connections of a lost one do not end', async () => {
     const [one, lost] = [await join('one'), await join('lost')];
     expect(await lost.acquire(['typing'])).toEqual(['typing']);

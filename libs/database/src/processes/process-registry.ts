@@ -99,8 +99,9 @@ export class ProcessRegistry {
   readonly #gone = new Set<number>();
   // Since when those are being ended who were fenced, by number; `Infinity` once an operator was told.
   readonly #endingSinceMs = new Map<number, number>();
-  // Until when those are not judged who may have been as unable to reach the database as this process was, by number.
-  readonly #sparedUntilMs = new Map<number, number>();
+  // Until when those are not judged who may have been as unable to reach the database as this process was, and until when their last sign
+  // of life was good then, by number.
+  readonly #spared = new Map<number, { readonly untilMs: number; readonly until: number }>();
   // Whose connections for heartbeats were seen: an older version does not make its own known.
   #present: ReadonlySet<number> = new Set();
   // Those whose connections have gone since: from when on this process looked, and until when their last sign of life is good.
@@ -323,12 +324,11 @@ export class ProcessRegistry {
    * nobody. They have once as long for it as a heartbeat lasts.
    */
   #spare(all: readonly Row[], wasAway: boolean): void {
-    const nowMs = performance.now();
-    const spared = this.#sparedUntilMs;
-    for (const { number, expired } of all) {
-      // It has given one: the next time is another matter.
-      if (!expired && nowMs > (spared.get(number) ?? 0)) spared.delete(number);
-      if (wasAway && !spared.has(number)) spared.set(number, nowMs + this.#ttlMs);
+    const spared = this.#spared;
+    for (const { number, until } of all) {
+      // It has given one since: the next time is another matter, however soon that is.
+      if (spared.get(number)?.until !== until) spared.delete(number);
+      if (wasAway && !spared.has(number)) spared.set(number, { untilMs: performance.now() + this.#ttlMs, until });
     }
   }
 
@@ -363,7 +363,7 @@ export class ProcessRegistry {
   /** @returns whether nothing of that process can be written any more */
   async #fence({ number, name, fenced, until, expired }: Row, untilMs: number): Promise<boolean> {
     if (!fenced) {
-      if (performance.now() < (this.#sparedUntilMs.get(number) ?? 0)) return false;
+      if (performance.now() < (this.#spared.get(number)?.untilMs ?? 0)) return false;
       const { rowCount } = await this.#query(sql.fence, [number, this.#ttlMs, expired ? null : until]);
       if (rowCount === 0) return false;
       this.#logger.warn('A process gives no sign of life: its work is taken over', { process: name, number });
@@ -371,7 +371,7 @@ export class ProcessRegistry {
     for (;;) {
       const { rowCount } = await this.#query(sql.endConnections, [number]);
       if (rowCount === 0) {
-        this.#sparedUntilMs.delete(number);
+        this.#spared.delete(number);
         this.#endingSinceMs.delete(number);
         return true;
       }
