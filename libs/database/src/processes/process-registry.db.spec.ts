@@ -119,6 +119,21 @@ describe('The processes of a server', () => {
     expect(await one.acquire(['media', 'typing'])).toEqual(['media', 'typing']);
   });
 
+  it('see what there was when they asked, though they were looking already', async () => {
+    const [one, two] = [await join('one'), await join('two')];
+    const { first, second } = await test.database.write(async (tx) => {
+      await tx.run('SELECT 1 FROM processes WHERE number = ? FOR UPDATE', [one.number]);
+      const first = one.beat();
+      const waiting = `SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%UPDATE processes SET expires_ts%'`;
+      await eventually(async () => (await test.database.query(waiting)).length > 0);
+      await two.acquire(['typing']);
+      return { first, second: one.beat() };
+    });
+    await second;
+    expect([...one.view.leases]).toEqual([['typing', two.number]]);
+    await first;
+  });
+
   it('compete without ever having the same', async () => {
     const all = await Promise.all(['a', 'b', 'c', 'd'].map((name) => join(name)));
     const wanted = Array.from({ length: 40 }, (_, i) => `rooms/${i}`);

@@ -117,7 +117,8 @@ export class ProcessRegistry {
   // When the last heartbeat was sent that arrived.
   #beatAtMs: number | undefined;
   #timer: NodeJS.Timeout | undefined;
-  #beating: Promise<void> | undefined;
+  #beating: Promise<void> = Promise.resolve();
+  #nextBeat: Promise<void> | undefined;
   readonly #turns = new Semaphore(1);
   #beats = 0;
   #isLost = false;
@@ -184,7 +185,7 @@ export class ProcessRegistry {
    */
   async started(): Promise<void> {
     this.#lifeMs = this.#ttlMs;
-    await this.#beatAnew();
+    await this.beat();
   }
 
   /** What the database told last. */
@@ -209,19 +210,26 @@ export class ProcessRegistry {
   /** Says which roles this process can take. */
   async offer(roles: readonly string[]): Promise<void> {
     this.#roles = [...roles];
-    await this.#beatAnew();
+    await this.beat();
   }
 
   /** Says how others call this process from now on. */
   async moveTo(address: string): Promise<void> {
     this.#address = address;
-    await this.#beatAnew();
+    await this.beat();
   }
 
-  /** A heartbeat, besides those that come by themselves: the view is new afterwards. Never rejects. */
+  /**
+   * A heartbeat, besides those that come by themselves: the view is as new as this call afterwards, or newer, and others see what this process
+   * says of itself now. Never rejects.
+   */
   beat(): Promise<void> {
-    this.#beating ??= this.#beat().finally(() => (this.#beating = undefined));
-    return this.#beating;
+    // One that is under way says, and was told, what was so before. The next one is for all who ask until it begins.
+    this.#nextBeat ??= this.#beating.then(() => {
+      this.#nextBeat = undefined;
+      return (this.#beating = this.#beat());
+    });
+    return this.#nextBeat;
   }
 
   /** Takes those of the leases that are free. @returns which */
@@ -251,12 +259,6 @@ export class ProcessRegistry {
     if (client === undefined) return;
     await Promise.race([client.end().catch(() => {}), pause(1_000, undefined, { ref: false })]);
     destroy(client);
-  }
-
-  /** A heartbeat that says what is so now: one may be under way that says otherwise. */
-  async #beatAnew(): Promise<void> {
-    await this.beat();
-    await this.beat();
   }
 
   async #beat(): Promise<void> {
@@ -440,7 +442,7 @@ export class ProcessRegistry {
       this.#drop();
       // Others wait for a sign of life by another connection, but not for long.
       this.#trustedUntilMs = 0;
-      void this.#beatAnew();
+      void this.beat();
     };
     client.on('error', onGone);
     client.on('end', onGone);
