@@ -117,7 +117,7 @@ export class ProcessRegistry {
   // When the last heartbeat was sent that arrived.
   #beatAtMs: number | undefined;
   #timer: NodeJS.Timeout | undefined;
-  #beating: Promise<void> = Promise.resolve();
+  readonly #beatTurns = new Semaphore(1);
   #nextBeat: Promise<void> | undefined;
   readonly #turns = new Semaphore(1);
   #beats = 0;
@@ -225,9 +225,9 @@ export class ProcessRegistry {
    */
   beat(): Promise<void> {
     // One that is under way says, and was told, what was so before. The next one is for all who ask until it begins.
-    this.#nextBeat ??= this.#beating.then(() => {
+    this.#nextBeat ??= this.#beatTurns.run(() => {
       this.#nextBeat = undefined;
-      return (this.#beating = this.#beat());
+      return this.#beat();
     });
     return this.#nextBeat;
   }
