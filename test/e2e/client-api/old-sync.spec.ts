@@ -88,10 +88,18 @@ describe.each(['sqlite', 'postgres'] as const)('what clients used before /sync (
 
     const quiet = await bob.request<News>('GET', `/events?from=${initial.end}`);
     expect(eventsOnly(quiet.body.chunk)).toEqual([]);
-    const waiting = bob.request<News>('GET', `/events?from=${quiet.body.end}&timeout=10000`);
+    // Somebody's presence may come before.
+    const hear = async (): Promise<News> => {
+      for (let from = quiet.body.end; ;) {
+        const { body } = await bob.request<News>('GET', `/events?from=${from}&timeout=10000`);
+        if (eventsOnly(body.chunk).length > 0) return body;
+        from = body.end;
+      }
+    };
+    const waiting = hear();
     await new Promise((resolve) => setTimeout(resolve, 100));
     const eventId = await send(alice, roomId, 'news');
-    const news = (await waiting).body;
+    const news = await waiting;
     expect(eventsOnly(news.chunk)).toEqual([expect.objectContaining({ event_id: eventId, room_id: roomId })]);
     expect(eventsOnly((await bob.request<News>('GET', `/events?from=${news.end}`)).body.chunk)).toEqual([]);
     expect((await bob.request('GET', '/events?from=nonsense')).status).toBe(400);
