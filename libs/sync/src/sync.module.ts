@@ -6,6 +6,7 @@ import { RoomsModule } from '@rookery/rooms';
 import { UsersModule } from '@rookery/users';
 import { RoomFactsCache } from './caches/room-facts.js';
 import { LegacySyncModule } from './legacy/legacy-sync.module.js';
+import { ConnectionSweep } from './sliding/connection-sweep.js';
 import { SlidingConnections } from './sliding/connections.js';
 import { Extensions } from './sliding/extensions.js';
 import { RoomAnswerWriter } from './sliding/room-answers.js';
@@ -38,6 +39,7 @@ import { SyncController } from './sync.controller.js';
     RoomFactsCache,
     RoomsOfUser,
     SlidingConnections,
+    ConnectionSweep,
     RoomDetailsReader,
     RoomAnswerWriter,
     Extensions,

@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto';
-import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
-import { BackgroundTasks, Cache, Clock, Config, Ids } from '@rookery/platform';
+import { Cache, Clock, Config, Ids } from '@rookery/platform';
+import { Invalidations } from '@rookery/replication';
 import { UserHooks } from '@rookery/users';
 import {
   type ConnectionIdentity,
@@ -16,7 +17,6 @@ import {
   selectOfDevices,
   selectRequiredStates,
   selectRooms,
-  selectUnused,
   touchConnection,
 } from './connections.query.js';
 import { type DeviceMembers, LazyMemberMemories, type MembersPlace } from '../request/device-members.js';
@@ -56,11 +56,10 @@ interface CachedConnection {
   readonly lastUsedMs: number;
 }
 
-const expiryMs = 7 * 24 * 3_600_000;
+/** How long a connection that nobody uses is kept, milliseconds. */
+export const expiryMs = 7 * 24 * 3_600_000;
 /** How stale the stored time of last use may be. */
 const touchAfterMs = 3_600_000;
-const sweepEveryMs = 3_600_000;
-const sweepBatch = 200;
 const maxPerDevice = 16;
 const maxCachedRooms = 500_000;
 
@@ -73,15 +72,15 @@ const lazily = { lazyLoadMembers: true, includeRedundantMembers: false };
  * stays good over restarts and in every process; the position before the newest stays good too, for a client that lost an answer.
  */
 @Injectable()
-export class SlidingConnections implements OnModuleInit {
+export class SlidingConnections {
   readonly #cache: Cache<string, CachedConnection>;
 
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,
-    private readonly tasks: BackgroundTasks,
     private readonly ids: Ids,
     private readonly memories: LazyMemberMemories,
+    private readonly invalidations: Invalidations,
     hooks: UserHooks,
     config: Config,
   ) {
@@ -89,15 +88,15 @@ export class SlidingConnections implements OnModuleInit {
       ...{ invalidation: 'on write', elsewhere: 'checked', max: 2 * maxCachedRooms },
       sizeOf: ({ latest }) => latest.rooms.size + 10,
     });
+    // A position that is moved on is found in the database; one whose connection begins anew would be taken for good.
+    this.invalidations.on(this.#cache.name, {
+      forget: (keys) => keys.forEach((key) => this.#cache.delete(key)),
+      forgetAll: () => this.#cache.clear(),
+    });
     hooks.devicesDeleted.subscribe({
       inTransaction: async (tx, { userId, deviceIds }) =>
         deleteConnections(tx, await selectOfDevices(tx, userId, deviceIds)),
     });
-  }
-
-  onModuleInit(): void {
-    const run = (): Promise<void> => this.#sweep();
-    this.tasks.add({ name: 'delete_unused_sync_connections', role: 'background', everyMs: sweepEveryMs, run }).start();
   }
 
   /** A key for a connection that begins. */
@@ -171,6 +170,7 @@ export class SlidingConnections implements OnModuleInit {
       },
       { name: 'sliding_sync_save', anyProcess: true },
     );
+    if (base === undefined) this.invalidations.send(this.#cache.name, [cacheKey(identity)]);
     const latest: ConnectionMemory = { key, position, rooms: new Map([...(base?.rooms ?? []), ...changes]) };
     this.#cache.set(cacheKey(identity), { key, base: base ?? latest, latest, lastUsedMs: nowMs });
     return latest;
@@ -192,13 +192,6 @@ export class SlidingConnections implements OnModuleInit {
       ),
     });
     return { key, base: at(row.base_position), latest: at(row.position), lastUsedMs: row.last_used_ts };
-  }
-
-  async #sweep(): Promise<void> {
-    const keys = await selectUnused(this.database, this.clock.nowMs() - expiryMs, sweepBatch);
-    if (keys.length === 0) return;
-    const options = { name: 'sliding_sync_sweep', anyProcess: true };
-    await this.database.write((tx) => deleteConnections(tx, keys), options);
   }
 }
 
