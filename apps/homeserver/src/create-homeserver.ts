@@ -226,7 +226,7 @@ export class Homeserver {
 
   /**
    * News of other processes may have been missed, or another one writes now: finds out how far everything is, and forgets what may be
-   * true no more. Never rejects.
+   * true no more. The process that writes has missed nothing unless a stream has moved that others write as well. Never rejects.
    */
   async catchUp(): Promise<void> {
     // Before, and while it starts, nothing is remembered.
@@ -351,7 +351,7 @@ export class Homeserver {
             tracer,
             metrics: config.get('enable_metrics') ? metrics : undefined,
             explain: databaseProblem,
-            forwarding: place && forwardingOf(place),
+            forwarding: place && forwardingOf(place, () => (this.#http ? this.service(Streams) : undefined)),
             sharesPorts: place?.sharesPorts,
             notFoundPage: () => this.service(Pages).page('not_found.html'),
             healthy: () => isDatabaseThere(this.service(DataStores), clock),
@@ -399,12 +399,17 @@ export class Homeserver {
 }
 
 /** How requests go to the process that writes, and answers wait for what others have to know. */
-function forwardingOf(place: ProcessPlace): ForwardingOptions {
+function forwardingOf(place: ProcessPlace, streamsOf: () => Streams | undefined): ForwardingOptions {
   const { bus, secret } = place;
-  const told = (): Promise<void> | undefined => bus.told();
-  if (place.name === place.writer) return { secret, listen: place.listen, told };
-  const heard = (): Promise<void> | undefined => bus.heard()?.then(() => undefined);
-  return { secret, writer: place.writerAddress, heard, told };
+  let streams: Streams | undefined;
+  const told = (): Promise<unknown> | undefined => {
+    const [telling, settling] = [bus.told(), (streams ??= streamsOf())?.settled()];
+    return telling && settling ? Promise.all([telling, settling]) : (telling ?? settling);
+  };
+  const heard = (): Promise<unknown> | undefined => bus.heard();
+  return place.name === place.writer
+    ? { secret, listen: place.listen, heard, told }
+    : { secret, writer: place.writerAddress, heard, told };
 }
 
 /** Where errors are reported to, if the settings name a place. */

@@ -1,5 +1,5 @@
 import type { ProcessAddress } from '@rookery/http';
-import type { Bus, Leases, Rpc } from '@rookery/replication';
+import type { Bus, Leases, Rpc, Sharing } from '@rookery/replication';
 
 /**
  * A process among others that share a database. One of them writes; the others answer what only reads, and pass on everything
@@ -12,6 +12,8 @@ export interface ProcessPlace {
   readonly writer: string;
   readonly bus: Bus;
   readonly rpc: Rpc;
+  /** Whether it may write what any process may, beside the one that writes all else. */
+  readonly sharing?: Sharing | undefined;
   /** By which the processes share duties. */
   readonly leases: Leases;
   /** Known to the processes alone. */

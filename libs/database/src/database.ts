@@ -106,8 +106,6 @@ export interface WriteOptions {
  */
 export abstract class Database implements Db {
   abstract readonly dialect: Dialect;
-  /** Other processes of the server write as well: numbers come from the database each time, never from a reserved block. */
-  readonly isShared: boolean = false;
   /** Whether another process writes, and this one only where any may ({@link WriteOptions.anyProcess}). */
   readonly isBesideWriter: boolean = false;
   /**

@@ -44,6 +44,7 @@ export {
   tablesAmong,
 } from './schema-state.js';
 export { Sequence } from './streams/sequence.js';
+export { raiseShared, readShared, takeShared } from './streams/shared-positions.query.js';
 export { SkippedPositions } from './streams/skipped-positions.query.js';
 export { StreamIds } from './streams/stream-ids.js';
 export type { StatementObserver, TransactionReport } from './transaction.js';

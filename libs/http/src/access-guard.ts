@@ -63,9 +63,10 @@ export class AccessGuard implements CanActivate {
     context.servlet = servlet;
     context.query = request.query;
     request.inbound = context;
-    if (this.forwarding?.writer !== undefined) {
-      if (!access.anyProcess) throw elsewhere;
-      const hearing = this.forwarding.heard?.();
+    if (this.forwarding !== undefined) {
+      // What only one process does it knows.
+      const hearing = access.anyProcess ? this.forwarding.heard?.() : undefined;
+      if (!access.anyProcess && this.forwarding.writer !== undefined) throw elsewhere;
       if (hearing !== undefined) await hearing;
     }
     if (access.ownAuth && this.authenticator?.isDelegated) {

@@ -61,7 +61,7 @@ export class RequestContexts {
    */
   constructor(
     readonly nowMs: () => number,
-    readonly told?: () => Promise<void> | undefined,
+    readonly told?: () => Promise<unknown> | undefined,
   ) {}
 
   /** Gives up on what takes too long to arrive, or to be read. To be called now and then. */

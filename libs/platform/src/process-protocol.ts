@@ -3,9 +3,10 @@
  * that the version before cannot be asked to understand: an upgrade goes from process to process, so each speaks and understands the
  * version before its own as well. Raised by two where that cannot be: such processes are never parts of one server.
  *
- * 3: requests go as frames; those of version 1 pass them on as HTTP.
+ * 3: requests go as frames; those of version 1 pass them on as HTTP. 4: some streams have several writers, whose positions are the
+ * database's.
  */
-export const processProtocol = 3;
+export const processProtocol = 4;
 
 /** Whether processes of these two versions can be parts of one server. */
 export const canSpeak = (one: number, other: number): boolean => Math.abs(one - other) <= 1;

@@ -4,6 +4,11 @@ export interface BusMessage {
   /** Name of the process that wrote it. */
   readonly writer: string;
   readonly position: number;
+  /**
+   * Where several processes write the stream: the news are of all rows behind this position. Those of rows before it may come later, from
+   * another process.
+   */
+  readonly from?: number | undefined;
   /** Whom the new rows concern, where the writer knew; readers use it to wake fewer. */
   readonly users?: ReadonlySet<string> | readonly string[] | undefined;
   readonly rooms?: ReadonlySet<string> | readonly string[] | undefined;
@@ -21,6 +26,10 @@ export abstract class Bus {
   /** Whether other processes may listen. */
   get isShared(): boolean {
     return false;
+  }
+  /** Whether what is published now reaches the others. */
+  get isUp(): boolean {
+    return true;
   }
   /** Resolves once all that was published here can reach others; `undefined`: it can. Never rejects. */
   told(): Promise<void> | undefined {

@@ -15,7 +15,7 @@ export { HttpRpc, type RpcAddress } from './rpc/http-rpc.js';
 export { defineRpc, InProcessRpc, instanceOf, Rpc, type RpcMethod } from './rpc/rpc.js';
 export { type ChangedKeys, type News, Stream } from './streams/stream.js';
 export { defineStream, type KeysOf, type StreamReader, type StreamRow } from './streams/stream-definition.js';
-export { StreamWriters } from './streams/stream-writers.js';
+export { type Sharing, StreamWriters } from './streams/stream-writers.js';
 export { Streams } from './streams/streams.js';
 export { FollowerSharing } from './work/follower-sharing.js';
 export { type SharedFollower } from './work/shared-follower.js';

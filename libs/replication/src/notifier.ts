@@ -1,6 +1,7 @@
 import { type Clock, type Logger, SilentLogger } from '@rookery/platform';
 import type { Bus, BusMessage } from './bus.js';
 import { type Deadline, DeadlineWheel } from './deadline-wheel.js';
+import { type Span, SpanOrder } from './span-order.js';
 
 /** The positions of a stream that this process writes; `StreamIds` is one. */
 export interface PositionSource {
@@ -60,6 +61,14 @@ interface Held extends Announcement {
   readonly position: number;
 }
 
+/** What a stream to which several processes write is told of itself; must be quick, and not throw. */
+export interface SharedNews {
+  /** Keys that changed up to a position, of whichever process, before anybody sees it. */
+  changed(message: BusMessage, isOwn: boolean): void;
+  /** What changed up to a position is not known. */
+  missed(upTo: number): void;
+}
+
 export interface NotifierOptions {
   /** Name of this process on the bus. */
   readonly instance?: string | undefined;
@@ -93,12 +102,16 @@ export class Notifier {
   readonly #held = new Map<string, Held[]>();
   readonly #followers = new Map<string, Set<(position: number) => void>>();
   readonly #waiters = new Map<string, Set<Waiter>>();
+  /** Of streams to which several processes write. */
+  readonly #orders = new Map<string, SpanOrder<BusMessage & Span>>();
+  readonly #clock: Clock;
   readonly #stops: (() => void)[] = [];
   #waiting = 0;
   #closed = false;
 
   constructor(clock: Clock, bus: Bus, options: NotifierOptions = {}) {
     this.#bus = bus;
+    this.#clock = clock;
     this.#instance = options.instance ?? 'main';
     this.#maxWaitsPerUser = options.maxWaitsPerUser ?? 200;
     this.#wheel = new DeadlineWheel(clock);
@@ -145,6 +158,40 @@ export class Notifier {
     this.#stops.push(source.onAdvance((position) => this.#advance(source.name, position)));
   }
 
+  /** Makes a stream known to which several processes write: their news are taken in the order of the positions. */
+  share(stream: string, news: SharedNews): void {
+    const order = new SpanOrder<BusMessage & Span>({
+      clock: this.#clock,
+      current: () => this.position(stream),
+      apply: (message) => {
+        const isOwn = message.writer === this.#instance;
+        news.changed(message, isOwn);
+        this.#moveTo(message, isOwn);
+      },
+      missed: (upTo) => {
+        news.missed(upTo);
+        this.heard(stream, upTo);
+      },
+    });
+    this.#orders.set(stream, order);
+    this.#stops.push(() => order.close());
+  }
+
+  /**
+   * Says that rows behind `from` and up to `position` are committed, of a stream to which several processes write. They can be read here
+   * once those before them are known as well ({@link settled}).
+   */
+  announceShared(stream: string, { from, position }: Span, { users, rooms, changed }: Announcement = {}): void {
+    const message = { stream, writer: this.#instance, from, position, users, rooms, changed };
+    this.#orders.get(stream)?.offer(message);
+    if (!this.#closed) this.#bus.publish(message);
+  }
+
+  /** Resolves once everything up to a position of such a stream is known here, or will not be; `undefined`: it is. */
+  settled(stream: string, position: number): Promise<void> | undefined {
+    return this.#closed ? undefined : this.#orders.get(stream)?.reached(position);
+  }
+
   /** The furthest readable position of a stream as far as this process knows; 0 when it never heard of it. */
   position(stream: string): number {
     return this.#sources.get(stream)?.current() ?? this.#heard.get(stream) ?? 0;
@@ -155,6 +202,7 @@ export class Notifier {
     const before = this.position(stream);
     this.#note(stream, position);
     if (this.position(stream) !== before) this.#wakeUsers([...this.#waiters.keys()]);
+    this.#orders.get(stream)?.look();
   }
 
   /** Says that rows up to `position` are committed. Call it after the commit: `tx.afterCommit(() => notifier.announce(…))`. */
@@ -275,11 +323,21 @@ export class Notifier {
 
   /** Another process announced. */
   #hear(message: BusMessage): void {
-    const { stream, position, users, rooms } = message;
+    const { stream, from } = message;
+    const order = from === undefined ? undefined : this.#orders.get(stream);
+    if (order !== undefined && from !== undefined) return order.offer({ ...message, from });
     for (const listener of this.#hearers) listener(message);
+    this.#moveTo(message, false);
+    this.#orders.get(stream)?.look();
+  }
+
+  /** Whoever is concerned may read up to there. */
+  #moveTo({ stream, position, users, rooms }: BusMessage, isOwn: boolean): void {
     this.#note(stream, position);
+    const before = this.#waiters.size;
     this.#wakeUsers(users ?? []);
     this.#wakeRooms(rooms ?? []);
+    if (isOwn) this.#onDelivered?.(stream, before - this.#waiters.size);
   }
 
   /** Positions of a stream that others write only ever go on, in whatever order the messages come. */

@@ -122,7 +122,7 @@ export class RedisBus extends Bus {
   }
 
   /** Whether Redis is there. */
-  get isUp(): boolean {
+  override get isUp(): boolean {
     return this.#isUp;
   }
 

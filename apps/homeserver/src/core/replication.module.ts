@@ -91,7 +91,7 @@ export class ReplicationModule implements OnApplicationBootstrap {
           inject: [Database, Notifier, Rpc, Config],
           useFactory: (database: Database, notifier: Notifier, rpc: Rpc, config: Config) =>
             new Streams(database, notifier, {
-              writers: new StreamWriters(place?.name, {}, place?.writer),
+              writers: new StreamWriters(place?.name, {}, place?.writer, place?.sharing),
               rpc,
               config,
             }),

@@ -73,6 +73,9 @@ const ownVersions = {
 /** The lease of the process that writes is also that one's name in calls and announcements, whichever it is. */
 const writer = writerLease;
 
+/** From this version between processes on, the one that writes takes what others write of streams that any may write. */
+const sharingSince = 4;
+
 /** How long a start waits for a process that holds the place of the one that writes and does not answer, milliseconds: one that has ended is replaced sooner. */
 const deadWriterMs = 60_000;
 
@@ -91,6 +94,7 @@ export class AmongProcesses {
   #isWriter = false;
   #writerBefore: string | undefined;
   #writerKnown: { readonly view: ProcessView; readonly address: ProcessAddress } | undefined;
+  #sharing: { readonly view: ProcessView; readonly isKnown: boolean } | undefined;
   #changing: Promise<void> | undefined;
   #stopped: Promise<void> | undefined;
   #isStopping = false;
@@ -231,8 +235,7 @@ export class AmongProcesses {
   #checkVersions(): void {
     for (const { number, name, address, version: theirVersion } of this.registry.view.processes) {
       if (number === this.registry.number || address === undefined) continue;
-      const addresses = addressesIn(address);
-      const protocol = addresses.protocol ?? addresses.rpc?.protocol ?? 1;
+      const protocol = protocolOf(addressesIn(address));
       if (canSpeak(protocol, processProtocol)) continue;
       throw new StartupError(
         `A process of this server (${name}, version ${theirVersion}) speaks version ${protocol} between processes, this one ` +
@@ -266,6 +269,7 @@ export class AmongProcesses {
       logger,
       place: {
         ...{ name, writer, bus, rpc, leases: registry, secret, processNumber: registry.number },
+        ...(!isWriter && { sharing: { isKnown: () => this.#writerShares(), canTell: () => bus.isUp } }),
         sharesPorts: options.sharesPorts,
         listen: { host, port: 0, tls: options.encrypted },
         writerAddress: () => this.#writerAddress(),
@@ -363,8 +367,16 @@ export class AmongProcesses {
     }
   }
 
+  /** Whether the process that writes knows that others write as well. */
+  #writerShares(): boolean {
+    const { view } = this.registry;
+    if (this.#sharing?.view !== view)
+      this.#sharing = { view, isKnown: protocolOf(this.#addressesOf(writer)) >= sharingSince };
+    return this.#sharing.isKnown;
+  }
+
   async #catchUp(): Promise<void> {
-    if (!this.#isWriter) await this.#server?.catchUp();
+    await this.#server?.catchUp();
   }
 }
 
@@ -383,6 +395,8 @@ function secretOf(config: Config, ids: Ids): string {
     .update('processes of one server')
     .digest('base64url');
 }
+
+const protocolOf = (addresses: Addresses | undefined): number => addresses?.protocol ?? addresses?.rpc?.protocol ?? 1;
 
 const addressesIn = (text: string): Addresses => JSON.parse(text) as Addresses;
 

@@ -69,7 +69,6 @@ export async function openPostgres(
   }
   return new PostgresDatabase({
     ...{ pool, clock, logger, onTransaction, onStatement, disconnect: () => pool.end() },
-    isShared: processNumber !== undefined,
   });
 }
 

@@ -36,13 +36,11 @@ export interface PostgresParts {
   readonly onTransaction?: ((report: TransactionReport) => void) | undefined;
   readonly onStatement?: StatementObserver | undefined;
   readonly disconnect: () => Promise<void>;
-  readonly isShared?: boolean | undefined;
 }
 
 /** PostgreSQL through the driver's pool. */
 export class PostgresDatabase extends Database {
   readonly dialect = postgresDialect;
-  override readonly isShared: boolean;
   readonly #parts: PostgresParts;
   readonly #names = new StatementNames();
   readonly #types = new ColumnTypes();
@@ -54,7 +52,6 @@ export class PostgresDatabase extends Database {
   constructor(parts: PostgresParts) {
     super();
     this.#parts = parts;
-    this.isShared = parts.isShared ?? false;
     // Some connections are left to reads: transactions that held all of them while each waits for a read would wait for ever.
     this.#permits = new Semaphore(Math.max(1, parts.pool.options.max - Math.ceil(parts.pool.options.max / 4)), {
       maxWaiting: maxWaitingWrites,

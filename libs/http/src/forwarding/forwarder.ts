@@ -20,9 +20,9 @@ export interface ForwardingOptions {
    * Resolves once this process knows what others had said when it was called; `undefined`: it does. A route that answers in
    * this process waits for it, so that a client finds what it was told by another process.
    */
-  readonly heard?: (() => Promise<void> | undefined) | undefined;
+  readonly heard?: (() => Promise<unknown> | undefined) | undefined;
   /** Resolves once others can know what this process has said so far; `undefined`: they can. Answers wait for it. */
-  readonly told?: (() => Promise<void> | undefined) | undefined;
+  readonly told?: (() => Promise<unknown> | undefined) | undefined;
 }
 
 /** How long a request waits for a process that takes the place of one that is gone, milliseconds. */

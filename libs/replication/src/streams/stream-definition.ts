@@ -36,6 +36,11 @@ export interface StreamDefinition {
   readonly direction?: 'up' | 'down';
   /** How far the tables go, without its sign: numbering goes on behind it. Absent where the rows are in memory. */
   readonly takenUpTo?: (db: Db) => Promise<number>;
+  /**
+   * Any process may write rows: each of its transactions is right whoever runs it, and nobody has in memory what others change. Needs
+   * rows in the database.
+   */
+  readonly anyProcess?: boolean;
   /** By what "anything new since then?" is asked, and answered without the database: `{ user: {}, room: {} }`. */
   readonly keys?: Readonly<Record<string, ChangeKey>>;
   /** For followers; absent where nobody follows the stream. */

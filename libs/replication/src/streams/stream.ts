@@ -1,4 +1,4 @@
-import { type Database, StreamIds, type Tx } from '@rookery/database';
+import { type Database, raiseShared, readShared, StreamIds, takeShared, type Tx } from '@rookery/database';
 import type { Config } from '@rookery/platform';
 import type { BusMessage } from '../bus.js';
 import type { Audience, Keys, Notifier } from '../notifier.js';
@@ -38,6 +38,15 @@ export interface StreamParts {
   readonly rpc: Rpc;
   /** Whose `caches.*` size the change caches. */
   readonly config?: Config | undefined;
+  /** How far the streams are to which several processes write, once that can be told. */
+  readonly lookAgain: () => void;
+}
+
+/** What a transaction has taken of a stream to which several processes write, and tells of it. */
+interface Taken {
+  from: number;
+  upTo: number;
+  readonly news: { readonly position: number; readonly news: News<string> }[];
 }
 
 /**
@@ -57,7 +66,10 @@ export class Stream<Key extends string = never> {
   // Number of the last message of each other writer.
   readonly #heard = new Map<string, number>();
   readonly #hearers: ((changed: Readonly<Partial<Record<Key, Keys>>> | undefined) => void)[] = [];
+  readonly #taken = new WeakMap<Tx, Taken>();
   #ids: StreamIds | undefined;
+  /** The furthest position that this process has written where others do as well. */
+  #written = 0;
   #opening: Promise<void> | undefined;
 
   constructor(definition: StreamDefinition, parts: StreamParts) {
@@ -72,11 +84,24 @@ export class Stream<Key extends string = never> {
           config: parts.config,
         }),
       );
+    if (!this.isShared) return;
+    parts.notifier.share(this.name, {
+      changed: ({ position, changed }, isOwn) => {
+        this.#note(position, changed);
+        if (!isOwn) for (const listener of this.#hearers) listener(changed ?? {});
+      },
+      missed: (upTo) => this.#forget(upTo),
+    });
   }
 
-  /** Whether this process writes the stream. */
+  /** Whether several processes write the stream. */
+  get isShared(): boolean {
+    return this.#definition.anyProcess === true && this.#parts.writers.areSeveral;
+  }
+
+  /** Whether this process writes the stream. Where several do it may cease to, and begin again, with the versions of the others. */
   get isWrittenHere(): boolean {
-    return this.#parts.writers.isHere(this.name);
+    return this.isShared ? this.#parts.writers.mayShare : this.#parts.writers.isHere(this.name);
   }
 
   /** Loads the counter, behind everything the tables hold. Needs the migrated schema. Done once, however often called. */
@@ -117,11 +142,12 @@ export class Stream<Key extends string = never> {
    * {@link announceIn}.
    */
   allocateIn(tx: Tx, count = 1): Promise<readonly number[]> {
-    return this.#writable.allocateIn(tx, count);
+    return this.isShared ? this.#takeShared(tx, count) : this.#writable.allocateIn(tx, count);
   }
 
   /** Tells news of a position that this transaction has taken, unless the transaction is rolled back. */
   announceIn(tx: Tx, position: number, news: News<Key>): void {
+    if (this.isShared) return void this.#taken.get(tx)?.news.push({ position, news });
     tx.unlessRolledBack(() => {
       this.#note(position, news.changed);
       this.#announce(position, news);
@@ -148,6 +174,14 @@ export class Stream<Key extends string = never> {
     };
   }
 
+  /**
+   * Resolves once all that this process has written can be read here, where other processes write as well: what one of them wrote before
+   * may not have been told yet. `undefined`: it can.
+   */
+  settled(): Promise<void> | undefined {
+    return this.#written > this.current() ? this.#parts.notifier.settled(this.name, this.#written) : undefined;
+  }
+
   /** Answers a call that only the process can answer that writes this stream. */
   serve<Request, Response>(
     method: RpcMethod<Request, Response>,
@@ -171,10 +205,9 @@ export class Stream<Key extends string = never> {
 
   /** Messages of others may have been lost: the stream is at least here, and nothing is known of what came before. */
   catchUp(position: number): void {
-    if (this.isWrittenHere) return;
+    if (this.#ids !== undefined) return;
     this.#parts.notifier.heard(this.name, position);
-    for (const cache of this.#caches.values()) cache.invalidate(Math.max(position, this.current()));
-    for (const listener of this.#hearers) listener(undefined);
+    this.#forget(position);
   }
 
   /** Another process wrote. Where something of it was missed, all that is known of earlier changes is forgotten. */
@@ -184,6 +217,46 @@ export class Stream<Key extends string = never> {
     if (isNext) this.#note(position, changed);
     else for (const cache of this.#caches.values()) cache.invalidate(Math.max(position, this.current()));
     for (const listener of this.#hearers) listener(isNext ? (changed ?? {}) : undefined);
+  }
+
+  #forget(upTo: number): void {
+    for (const cache of this.#caches.values()) cache.invalidate(Math.max(upTo, this.current()));
+    for (const listener of this.#hearers) listener(undefined);
+  }
+
+  async #takeShared(tx: Tx, count: number): Promise<readonly number[]> {
+    const last = await takeShared(tx, this.name, count);
+    const ids = Array.from({ length: count }, (_, at) => last - count + 1 + at);
+    const before = this.#taken.get(tx);
+    // Nobody else can take one in between.
+    if (before !== undefined) before.upTo = last;
+    else this.#tellOnce(tx, { from: last - count, upTo: last, news: [] });
+    return ids;
+  }
+
+  /** Tells of a transaction once it is durable, behind everything else that is done then: what it changed is forgotten before. */
+  #tellOnce(tx: Tx, taken: Taken): void {
+    this.#taken.set(tx, taken);
+    let isCommitted = false;
+    tx.afterCommit(() => {
+      isCommitted = true;
+      this.#written = Math.max(this.#written, taken.upTo);
+      queueMicrotask(() => this.#tell(taken));
+    });
+    tx.unlessRolledBack(() => {
+      if (!isCommitted) this.#parts.lookAgain();
+    });
+  }
+
+  /** All positions are told, those without news as well: others would wait for them. */
+  #tell({ from: start, upTo, news: all }: Taken): void {
+    const { notifier } = this.#parts;
+    let from = start;
+    for (const { position, news } of all.toSorted((one, other) => one.position - other.position)) {
+      notifier.announceShared(this.name, { from, position }, news);
+      from = position;
+    }
+    if (from < upTo) notifier.announceShared(this.name, { from, position: upTo });
   }
 
   get #writable(): StreamIds {
@@ -209,7 +282,12 @@ export class Stream<Key extends string = never> {
   async #open(): Promise<void> {
     const { database, notifier } = this.#parts;
     const takenUpTo = (await this.#definition.takenUpTo?.(database)) ?? 0;
-    if (this.isWrittenHere) {
+    if (this.isShared) {
+      if (!database.isBesideWriter)
+        await database.write((tx) => raiseShared(tx, this.name, takenUpTo), { name: 'raise_stream' });
+      if (this.#parts.writers.isSharing)
+        notifier.heard(this.name, (await readShared(database, [this.name])).get(this.name) ?? 0);
+    } else if (this.isWrittenHere) {
       const { direction } = this.#definition;
       this.#ids = await StreamIds.load(database, this.name, { takenUpTo, direction });
       notifier.track(this.#ids);

@@ -1,5 +1,7 @@
-import type { Database } from '@rookery/database';
+import { type Database, readShared } from '@rookery/database';
 import type { Config } from '@rookery/platform';
+// Real time, not the clock's: the database is waited for.
+import { setTimeout as pause } from 'node:timers/promises';
 import type { Notifier } from '../notifier.js';
 import { defineRpc, InProcessRpc, type Rpc } from '../rpc/rpc.js';
 import { Stream } from './stream.js';
@@ -8,6 +10,8 @@ import { StreamWriters } from './stream-writers.js';
 
 /** How far each stream may be read. */
 const positionsOfStreams = defineRpc<undefined, Readonly<Record<string, number>>>('positions_of_streams');
+
+const nothing: Readonly<Record<string, number>> = {};
 
 /** How the streams of this process reach others. */
 export interface StreamsOptions {
@@ -25,6 +29,9 @@ export class Streams {
   readonly #notifier: Notifier;
   readonly #rpc: Rpc;
   readonly #config: Config | undefined;
+  /** Those that several processes write. */
+  readonly #shared: Stream<string>[] = [];
+  #looking: Promise<void> | undefined;
   readonly #byName = new Map<string, { readonly definition: StreamDefinition; readonly stream: Stream<string> }>();
 
   constructor(database: Database, notifier: Notifier, options: StreamsOptions = {}) {
@@ -51,9 +58,11 @@ export class Streams {
       writers: this.writers,
       rpc: this.#rpc,
       config: this.#config,
+      lookAgain: () => this.#lookAgain(),
     };
     const stream = new Stream<string>(definition, parts);
     this.#byName.set(definition.name, { definition, stream });
+    if (stream.isShared) this.#shared.push(stream);
     return stream;
   }
 
@@ -64,20 +73,61 @@ export class Streams {
 
   /** Opens all streams that are in use. Needs the migrated schema. */
   async open(): Promise<void> {
-    if ([...this.#byName.values()].some(({ stream }) => !stream.isWrittenHere)) await this.catchUp();
-    await Promise.all([...this.#byName.values()].map(({ stream }) => stream.open()));
+    const streams = this.#all;
+    if (streams.some((stream) => !stream.isShared && !stream.isWrittenHere)) await this.catchUp();
+    await Promise.all(streams.map((stream) => stream.open()));
   }
 
   /**
-   * Learns from the process that writes how far the streams are: at the start, and when messages may have been lost. What is
-   * remembered of changes up to there is forgotten.
-   * @param forget called once the positions are known and before anybody here sees them: what was read while the writer was
-   * asked may be older than they are
+   * Learns how far the streams are that other processes write: at the start, and when messages may have been lost. What is remembered of
+   * changes up to there is forgotten.
+   * @param forget called once the positions are known and before anybody here sees them, unless they are known already: what was read
+   * while others were asked may be older than they are
    */
   async catchUp(forget?: () => void): Promise<void> {
-    const positions = await this.#rpc.call(positionsOfStreams, undefined, this.writers.writerOf('events'));
-    forget?.();
-    for (const { stream } of this.#byName.values()) stream.catchUp(positions[stream.name] ?? 0);
+    const { isSharing } = this.writers;
+    const elsewhere = this.#all.filter((stream) => !stream.isWrittenHere && !(stream.isShared && isSharing));
+    const [told, shared] = await Promise.all([
+      elsewhere.length > 0 ? this.#rpc.call(positionsOfStreams, undefined, this.writers.writerOf('events')) : nothing,
+      readShared(this.#database, isSharing ? this.#sharedNames : []),
+    ]);
+    // A stream of several writers has no gaps: who is where the database is has missed nothing.
+    const behind = this.#all.filter((stream) => stream.isShared && (shared.get(stream.name) ?? 0) > stream.current());
+    if (elsewhere.length + behind.length > 0) forget?.();
+    for (const stream of elsewhere) stream.catchUp(told[stream.name] ?? 0);
+    for (const stream of behind) stream.catchUp(shared.get(stream.name) ?? 0);
+  }
+
+  /** Resolves once all that this process has written can be read here; `undefined`: it can. */
+  settled(): Promise<unknown> | undefined {
+    const waiting = this.#shared.flatMap((stream) => stream.settled() ?? []);
+    return waiting.length === 0 ? undefined : Promise.all(waiting);
+  }
+
+  /** Nobody knows what became of a transaction that took positions: everybody reads how far the streams are. */
+  #lookAgain(): void {
+    this.#looking ??= this.#look().finally(() => (this.#looking = undefined));
+  }
+
+  async #look(): Promise<void> {
+    for (let attempt = 0; attempt < 60; attempt++) {
+      await pause(Math.min(100 * 2 ** attempt, 5_000), undefined, { ref: false });
+      try {
+        for (const [name, position] of await readShared(this.#database, this.#sharedNames))
+          this.#notifier.announceShared(name, { from: position, position });
+        return;
+      } catch {
+        // It is away still.
+      }
+    }
+  }
+
+  get #all(): readonly Stream<string>[] {
+    return [...this.#byName.values()].map(({ stream }) => stream);
+  }
+
+  get #sharedNames(): readonly string[] {
+    return this.#shared.map(({ name }) => name);
   }
 
   /** For the container: everything is constructed, and nothing initialised yet. */
