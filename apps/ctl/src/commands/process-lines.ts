@@ -16,13 +16,17 @@ const whole = {
 
 const shared = { ...split, ...whole };
 
+/** What any process writes that is asked to, whichever is named. */
+const anybody = {
+  'stream_writers.account_data': 'account data',
+  'stream_writers.receipts': 'receipts',
+  'stream_writers.to_device': 'messages to devices',
+} as const satisfies Partial<Record<SettingName, string>>;
+
 /** What a worker can be named for, though the main process does it. */
 const duties = {
   'stream_writers.events': 'writing events',
   'stream_writers.typing': 'writing typing',
-  'stream_writers.to_device': 'writing messages to devices',
-  'stream_writers.account_data': 'writing account data',
-  'stream_writers.receipts': 'writing receipts',
   'stream_writers.presence': 'writing presence',
   'stream_writers.push_rules': 'writing push rules',
   'stream_writers.device_lists': 'writing device lists',
@@ -30,7 +34,7 @@ const duties = {
   'auto_accept_invites.worker_to_run_on': 'accepting invites',
 } as const satisfies Partial<Record<SettingName, string>>;
 
-const reads = 'answers what only reads, passes on the rest';
+const reads = `answers what only reads, writes ${Object.values(anybody).join(', ')}, passes on the rest`;
 const writes = 'writes every stream; sends mails, and does the background work that writes events; answers everything';
 
 /** Which process of a server does what, as its settings have it; nothing where it is a single process. */
@@ -40,7 +44,10 @@ export function processLines(config: Config): readonly string[] {
   const map = Object.keys(config.get('instance_map')).filter((name) => name !== 'main');
   const named = namesFor(config, duties);
   const doing = namesFor(config, shared);
-  const workers = [...new Set([...map, ...named.keys(), ...doing.keys(), ...(own === undefined ? [] : [own])])].sort();
+  const others = namesFor(config, anybody).keys();
+  const workers = [
+    ...new Set([...map, ...named.keys(), ...doing.keys(), ...others, ...(own === undefined ? [] : [own])]),
+  ].sort();
   if (workers.length === 0)
     return [
       'Processes (--processes N, or started on several machines):',
@@ -51,8 +58,8 @@ export function processLines(config: Config): readonly string[] {
       'Nothing is left without anybody as long as one process runs.',
     ];
   const ofMain = Object.values(shared).map((duty) => {
-    const others = [...doing].filter(([, does]) => does.includes(duty)).map(([name]) => name);
-    return `; ${duty}${others.length === 0 ? '' : ` while none of these runs: ${others.sort().join(', ')}`}`;
+    const names = [...doing].filter(([, does]) => does.includes(duty)).map(([name]) => name);
+    return `; ${duty}${names.length === 0 ? '' : ` while none of these runs: ${names.sort().join(', ')}`}`;
   });
   return [
     'Processes:',

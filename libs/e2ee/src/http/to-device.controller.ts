@@ -20,7 +20,7 @@ export class ToDeviceController {
 
   /** PUT /_matrix/client/v3/sendToDevice/{eventType}/{txnId} */
   @Put(stable('/sendToDevice/:eventType/:txnId'))
-  @Access({ auth: 'required', guests: true, bodyLimitBytes })
+  @Access({ auth: 'required', guests: true, bodyLimitBytes, anyProcess: true })
   async send(
     @Who() requester: Requester,
     @Param('eventType') type: string,

@@ -42,6 +42,8 @@ export class ToDeviceSending {
     const { userId, deviceId = `as:${requester.appserviceId ?? ''}` } = requester;
     if (!isName(type) || !isName(txnId)) throw MatrixError.invalidParam('Not a valid event type or transaction id');
     const texts = parseMessages(messages);
+    // What goes to other servers is found out where events are written.
+    if ([...texts.keys()].some((to) => !this.#isHere(to))) this.database.onlyAtWriter('messages for other servers');
     if (type === 'm.room_key_request')
       await this.rateLimiter.take('rc_key_requests', `${userId}\n${deviceId}`, requester);
     await this.#send(type, userId, texts, (tx) =>
@@ -81,10 +83,9 @@ export class ToDeviceSending {
 
   /** @param note writes that it was sent; false when it was sent before */
   async #send(type: string, sender: string, texts: MessageTexts, note: (tx: Tx) => Promise<boolean>): Promise<void> {
-    const isHere = (userId: string): boolean => domainOf(userId) === this.config.serverName;
-    const local = [...texts.keys()].filter(isHere);
+    const local = [...texts.keys()].filter((userId) => this.#isHere(userId));
     const servers = byServer(
-      [...texts].filter(([userId]) => !isHere(userId)),
+      [...texts].filter(([userId]) => !this.#isHere(userId)),
       domainOf,
     );
     await this.database.write(
@@ -117,7 +118,11 @@ export class ToDeviceSending {
           });
         }
       },
-      { name: 'to_device_send' },
+      { name: 'to_device_send', anyProcess: this.inboxes.stream.isWrittenHere },
     );
+  }
+
+  #isHere(userId: string): boolean {
+    return domainOf(userId) === this.config.serverName;
   }
 }

@@ -24,6 +24,7 @@ import {
 export const toDeviceStream = defineStream({
   name: 'to_device',
   takenUpTo: highestToDeviceId,
+  anyProcess: true,
   keys: { device: {}, counts: {} },
 });
 

@@ -12,6 +12,9 @@ import { isNews, offlineState, type PresenceName, type PresenceState } from '../
 /** A device syncs by way of another process. */
 const syncingElsewhere = defineRpc<SyncingDevice, void>('presence_syncing');
 
+/** A device's user did something by way of another process. */
+const activeElsewhere = defineRpc<Omit<SyncingDevice, 'state'>, void>('presence_active');
+
 interface SyncingDevice {
   readonly userId: string;
   readonly deviceId: string | undefined;
@@ -20,6 +23,8 @@ interface SyncingDevice {
 
 /** How often another process tells that a sync goes on; less than what counts as its end. */
 const tellAgainMs = 10_000;
+/** Devices of which it is remembered when they were told of last. */
+const maxToldActive = 20_000;
 const sweepEveryMs = 5_000;
 /** Users of another server go offline when nothing is heard of them for so long. */
 const remoteTimeoutMs = 30 * 60_000;
@@ -35,6 +40,7 @@ export class PresenceService implements OnModuleInit {
   readonly #local: LocalPresence;
   /** What syncs are about to make of users' presence. */
   readonly #coming = new KeyedMutex();
+  readonly #toldActiveMs = new Map<string, number>();
   #opening: Promise<void> | undefined;
 
   // Eight parameters: what devices, clients, modules and other servers say of somebody becomes one presence, on one board.
@@ -56,6 +62,7 @@ export class PresenceService implements OnModuleInit {
     publisher.stream.serve(syncingElsewhere, async ({ userId, deviceId, state }) =>
       this.syncing(userId, deviceId, state)(),
     );
+    publisher.stream.serve(activeElsewhere, async ({ userId, deviceId }) => this.active(userId, deviceId));
     publisher.computeBy((before) => this.#local.combined(before, clock.nowMs()));
     roomHooks.subscribe({
       afterCommit: ({ roomId, moves, backfilled }) => {
@@ -134,6 +141,18 @@ export class PresenceService implements OnModuleInit {
     };
   }
 
+  /** Tells the process that knows who is there, now and then. */
+  #activeElsewhere(userId: string, deviceId: string | undefined): void {
+    const key = `${userId}\n${deviceId ?? ''}`;
+    const nowMs = this.clock.monotonicMs();
+    if (nowMs - (this.#toldActiveMs.get(key) ?? -Infinity) < tellAgainMs) return;
+    if (this.#toldActiveMs.size >= maxToldActive) this.#toldActiveMs.clear();
+    this.#toldActiveMs.set(key, nowMs);
+    this.stream.atWriter(activeElsewhere, { userId, deviceId }).catch((err: unknown) => {
+      this.logger.debug('Nobody could be told that somebody is active', { err });
+    });
+  }
+
   /** Resolves when it is told what a sync that has just begun makes of a user's presence. */
   async arrived(userId: string): Promise<void> {
     if (!this.#coming.isBusy(userId)) return;
@@ -144,6 +163,7 @@ export class PresenceService implements OnModuleInit {
   /** A device's user did something: sent, read, typed. Costs a look-up while nothing changes by it. */
   active(userId: string, deviceId: string | undefined): void {
     if (!this.#tracked) return;
+    if (!this.stream.isWrittenHere) return this.#activeElsewhere(userId, deviceId);
     this.#local.active(userId, deviceId, this.clock.nowMs());
     if (this.#differs(userId)) this.publisher.mark(userId);
   }

@@ -35,7 +35,7 @@ export class ReceiptController {
 
   /** POST /_matrix/client/v3/rooms/{roomId}/receipt/{receiptType}/{eventId} */
   @Post(stable('/rooms/:roomId/receipt/:receiptType/:eventId'))
-  @Access({ auth: 'required', guests: true })
+  @Access({ auth: 'required', guests: true, anyProcess: true })
   async receipt(
     @Who() requester: Requester,
     @Param('roomId') roomId: string,
@@ -50,7 +50,7 @@ export class ReceiptController {
 
   /** POST /_matrix/client/v3/rooms/{roomId}/read_markers */
   @Post(stable('/rooms/:roomId/read_markers'))
-  @Access({ auth: 'required', guests: true })
+  @Access({ auth: 'required', guests: true, anyProcess: true })
   async markers(
     @Who() requester: Requester,
     @Param('roomId') roomId: string,

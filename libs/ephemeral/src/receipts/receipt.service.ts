@@ -2,8 +2,8 @@ import { Injectable } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
 import { relationOf } from '@rookery/events';
 import { domainOf, isValidEventId, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config, type Requester } from '@rookery/platform';
-import { type ChangedKeys, defineStream, type Stream, Streams } from '@rookery/replication';
+import { Clock, Config, Logger, type Requester } from '@rookery/platform';
+import { type ChangedKeys, defineRpc, defineStream, type Stream, Streams } from '@rookery/replication';
 import { EventStore, isServable, RoomHooks, type StoredEvent } from '@rookery/rooms';
 import { AccountDataService } from '@rookery/users';
 import { RoomAudience } from '../common/room-audience.js';
@@ -45,9 +45,13 @@ const longestThreadIdBytes = 255;
 export const receiptsStream = defineStream({
   name: 'receipts',
   takenUpTo: highestReceipt,
+  anyProcess: true,
   keys: { room: {}, user: {} },
   read: receiptsInStream,
 });
+
+/** Users of this server have read something, as another process has stored; answered by the one that tells of it. */
+const receiptsSent = defineRpc<readonly Receipt[], void>('receipts_sent');
 
 /**
  * How far users have read: public and private receipts, in threads or not, and the fully-read marker. A receipt never
@@ -60,11 +64,12 @@ export class ReceiptService {
   readonly #inRooms: ChangedKeys;
   readonly #ofUsers: ChangedKeys;
 
-  // Nine parameters: a receipt moves the fully read marker too, and goes to readers here and elsewhere.
+  // Ten parameters: a receipt moves the fully read marker too, and goes to readers here and elsewhere.
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,
     private readonly config: Config,
+    private readonly logger: Logger,
     private readonly audience: RoomAudience,
     private readonly events: EventStore,
     private readonly accountData: AccountDataService,
@@ -75,6 +80,7 @@ export class ReceiptService {
     this.stream = streams.of(receiptsStream);
     this.#inRooms = this.stream.changes('room');
     this.#ofUsers = this.stream.changes('user');
+    this.stream.serve(receiptsSent, async (receipts) => this.hooks.receiptsSent(receipts));
     roomHooks.subscribe({ onRoomPurged: deleteReceiptsOfRoom });
   }
 
@@ -169,9 +175,9 @@ export class ReceiptService {
     const audiences = await this.audience.ofRooms(new Set(receipts.map(({ roomId }) => roomId)));
     const stored = await this.database.write(
       async (tx) => {
-        const ids = await this.stream.allocateIn(tx, receipts.length);
-        // The room may have been deleted since the request came.
+        // The room may have been deleted since the request came. Before positions are taken, for which others may wait.
         const there = await this.events.holdRooms(tx, [...new Set(receipts.map(({ roomId }) => roomId))]);
+        const ids = await this.stream.allocateIn(tx, receipts.length);
         const placed = receipts
           .map((receipt, index): StoredReceipt => ({ ...receipt, position: ids[index] ?? 0 }))
           .filter(({ roomId }) => there.has(roomId));
@@ -183,11 +189,19 @@ export class ReceiptService {
         for (const receipt of news) this.#announce(tx, receipt, audiences.get(receipt.roomId) ?? new Set());
         return news;
       },
-      { name: 'receipts' },
+      { name: 'receipts', anyProcess: this.stream.isWrittenHere },
     );
     const local = stored.filter((receipt) => domainOf(receipt.userId) === this.config.serverName);
-    if (local.length > 0) this.hooks.receiptsSent(local);
+    if (local.length > 0) this.#tell(local);
     return stored;
+  }
+
+  /** Other servers, and badges: what cannot be told is news for a moment only. */
+  #tell(receipts: readonly Receipt[]): void {
+    if (!this.database.isBesideWriter) return this.hooks.receiptsSent(receipts);
+    this.stream.atWriter(receiptsSent, receipts).catch((err: unknown) => {
+      this.logger.debug('Nobody could be told what was read', { err });
+    });
   }
 
   #announce(tx: Tx, { type, roomId, userId, position }: StoredReceipt, members: ReadonlySet<string>): void {

@@ -25,6 +25,10 @@ const honoredHere: readonly SettingName[] = [
   'caches.expire_caches',
   'caches.global_factor',
   'caches.per_cache_factors',
+  // Whoever is named writes, as any process does that is asked to.
+  'stream_writers.account_data',
+  'stream_writers.receipts',
+  'stream_writers.to_device',
 ];
 
 /** Where the list of settings without effect and the sources disagree. */

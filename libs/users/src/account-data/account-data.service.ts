@@ -40,6 +40,7 @@ const controlled = new Set(['m.fully_read', 'm.push_rules']);
 export const accountDataStream = defineStream({
   name: 'account_data',
   takenUpTo: highestStreamId,
+  anyProcess: true,
   keys: { user: {} },
 });
 
@@ -134,6 +135,8 @@ export class AccountDataService {
     if (Buffer.byteLength(text) > largestContentBytes)
       throw MatrixError.tooLarge(`Account data may not be larger than ${largestContentBytes} bytes`);
     const ignored = roomId === undefined && type === 'm.ignored_user_list' ? ignoredIn(userId, content) : undefined;
+    // Whom an event concerns is judged where it is stored, from memory.
+    if (ignored) this.database.onlyAtWriter('whom somebody ignores');
     await this.#write(userId, roomId, type, origin, async (tx, streamId) => {
       if (roomId === undefined) {
         if ((await findGlobal(tx, userId, type)) === undefined && (await globalCount(tx, userId)) >= maxTypes)
@@ -211,7 +214,7 @@ export class AccountDataService {
         await this.hooks.accountDataChanged.inTransaction(tx, changed);
         return changed;
       },
-      { name: 'account_data' },
+      { name: 'account_data', anyProcess: this.stream.isWrittenHere },
     );
     await this.hooks.accountDataChanged.afterCommit(event);
     if (type !== 'm.tag') await this.modules.accountDataUpdated(userId, roomId, type, event.content, origin);

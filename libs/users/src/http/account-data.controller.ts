@@ -37,7 +37,7 @@ export class AccountDataController {
 
   /** PUT /_matrix/client/v3/user/{userId}/account_data/{type} */
   @Put(stable('/user/:userId/account_data/:type'))
-  @Access({ auth: 'required', guests: true, bodyLimitBytes })
+  @Access({ auth: 'required', guests: true, bodyLimitBytes, anyProcess: true })
   async put(
     @Who() requester: Requester,
     @Param('userId') userId: string,
@@ -57,7 +57,7 @@ export class AccountDataController {
 
   /** PUT /_matrix/client/v3/user/{userId}/rooms/{roomId}/account_data/{type} */
   @Put(stable('/user/:userId/rooms/:roomId/account_data/:type'))
-  @Access({ auth: 'required', guests: true, bodyLimitBytes })
+  @Access({ auth: 'required', guests: true, bodyLimitBytes, anyProcess: true })
   async putForRoom(
     @Who() requester: Requester,
     @Param('userId') userId: string,
@@ -83,14 +83,14 @@ export class AccountDataController {
 
   /** DELETE /_matrix/client/unstable/org.matrix.msc3391/user/{userId}/account_data/{type} */
   @Delete(client(['unstable'], '/org.matrix.msc3391/user/:userId/account_data/:type'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   delete(@Who() requester: Requester, @Param('userId') userId: string, @Param('type') type: string): Promise<object> {
     return this.#delete(requester, own(requester, userId), undefined, type);
   }
 
   /** DELETE /_matrix/client/unstable/org.matrix.msc3391/user/{userId}/rooms/{roomId}/account_data/{type} */
   @Delete(client(['unstable'], '/org.matrix.msc3391/user/:userId/rooms/:roomId/account_data/:type'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   deleteForRoom(
     @Who() requester: Requester,
     @Param('userId') userId: string,
@@ -113,7 +113,7 @@ export class AccountDataController {
 
   /** PUT /_matrix/client/v3/user/{userId}/rooms/{roomId}/tags/{tag} */
   @Put(stable('/user/:userId/rooms/:roomId/tags/:tag'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   async putTag(
     @Who() requester: Requester,
     @Param('userId') userId: string,
@@ -127,7 +127,7 @@ export class AccountDataController {
 
   /** DELETE /_matrix/client/v3/user/{userId}/rooms/{roomId}/tags/{tag} */
   @Delete(stable('/user/:userId/rooms/:roomId/tags/:tag'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   async deleteTag(
     @Who() requester: Requester,
     @Param('userId') userId: string,

@@ -67,9 +67,15 @@ export const workerSettings = {
   }),
   'stream_writers.events': writers(true, 'Writers of events, sharded by room.'),
   'stream_writers.typing': writers(false, 'Writer of typing.'),
-  'stream_writers.to_device': writers(false, 'Writer of to-device messages.'),
-  'stream_writers.account_data': writers(false, 'Writer of account data.'),
-  'stream_writers.receipts': writers(true, 'Writers of receipts.'),
+  'stream_writers.to_device': writers(
+    false,
+    'Writer of to-device messages: any process that is asked to, whichever is named.',
+  ),
+  'stream_writers.account_data': writers(
+    false,
+    'Writer of account data: any process that is asked to, whichever is named.',
+  ),
+  'stream_writers.receipts': writers(true, 'Writers of receipts: any process that is asked to, whichever is named.'),
   'stream_writers.presence': writers(false, 'Writer of presence.'),
   'stream_writers.push_rules': writers(false, 'Writer of push rules.'),
   'stream_writers.device_lists': writers(true, 'Writers of device lists.'),
