@@ -63,12 +63,10 @@ export class AccessGuard implements CanActivate {
     context.servlet = servlet;
     context.query = request.query;
     request.inbound = context;
-    if (this.forwarding !== undefined) {
-      // What only one process does it knows.
-      const hearing = access.anyProcess ? this.forwarding.heard?.() : undefined;
-      if (!access.anyProcess && this.forwarding.writer !== undefined) throw elsewhere;
+    if (access.anyProcess) {
+      const hearing = this.forwarding?.heard?.();
       if (hearing !== undefined) await hearing;
-    }
+    } else if (this.forwarding?.writer !== undefined) throw elsewhere;
     if (access.ownAuth && this.authenticator?.isDelegated) {
       const serves = access.ownAuth === 'users' && this.authenticator.isOfAppservice(context);
       if (!serves) throw MatrixError.unrecognized();

@@ -1,5 +1,6 @@
 import { Database } from '@rookery/database';
 import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { askProcess } from './ask-process.js';
 
 interface Sync {
   readonly next_batch: string;
@@ -40,16 +41,8 @@ describe('What any process of a server writes', () => {
   });
   afterAll(() => homeserver?.stop());
 
-  async function ask<T>(process: number, user: TestUser, method: string, path: string, body?: object): Promise<T> {
-    const [address] = homeserver.servers[process]!.addresses;
-    const response = await fetch(`http://127.0.0.1:${address!.port}/_matrix/client/v3${path}`, {
-      method,
-      headers: { authorization: `Bearer ${user.accessToken}`, 'content-type': 'application/json' },
-      ...(body && { body: JSON.stringify(body) }),
-    });
-    expect({ path, status: response.status }).toEqual({ path, status: 200 });
-    return (await response.json()) as T;
-  }
+  const ask = <T>(process: number, user: TestUser, method: string, path: string, body?: object): Promise<T> =>
+    askProcess(homeserver, process, user, method, path, body);
   const say = async (user: TestUser): Promise<string> => {
     const path = `${room}/send/m.room.message/t${++count}`;
     return (await ask<{ event_id: string }>(count % 3, user, 'PUT', path, { msgtype: 'm.text', body: 'hi' })).event_id;

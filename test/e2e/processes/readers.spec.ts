@@ -1,5 +1,6 @@
 import { Database } from '@rookery/database';
 import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { askProcess } from './ask-process.js';
 
 interface Counts {
   readonly notification_count: number;
@@ -40,16 +41,8 @@ describe('Members of a room at a process that stores no events', () => {
   });
   afterAll(() => homeserver?.stop());
 
-  async function ask<T>(process: number, user: TestUser, method: string, path: string, body?: object): Promise<T> {
-    const [address] = homeserver.servers[process]!.addresses;
-    const response = await fetch(`http://127.0.0.1:${address!.port}/_matrix/client/v3${path}`, {
-      method,
-      headers: { authorization: `Bearer ${user.accessToken}`, 'content-type': 'application/json' },
-      ...(body && { body: JSON.stringify(body) }),
-    });
-    expect({ path, status: response.status }).toEqual({ path, status: 200 });
-    return (await response.json()) as T;
-  }
+  const ask = <T>(process: number, user: TestUser, method: string, path: string, body?: object): Promise<T> =>
+    askProcess(homeserver, process, user, method, path, body);
   async function send(user: TestUser, content: object = {}): Promise<string> {
     const path = `/rooms/${encodeURIComponent(roomId)}/send/m.room.message/t${txn++}`;
     const body = { msgtype: 'm.text', body: 'hello', ...content };

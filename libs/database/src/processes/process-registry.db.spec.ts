@@ -58,6 +58,10 @@ describe('The processes of a server', () => {
     joined.push(one);
     return one;
   };
+  const through = ({ port }: PostgresLine): PostgresOptions => ({
+    ...options(),
+    args: { ...options().args, host: '127.0.0.1', port },
+  });
   const names = (registry: ProcessRegistry): string[] => registry.view.processes.map(({ name }) => name);
 
   it('know each other, what each can do and how to reach it', async () => {
@@ -201,10 +205,6 @@ describe('The processes of a server', () => {
         'SELECT expires_ts - extract(epoch FROM clock_timestamp()) * 1000 AS left_ms FROM processes WHERE number = ?';
       return Number((await test.database.get<{ left_ms: number }>(sql, [number]))?.left_ms);
     };
-    const through = (line: PostgresLine): PostgresOptions => ({
-      ...options(),
-      args: { ...options().args, host: '127.0.0.1', port: line.port },
-    });
     /** Until whoever looks may judge by connections. */
     const whole = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, longMs));
 
@@ -285,11 +285,8 @@ describe('The processes of a server', () => {
     // Long enough for a busy machine to come back in.
     const longMs = 6_000;
     const [first, second, third] = (await Promise.all(
-      lines.map(({ port }, n) =>
-        joinProcesses(
-          { ...options(), args: { ...options().args, host: '127.0.0.1', port } },
-          { name: `p${n}`, version: '1', ttlMs: longMs, startTtlMs: 0 },
-        ),
+      lines.map((line, n) =>
+        joinProcesses(through(line), { name: `p${n}`, version: '1', ttlMs: longMs, startTtlMs: 0 }),
       ),
     )) as [ProcessRegistry, ProcessRegistry, ProcessRegistry];
     try {
@@ -319,11 +316,8 @@ describe('The processes of a server', () => {
     const lines = await Promise.all([PostgresLine.open(), PostgresLine.open()]);
     const longMs = 6_000;
     const [early, late] = (await Promise.all(
-      lines.map(({ port }, n) =>
-        joinProcesses(
-          { ...options(), args: { ...options().args, host: '127.0.0.1', port } },
-          { name: `p${n}`, version: '1', ttlMs: longMs, startTtlMs: 0 },
-        ),
+      lines.map((line, n) =>
+        joinProcesses(through(line), { name: `p${n}`, version: '1', ttlMs: longMs, startTtlMs: 0 }),
       ),
     )) as [ProcessRegistry, ProcessRegistry];
     try {

@@ -87,8 +87,8 @@ export class Stream<Key extends string = never> {
     if (!this.isShared) return;
     parts.notifier.share(this.name, {
       changed: ({ position, changed }, isOwn) => {
-        this.#note(position, changed);
-        if (!isOwn) for (const listener of this.#hearers) listener(changed ?? {});
+        if (isOwn) this.#note(position, changed);
+        else this.#take(position, changed);
       },
       missed: (upTo) => this.#forget(upTo),
     });
@@ -214,9 +214,14 @@ export class Stream<Key extends string = never> {
   hear({ writer, position, number = 0, changed }: BusMessage): void {
     const isNext = this.#heard.get(writer) === number - 1;
     this.#heard.set(writer, number);
-    if (isNext) this.#note(position, changed);
-    else for (const cache of this.#caches.values()) cache.invalidate(Math.max(position, this.current()));
-    for (const listener of this.#hearers) listener(isNext ? (changed ?? {}) : undefined);
+    if (isNext) this.#take(position, changed);
+    else this.#forget(position);
+  }
+
+  /** What another process wrote, with nothing missed before it. */
+  #take(position: number, changed: BusMessage['changed']): void {
+    this.#note(position, changed);
+    for (const listener of this.#hearers) listener(changed ?? {});
   }
 
   #forget(upTo: number): void {

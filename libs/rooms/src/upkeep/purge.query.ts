@@ -2,7 +2,8 @@ import { type DataStores, type Db, likeText, type SqlValue, type Tx } from '@roo
 import { domainOf } from '@rookery/matrix-types';
 import { deleteSomeRows } from '../store/partial-rooms.query.js';
 import { type LeafGroup, selectLeafGroups, selectNamedState, selectSizes } from '../store/state-database.query.js';
-import { deleteEventJson, shortenThreads, threadsWith } from '../pipeline/write-events.query.js';
+import { deleteEventJson } from '../pipeline/write-events.query.js';
+import { shortenThreads, threadsWith } from '../pipeline/write-references.query.js';
 
 /** Tables that hold one row or more per event, by the column that names it. */
 const eventTables: readonly (readonly [table: string, column: string])[] = [

@@ -1,0 +1,143 @@
+import type { Tx } from '@rookery/database';
+import { relationOf, type RoomEvent } from '@rookery/events';
+import { sameServer } from '../store/event-store.js';
+import { servableSql } from '../store/servable.query.js';
+import type { StoredEvent } from '../model/stored-event.js';
+import type { WorkingRoom } from '../room/working-room.js';
+
+/** An accepted event, as far as it is about others. */
+export interface Reference {
+  readonly event: RoomEvent;
+  readonly streamOrdering: number;
+  readonly redactionRecheck: boolean | undefined;
+}
+
+/** The events of a batch that are accepted. */
+export const referencesOf = (room: WorkingRoom, stored: readonly StoredEvent[]): Reference[] =>
+  room.staged.flatMap(({ event, outlier, softFailed, rejectedReason, redactionRecheck }, index) =>
+    outlier || softFailed || rejectedReason !== undefined
+      ? []
+      : [{ event, streamOrdering: stored[index]!.streamOrdering, redactionRecheck }],
+  );
+
+/**
+ * Writes what events relate to and redact, and the threads that go on with them.
+ * @returns ids of the state events that are redacted from now on
+ */
+export async function writeReferences(
+  tx: Tx,
+  roomId: string,
+  accepted: readonly Reference[],
+): Promise<readonly string[]> {
+  const relations = accepted.flatMap(({ event }) => {
+    const relation = event.stateKey === undefined ? relationOf(event.content) : undefined;
+    return relation ? [[event.eventId, relation.eventId, relation.type, relation.key ?? null]] : [];
+  });
+  if (relations.length > 0) {
+    await tx.insertMany(
+      'event_relations',
+      ['event_id', 'relates_to_id', 'relation_type', 'aggregation_key'],
+      relations,
+    );
+    await writeThreads(tx, accepted, roomId);
+  }
+  const redactions = accepted.filter(({ event, redactionRecheck }) => redactionRecheck !== undefined && event.redacts);
+  if (redactions.length === 0) return [];
+  await tx.insertMany(
+    'redactions',
+    ['event_id', 'redacts', 'received_ts', 'recheck'],
+    redactions.map(({ event, redactionRecheck }) => [
+      event.eventId,
+      event.redacts!,
+      event.originServerTs,
+      redactionRecheck!,
+    ]),
+  );
+  const redacted = await selectRedacted(tx, roomId, redactions);
+  await dropRelations(
+    tx,
+    roomId,
+    redacted.map((target) => target.event_id),
+  );
+  return redacted.filter((target) => target.state_key !== null).map((target) => target.event_id);
+}
+
+interface RedactedRow {
+  readonly event_id: string;
+  readonly sender: string;
+  readonly state_key: string | null;
+}
+
+/** What redactions redact, of what is stored. What one names in another room is none of its business. */
+async function selectRedacted(tx: Tx, roomId: string, redactions: readonly Reference[]): Promise<RedactedRow[]> {
+  const targets = await tx.query<RedactedRow>(
+    `SELECT event_id, sender, state_key FROM events WHERE ${tx.dialect.anyOf('event_id')} AND room_id = ?`,
+    [redactions.map(({ event }) => event.redacts!), roomId],
+  );
+  return targets.filter(({ event_id: eventId, sender }) =>
+    redactions.some(
+      ({ event, redactionRecheck }) =>
+        event.redacts === eventId && (!redactionRecheck || sameServer(event.sender, sender)),
+    ),
+  );
+}
+
+/** A redacted event relates to nothing any more. */
+async function dropRelations(tx: Tx, roomId: string, redacted: readonly string[]): Promise<void> {
+  if (redacted.length === 0) return;
+  const threadIds = await threadsWith(tx, redacted);
+  await tx.exec(`DELETE FROM event_relations WHERE ${tx.dialect.anyOf('event_id')}`, [redacted]);
+  await shortenThreads(tx, roomId, threadIds);
+}
+
+/** Threads in which any of these events is a reply. */
+export async function threadsWith(tx: Tx, eventIds: readonly string[]): Promise<string[]> {
+  const rows = await tx.query<{ relates_to_id: string }>(
+    `SELECT DISTINCT relates_to_id FROM event_relations WHERE ${tx.dialect.anyOf('event_id')} AND relation_type = 'm.thread'`,
+    [eventIds],
+  );
+  return rows.map((row) => row.relates_to_id);
+}
+
+/** Lets threads end with the newest reply that is left; those of which none is left are no threads. */
+export async function shortenThreads(tx: Tx, roomId: string, threadIds: readonly string[]): Promise<void> {
+  if (threadIds.length === 0) return;
+  const replies = `FROM event_relations r JOIN events e ON e.event_id = r.event_id
+    WHERE r.relates_to_id = threads.thread_id AND r.relation_type = 'm.thread' AND e.room_id = threads.room_id
+      AND ${servableSql('e.')}`;
+  const which = `room_id = ? AND ${tx.dialect.anyOf('thread_id')}`;
+  await tx.run(`DELETE FROM threads WHERE ${which} AND NOT EXISTS (SELECT 1 ${replies})`, [roomId, threadIds]);
+  await tx.run(
+    `UPDATE threads SET (latest_event_id, topological_ordering, stream_ordering) = (
+       SELECT e.event_id, e.topological_ordering, e.stream_ordering ${replies}
+       ORDER BY e.topological_ordering DESC, e.stream_ordering DESC LIMIT 1) WHERE ${which}`,
+    [roomId, threadIds],
+  );
+}
+
+async function writeThreads(tx: Tx, accepted: readonly Reference[], roomId: string): Promise<void> {
+  const latest = new Map<string, readonly [string, string, string, number, number]>();
+  for (const { event, streamOrdering } of accepted) {
+    const relation = event.stateKey === undefined ? relationOf(event.content) : undefined;
+    if (relation?.type !== 'm.thread') continue;
+    latest.set(relation.eventId, [roomId, relation.eventId, event.eventId, event.depth, streamOrdering]);
+  }
+  if (latest.size === 0) return;
+  await tx.insertMany(
+    'threads',
+    ['room_id', 'thread_id', 'latest_event_id', 'topological_ordering', 'stream_ordering'],
+    [...latest.values()],
+    `ON CONFLICT (room_id, thread_id) DO UPDATE SET latest_event_id = excluded.latest_event_id,
+     topological_ordering = excluded.topological_ordering, stream_ordering = excluded.stream_ordering
+     WHERE excluded.topological_ordering >= threads.topological_ordering`,
+  );
+}
+
+/** Takes back what events relate to and redact. */
+export async function forgetReferences(tx: Tx, roomId: string, eventIds: readonly string[]): Promise<void> {
+  if (eventIds.length === 0) return;
+  const threadIds = await threadsWith(tx, eventIds);
+  for (const table of ['event_relations', 'redactions'])
+    await tx.exec(`DELETE FROM ${table} WHERE ${tx.dialect.anyOf('event_id')}`, [eventIds]);
+  await shortenThreads(tx, roomId, threadIds);
+}
