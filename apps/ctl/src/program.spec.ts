@@ -156,10 +156,12 @@ describe('rookery config', () => {
         'federation_sender_instances: [sender1]',
         'pusher_instances: [pusher1]',
         'notify_appservices_from_worker: pusher1',
-        'stream_writers: {typing: [sender1], receipts: [sender1], to_device: [sender1]}',
+        'stream_writers: {typing: [sender1], receipts: [sender1], to_device: [sender1], push_rules: [sender1]}',
       ].join('\n'),
     );
-    const reads = 'answers what only reads, writes account data, receipts, messages to devices, passes on the rest';
+    const reads =
+      'answers what only reads, writes account data, receipts, messages to devices, lists and keys of devices, push rules, ' +
+      'subscriptions to threads, what is withheld of media, passes on the rest';
     expect(known).toContain(`  sender1: ${reads}, sends to other servers (named for writing typing: main does that)`);
     expect(known.find((line) => line.startsWith('  main: '))).toContain(
       'sends to other servers while none of these runs: sender1; pushes to devices while none of these runs: pusher1; ' +

@@ -64,7 +64,7 @@ interface Held extends Announcement {
 /** What a stream to which several processes write is told of itself; must be quick, and not throw. */
 export interface SharedNews {
   /** Keys that changed up to a position, of whichever process, before anybody sees it. */
-  changed(message: BusMessage, isOwn: boolean): void;
+  changed(message: BusMessage): void;
   /** What changed up to a position is not known. */
   missed(upTo: number): void;
 }
@@ -164,9 +164,8 @@ export class Notifier {
       clock: this.#clock,
       current: () => this.position(stream),
       apply: (message) => {
-        const isOwn = message.writer === this.#instance;
-        news.changed(message, isOwn);
-        this.#moveTo(message, isOwn);
+        news.changed(message);
+        this.#moveTo(message, message.writer === this.#instance);
       },
       missed: (upTo) => {
         news.missed(upTo);

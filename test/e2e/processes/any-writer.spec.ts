@@ -1,4 +1,5 @@
 import { Database } from '@rookery/database';
+import { Bus } from '@rookery/replication';
 import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { askProcess } from './ask-process.js';
 
@@ -6,6 +7,8 @@ interface Sync {
   readonly next_batch: string;
   readonly account_data?: { readonly events: readonly { readonly type: string; readonly content: { n?: number } }[] };
   readonly to_device?: { readonly events: readonly { readonly content: { n?: number } }[] };
+  readonly device_lists?: { readonly changed?: readonly string[] };
+  readonly device_one_time_keys_count?: Readonly<Record<string, number>>;
   readonly rooms?: {
     readonly join?: Record<
       string,
@@ -31,7 +34,10 @@ describe('What any process of a server writes', () => {
   let count = 0;
 
   beforeAll(async () => {
-    homeserver = await createTestHomeserver({ database: 'postgres', processes: 3 });
+    homeserver = await createTestHomeserver({
+      ...{ database: 'postgres', processes: 3 },
+      settings: { experimental_features: { msc4306_enabled: true } },
+    });
     alice = await homeserver.registerUser('alice');
     bob = await homeserver.registerUser('bob');
     const created = await alice.request<{ room_id: string }>('POST', '/createRoom', { preset: 'public_chat' });
@@ -53,6 +59,23 @@ describe('What any process of a server writes', () => {
     });
   const sync = (process: number, user: TestUser, since: string | undefined, timeoutMs = 0): Promise<Sync> =>
     ask(process, user, 'GET', `/sync?timeout=${timeoutMs}${since === undefined ? '' : `&since=${part(since)}`}`);
+
+  /** What a device uploads: so many one-time keys whose ids begin so. */
+  const oneTimeKeys = (name: string, total: number): object => ({
+    one_time_keys: Object.fromEntries(
+      Array.from({ length: total }, (_, n) => [
+        `signed_curve25519:${name}${n}`,
+        { key: `k${name}${n}`, signatures: {} },
+      ]),
+    ),
+  });
+  const deviceKeys = (user: TestUser, n: number): object => ({
+    device_keys: {
+      ...{ user_id: user.userId, device_id: user.deviceId, algorithms: ['m.olm.v1.curve25519-aes-sha2'] },
+      keys: { [`ed25519:${user.deviceId}`]: `ed${n}`, [`curve25519:${user.deviceId}`]: `cu${n}` },
+      signatures: {},
+    },
+  });
 
   /** Names of the transactions that each process makes while something is done. */
   async function written(work: () => Promise<unknown>): Promise<string[][]> {
@@ -85,6 +108,16 @@ describe('What any process of a server writes', () => {
     const account = `/user/${part(bob.userId)}/account_data/org.example.n`;
     const inRoom = `/user/${part(bob.userId)}${room}/account_data/org.example.n`;
     const tags = `/user/${part(bob.userId)}${room}/tags`;
+    const ignored = `/user/${part(bob.userId)}/account_data/m.ignored_user_list`;
+    const rule = (id: string): string => `/pushrules/global/content/${id}`;
+    const claim = { one_time_keys: { [bob.userId]: { [bob.deviceId]: 'signed_curve25519' } } };
+    const backup = { algorithm: 'm.megolm_backup.v1.curve25519-aes-sha2', auth_data: { public_key: 'abc' } };
+    const session = {
+      first_message_index: 1,
+      forwarded_count: 0,
+      is_verified: true,
+      session_data: { ciphertext: 'x' },
+    };
     const works: readonly (readonly [name: string, work: (process: number) => Promise<unknown>])[] = [
       ['account_data', (process) => ask(process, bob, 'PUT', account, { n: process })],
       ['account_data', (process) => ask(process, bob, 'PUT', inRoom, { n: process })],
@@ -97,6 +130,27 @@ describe('What any process of a server writes', () => {
         },
       ],
       ['to_device_send', (process) => tell(process, bob.userId, bob.deviceId, process)],
+      ['account_data', (process) => ask(process, bob, 'PUT', ignored, { ignored_users: {} })],
+      ['push_rules', (process) => ask(process, bob, 'PUT', rule(`r${process}`), { pattern: 'x', actions: [] })],
+      ['push_rules', (process) => ask(process, bob, 'PUT', `${rule(`r${process}`)}/enabled`, { enabled: false })],
+      ['push_rules', (process) => ask(process, bob, 'DELETE', rule(`r${process}`))],
+      ['keys_upload', (process) => ask(process, bob, 'POST', '/keys/upload', oneTimeKeys(`w${process}`, 2))],
+      ['keys_claim', (process) => ask(process, alice, 'POST', '/keys/claim', claim)],
+      ['key_backup_create', (process) => ask(process, bob, 'POST', '/room_keys/version', backup)],
+      [
+        'key_backup_store',
+        async (process) => {
+          const { version } = await ask<{ version: string }>(process, bob, 'GET', '/room_keys/version');
+          const path = `/room_keys/keys/${part(roomId)}/s${process}?version=${version}`;
+          await ask(process, bob, 'PUT', path, session);
+        },
+      ],
+      [
+        'filter',
+        (process) =>
+          ask(process, bob, 'POST', `/user/${part(bob.userId)}/filter`, { room: { rooms: [`!${process}`] } }),
+      ],
+      ['openid_token', (process) => ask(process, bob, 'POST', `/user/${part(bob.userId)}/openid/request_token`, {})],
     ];
     for (const [name, work] of works)
       for (const process of [1, 2, 0]) {
@@ -201,12 +255,141 @@ describe('What any process of a server writes', () => {
       });
     }
     const ignored = `/user/${part(bob.userId)}/account_data/m.ignored_user_list`;
-    await ask(1, bob, 'PUT', ignored, { ignored_users: { [alice.userId]: {} } });
+    for (const process of [1, 2, 0, 1]) {
+      await ask(process, bob, 'PUT', ignored, { ignored_users: { [alice.userId]: {} } });
+      const before = await unread(2);
+      await say(alice);
+      expect(await unread(2)).toBe(before);
+      await ask((process + 1) % 3, bob, 'PUT', ignored, { ignored_users: {} });
+      await say(alice);
+      expect(await unread(1)).toBe(before + 1);
+    }
+  });
+
+  it('decides about the next event: push rules', async () => {
+    const carol = await homeserver.registerUser('carol');
+    await ask(0, carol, 'POST', `/join/${part(roomId)}`, {});
+    const unread = async (process: number): Promise<number> =>
+      (await sync(process, carol, undefined)).rooms?.join?.[roomId]?.unread_notifications.notification_count ?? -1;
+    const path = `/pushrules/global/room/${part(roomId)}`;
+    let expected = await unread(0);
+    for (let n = 0; n < 30; n++) {
+      await ask(n % 3, carol, 'PUT', path, { actions: [] });
+      await say(alice);
+      expect([n, await unread((n + 1) % 3)]).toEqual([n, expected]);
+      await ask((n + 2) % 3, carol, 'DELETE', path);
+      await say(alice);
+      expect([n, await unread((n + 1) % 3)]).toEqual([n, ++expected]);
+    }
+    // A word about a change is lost, and heard of is that there was one.
+    const bus = homeserver.servers[1]!.service(Bus);
+    const publish = bus.publish.bind(bus);
+    bus.publish = (message) => (message.stream === 'push_rules' ? undefined : publish(message));
+    try {
+      await ask(1, carol, 'PUT', path, { actions: [] });
+    } finally {
+      bus.publish = publish;
+    }
+    await ask(2, bob, 'PUT', '/pushrules/global/content/lost', { pattern: 'x', actions: [] });
     await say(alice);
-    expect(await unread(2)).toBe(0);
-    await ask(2, bob, 'PUT', ignored, { ignored_users: {} });
-    await say(alice);
-    expect(await unread(1)).toBeGreaterThan(0);
+    expect(await unread(0)).toBe(expected);
+  });
+
+  it('decides about the next event: threads that somebody wants to hear of', async () => {
+    const thread = await say(alice);
+    const subscription = (process: number, method: string): Promise<Response> => {
+      const [address] = homeserver.servers[process]!.addresses;
+      const path = `/_matrix/client/unstable/io.element.msc4306${room}/thread/${part(thread)}/subscription`;
+      return fetch(`http://127.0.0.1:${address!.port}${path}`, {
+        method,
+        headers: { authorization: `Bearer ${bob.accessToken}`, 'content-type': 'application/json' },
+        ...(method === 'PUT' && { body: '{}' }),
+      });
+    };
+    for (const process of [1, 2, 0]) {
+      const names = await written(() => subscription(process, 'PUT'));
+      expect(names.map((each) => each.includes('thread_subscription'))).toEqual([0, 1, 2].map((n) => n === process));
+      for (const other of [0, 1, 2]) expect((await subscription(other, 'GET')).status).toBe(200);
+      expect((await subscription((process + 1) % 3, 'DELETE')).status).toBe(200);
+      for (const other of [0, 1, 2]) expect((await subscription(other, 'GET')).status).toBe(404);
+    }
+  });
+
+  it('is media as well, and what is withheld of them', async () => {
+    const admin = await homeserver.registerAdministrator('root');
+    const media = async (process: number, user: TestUser, method: string, path: string, body?: string) => {
+      const [address] = homeserver.servers[process]!.addresses;
+      const response = await fetch(`http://127.0.0.1:${address!.port}${path}`, {
+        ...{ method, headers: { authorization: `Bearer ${user.accessToken}` } },
+        ...(body !== undefined && { body }),
+      });
+      return { status: response.status, text: await response.text() };
+    };
+    const upload = async (process: number, text: string): Promise<string> => {
+      const { text: answer } = await media(process, bob, 'POST', '/_matrix/media/v3/upload', text);
+      return (JSON.parse(answer) as { content_uri: string }).content_uri.slice('mxc://'.length);
+    };
+    const changes: object[] = [];
+    for (const process of [1, 2, 0]) {
+      let id = '';
+      const names = await written(async () => (id = await upload(process, `file ${process}`)));
+      expect(names.map((each) => each.includes('store_media'))).toEqual([0, 1, 2].map((n) => n === process));
+      const path = `/_matrix/client/v1/media/download/${id}`;
+      for (const other of [0, 1, 2])
+        expect(await media(other, alice, 'GET', path)).toEqual({ status: 200, text: `file ${process}` });
+      const withholding = await written(() =>
+        media(process, admin, 'POST', `/_synapse/admin/v1/media/quarantine/${id}`, '{}'),
+      );
+      expect(withholding.map((each) => each.includes('quarantine_media'))).toEqual([0, 1, 2].map((n) => n === process));
+      for (const other of [0, 1, 2]) expect((await media(other, alice, 'GET', path)).status).toBe(404);
+      const [origin, mediaId] = id.split('/');
+      changes.push({ origin, media_id: mediaId, quarantined: true });
+    }
+    const told = await media(1, admin, 'GET', '/_synapse/admin/v1/media/quarantine_changes?from=0');
+    expect(JSON.parse(told.text)).toMatchObject({ changes });
+  });
+
+  it('gives no one-time key twice, whoever is asked at the same time', async () => {
+    const dora = await homeserver.registerUser('dora');
+    const total = 60;
+    await ask(1, dora, 'POST', '/keys/upload', oneTimeKeys('d', total));
+    const claim = { one_time_keys: { [dora.userId]: { [dora.deviceId]: 'signed_curve25519' } } };
+    type Claimed = { one_time_keys: Record<string, Record<string, object>> };
+    const claims = Array.from({ length: total + 6 }, (_, n) =>
+      ask<Claimed>(n % 3, alice, 'POST', '/keys/claim', claim),
+    );
+    const ids = (await Promise.all(claims)).flatMap(({ one_time_keys: keys }) =>
+      Object.keys(keys[dora.userId]?.[dora.deviceId] ?? {}),
+    );
+    expect([ids.length, new Set(ids).size]).toEqual([total, total]);
+    for (const process of [0, 1, 2])
+      expect((await sync(process, dora, undefined)).device_one_time_keys_count).toEqual({ signed_curve25519: 0 });
+  });
+
+  it('tells whoever shares a room of new keys, whoever took them', async () => {
+    const tokens: string[] = [];
+    for (const process of [0, 1, 2]) tokens.push((await sync(process, alice, undefined)).next_batch);
+    const changed = async (process: number, timeoutMs: number): Promise<readonly string[]> => {
+      const { next_batch: since, device_lists: lists } = await sync(process, alice, tokens[process], timeoutMs);
+      tokens[process] = since;
+      return lists?.changed ?? [];
+    };
+    type Keys = { device_keys: Record<string, Record<string, { keys: Record<string, string> }>> };
+    for (let n = 0; n < 9; n++) {
+      const waiting = (async () => {
+        // Who is there is news as well.
+        for (;;) if ((await changed((n + 1) % 3, 30_000)).includes(bob.userId)) return;
+      })();
+      await ask(n % 3, bob, 'POST', '/keys/upload', deviceKeys(bob, n));
+      for (const reader of [n % 3, (n + 2) % 3]) expect([n, await changed(reader, 0)]).toEqual([n, [bob.userId]]);
+      await waiting;
+      for (const reader of [0, 1, 2]) {
+        expect([n, await changed(reader, 0)]).toEqual([n, []]);
+        const query = { device_keys: { [bob.userId]: [] } };
+        const { device_keys: keys } = await ask<Keys>(reader, alice, 'POST', '/keys/query', query);
+        expect(keys[bob.userId]?.[bob.deviceId]?.keys[`ed25519:${bob.deviceId}`]).toBe(`ed${n}`);
+      }
+    }
   });
 
   it('ends a sliding sync that begins anew elsewhere, at all of them', async () => {

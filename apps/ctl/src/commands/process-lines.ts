@@ -21,6 +21,10 @@ const anybody = {
   'stream_writers.account_data': 'account data',
   'stream_writers.receipts': 'receipts',
   'stream_writers.to_device': 'messages to devices',
+  'stream_writers.device_lists': 'lists and keys of devices',
+  'stream_writers.push_rules': 'push rules',
+  'stream_writers.thread_subscriptions': 'subscriptions to threads',
+  'stream_writers.quarantined_media_changes': 'what is withheld of media',
 } as const satisfies Partial<Record<SettingName, string>>;
 
 /** What a worker can be named for, though the main process does it. */
@@ -28,9 +32,6 @@ const duties = {
   'stream_writers.events': 'writing events',
   'stream_writers.typing': 'writing typing',
   'stream_writers.presence': 'writing presence',
-  'stream_writers.push_rules': 'writing push rules',
-  'stream_writers.device_lists': 'writing device lists',
-  'stream_writers.thread_subscriptions': 'writing thread subscriptions',
   'auto_accept_invites.worker_to_run_on': 'accepting invites',
 } as const satisfies Partial<Record<SettingName, string>>;
 

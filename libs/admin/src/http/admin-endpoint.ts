@@ -9,5 +9,5 @@ export const admin = (version: 'v1' | 'v2' | 'v3', path: string): string => `/_s
  * Refusals: 401 `M_MISSING_TOKEN`, 401 `M_UNKNOWN_TOKEN`, 403 `M_FORBIDDEN`.
  */
 export const AdminAccess = (
-  options: Pick<AccessOptions, 'bodyLimitBytes' | 'largeAnswer'> = {},
+  options: Pick<AccessOptions, 'anyProcess' | 'bodyLimitBytes' | 'largeAnswer'> = {},
 ): MethodDecorator & ClassDecorator => applyDecorators(Access({ auth: 'required', admin: true, ...options }));

@@ -15,7 +15,7 @@ const changesQuery = queryOf({
 
 /** Withholds files, and gives them back. */
 @Controller()
-@AdminAccess()
+@AdminAccess({ anyProcess: true })
 export class QuarantineController {
   constructor(
     private readonly quarantine: Quarantine,

@@ -47,7 +47,7 @@ export class KeyUploads {
           if (await writeDeviceKeys(tx, userId, deviceId, deviceKeys, this.clock.nowMs()))
             await this.deviceLists.changed(tx, userId, [deviceId]);
         },
-        { name: 'keys_upload' },
+        { name: 'keys_upload', anyProcess: this.deviceLists.stream.isWrittenHere },
       );
     }
     return (await this.oneTimeKeys.counts(userId, deviceId)).counts;

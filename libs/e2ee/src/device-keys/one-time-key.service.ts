@@ -141,6 +141,7 @@ export class OneTimeKeyService {
     const entries = wantedKeys(wanted);
     const here = entries.filter(([userId]) => domainOf(userId) === this.config.serverName);
     const elsewhere = entries.filter(([userId]) => domainOf(userId) !== this.config.serverName);
+    if (elsewhere.length > 0) this.database.onlyAtWriter('keys of other servers');
     const [local, { answers, failures }] = await Promise.all([
       this.claimLocal(here),
       this.remote.claim(byServer(elsewhere, domainOf), timeoutMs),
@@ -176,7 +177,7 @@ export class OneTimeKeyService {
         if (all.length > 0) await this.#changed(tx, all);
         return all;
       },
-      { name: 'keys_claim' },
+      { name: 'keys_claim', anyProcess: this.#stream.isWrittenHere },
     );
   }
 

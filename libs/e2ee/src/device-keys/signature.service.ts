@@ -79,13 +79,14 @@ export class SignatureService {
         await this.deviceLists.changed(tx, userId, [...own]);
         if (others.size > 0) await this.deviceLists.signed(tx, userId, [...others]);
       },
-      { name: 'signatures_upload' },
+      { name: 'signatures_upload', anyProcess: this.deviceLists.stream.isWrittenHere },
     );
   }
 
   async #known(signerId: string, targets: readonly string[]): Promise<Known> {
     const isHere = (userId: string): boolean => domainOf(userId) === this.config.serverName;
     const elsewhere = targets.filter((userId) => !isHere(userId)).map((userId) => [userId, []] as const);
+    if (elsewhere.length > 0) this.database.onlyAtWriter('keys of other servers');
     const [deviceRows, keyRows, { answers }] = await Promise.all([
       deviceKeysOf(this.database, [signerId]),
       crossSigningKeysOf(this.database, [signerId, ...targets.filter(isHere)]),

@@ -23,6 +23,7 @@ const maxRecipients = 600_000;
 export const deviceListsStream = defineStream({
   name: 'device_lists',
   takenUpTo: highestDeviceListId,
+  anyProcess: true,
   keys: { concerned: { maxKeys: maxRecipients } },
   read: changesInStream,
 });

@@ -62,7 +62,7 @@ export class KeyBackupController {
 
   /** POST /_matrix/client/v3/room_keys/version */
   @Post(path('/version'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   async create(
     @Who() requester: Requester,
     @JsonBody(versionSchema) body: Infer<typeof versionSchema>,
@@ -73,21 +73,21 @@ export class KeyBackupController {
 
   /** GET /_matrix/client/v3/room_keys/version */
   @Get(path('/version'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   async current(@Who() requester: Requester): Promise<object> {
     return toWire(await this.backups.find(requester.userId, undefined));
   }
 
   /** GET /_matrix/client/v3/room_keys/version/{version} */
   @Get(path('/version/:version'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   async find(@Who() requester: Requester, @Param('version') version: string): Promise<object> {
     return toWire(await this.backups.find(requester.userId, version));
   }
 
   /** PUT /_matrix/client/v3/room_keys/version/{version} */
   @Put(path('/version/:version'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   async update(
     @Who() requester: Requester,
     @Param('version') version: string,
@@ -102,7 +102,7 @@ export class KeyBackupController {
 
   /** DELETE /_matrix/client/v3/room_keys/version/{version} */
   @Delete(path('/version/:version'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   async delete(@Who() requester: Requester, @Param('version') version: string): Promise<object> {
     await this.backups.delete(requester.userId, version);
     return {};
@@ -110,7 +110,7 @@ export class KeyBackupController {
 
   /** PUT /_matrix/client/v3/room_keys/keys */
   @Put(path('/keys'))
-  @Access({ auth: 'required', bodyLimitBytes })
+  @Access({ auth: 'required', bodyLimitBytes, anyProcess: true })
   putAll(
     @Who() requester: Requester,
     @Query(versionQuery) { version }: VersionQuery,
@@ -121,7 +121,7 @@ export class KeyBackupController {
 
   /** PUT /_matrix/client/v3/room_keys/keys/{roomId} */
   @Put(path('/keys/:roomId'))
-  @Access({ auth: 'required', bodyLimitBytes })
+  @Access({ auth: 'required', bodyLimitBytes, anyProcess: true })
   putRoom(
     @Who() requester: Requester,
     @Query(versionQuery) { version }: VersionQuery,
@@ -133,7 +133,7 @@ export class KeyBackupController {
 
   /** PUT /_matrix/client/v3/room_keys/keys/{roomId}/{sessionId} */
   @Put(path('/keys/:roomId/:sessionId'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   putSession(
     @Who() requester: Requester,
     @Query(versionQuery) { version }: VersionQuery,
@@ -146,7 +146,7 @@ export class KeyBackupController {
 
   /** GET /_matrix/client/v3/room_keys/keys */
   @Get(path('/keys'))
-  @Access({ auth: 'required', largeAnswer: true })
+  @Access({ auth: 'required', largeAnswer: true, anyProcess: true })
   async getAll(@Who() requester: Requester, @Query(versionQuery) { version }: VersionQuery): Promise<HttpReply> {
     const sessions = await this.backups.sessions(requester.userId, version, {});
     return textReply(`{"rooms":${roomsText(sessions)}}`);
@@ -154,7 +154,7 @@ export class KeyBackupController {
 
   /** GET /_matrix/client/v3/room_keys/keys/{roomId} */
   @Get(path('/keys/:roomId'))
-  @Access({ auth: 'required', largeAnswer: true })
+  @Access({ auth: 'required', largeAnswer: true, anyProcess: true })
   async getRoom(
     @Who() requester: Requester,
     @Query(versionQuery) { version }: VersionQuery,
@@ -166,7 +166,7 @@ export class KeyBackupController {
 
   /** GET /_matrix/client/v3/room_keys/keys/{roomId}/{sessionId} */
   @Get(path('/keys/:roomId/:sessionId'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   async getSession(
     @Who() requester: Requester,
     @Query(versionQuery) { version }: VersionQuery,
@@ -181,14 +181,14 @@ export class KeyBackupController {
 
   /** DELETE /_matrix/client/v3/room_keys/keys */
   @Delete(path('/keys'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   deleteAll(@Who() requester: Requester, @Query(versionQuery) { version }: VersionQuery): Promise<object> {
     return this.#delete(requester, version, {});
   }
 
   /** DELETE /_matrix/client/v3/room_keys/keys/{roomId} */
   @Delete(path('/keys/:roomId'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   deleteRoom(
     @Who() requester: Requester,
     @Query(versionQuery) { version }: VersionQuery,
@@ -199,7 +199,7 @@ export class KeyBackupController {
 
   /** DELETE /_matrix/client/v3/room_keys/keys/{roomId}/{sessionId} */
   @Delete(path('/keys/:roomId/:sessionId'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   deleteSession(
     @Who() requester: Requester,
     @Query(versionQuery) { version }: VersionQuery,

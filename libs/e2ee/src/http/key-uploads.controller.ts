@@ -47,14 +47,14 @@ export class KeyUploadsController {
 
   /** POST /_matrix/client/v3/keys/upload */
   @Post(stable('/keys/upload'))
-  @Access({ auth: 'required', guests: true, bodyLimitBytes })
+  @Access({ auth: 'required', guests: true, bodyLimitBytes, anyProcess: true })
   upload(@Who() requester: Requester, @JsonBody(uploadBody) body: Infer<typeof uploadBody>): Promise<object> {
     return this.#upload(requester, requester.deviceId, body);
   }
 
   /** POST /_matrix/client/v3/keys/upload/{deviceId}: as clients once did. */
   @Post(stable('/keys/upload/:deviceId'))
-  @Access({ auth: 'required', guests: true, bodyLimitBytes })
+  @Access({ auth: 'required', guests: true, bodyLimitBytes, anyProcess: true })
   uploadFor(
     @Who() requester: Requester,
     @Param('deviceId') deviceId: string,
@@ -77,7 +77,7 @@ export class KeyUploadsController {
 
   /** POST /_matrix/client/v3/keys/signatures/upload */
   @Post(crossSigning('/keys/signatures/upload'))
-  @Access({ auth: 'required', bodyLimitBytes: signaturesBytes })
+  @Access({ auth: 'required', bodyLimitBytes: signaturesBytes, anyProcess: true })
   async uploadSignatures(
     @Who() requester: Requester,
     @JsonBody(signaturesBody, { maxValues: signatureValues }) body: Infer<typeof signaturesBody>,

@@ -48,7 +48,7 @@ export class KeysController {
 
   /** POST /_matrix/client/v3/keys/claim */
   @Post(stable('/keys/claim'))
-  @Access({ auth: 'required', guests: true, bodyLimitBytes })
+  @Access({ auth: 'required', guests: true, bodyLimitBytes, anyProcess: true })
   async claim(@JsonBody(claimSchema) body: Infer<typeof claimSchema>): Promise<object> {
     const { keys, failures } = await this.oneTimeKeys.claim(body.one_time_keys, remoteTimeoutOf(body));
     return { one_time_keys: keys, failures };

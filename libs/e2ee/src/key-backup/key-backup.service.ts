@@ -55,7 +55,7 @@ export class KeyBackupService {
           await holdAccount(tx, userId);
           return insertVersion(tx, userId, algorithm, text, limits.backupVersions);
         },
-        { name: 'key_backup_create' },
+        { name: 'key_backup_create', anyProcess: true },
       );
       if (version === 'full') throw MatrixError.tooLarge('There are too many backups');
       // Whoever took the number has got on, so this ends.
@@ -78,7 +78,10 @@ export class KeyBackupService {
     const text = objectText(authData, "'auth_data'", limits.keyBytes);
     const found = await this.#existing(userId, version);
     if (found.algorithm !== algorithm) throw MatrixError.invalidParam('The backup has another algorithm');
-    await this.database.write((tx) => setAuthData(tx, userId, found.version, text), { name: 'key_backup_update' });
+    await this.database.write((tx) => setAuthData(tx, userId, found.version, text), {
+      name: 'key_backup_update',
+      anyProcess: true,
+    });
   }
 
   /** Deletes a backup with its keys; one that was deleted before is fine. @throws MatrixError 404 `M_NOT_FOUND` */
@@ -87,7 +90,10 @@ export class KeyBackupService {
     const found = number === undefined ? undefined : await findVersion(this.database, userId, number);
     if (found === undefined) throw unknownVersion();
     if (!found.deleted)
-      await this.database.write((tx) => deleteVersion(tx, userId, found.version), { name: 'key_backup_delete' });
+      await this.database.write((tx) => deleteVersion(tx, userId, found.version), {
+        name: 'key_backup_delete',
+        anyProcess: true,
+      });
   }
 
   /**
@@ -121,7 +127,7 @@ export class KeyBackupService {
         }
         return this.#state(tx, userId, current);
       },
-      { name: 'key_backup_store' },
+      { name: 'key_backup_store', anyProcess: true },
     );
   }
 
@@ -141,7 +147,7 @@ export class KeyBackupService {
         if (deleted > 0) await noteChange(tx, userId, number, -deleted);
         return this.#state(tx, userId, number);
       },
-      { name: 'key_backup_delete_sessions' },
+      { name: 'key_backup_delete_sessions', anyProcess: true },
     );
   }
 

@@ -12,7 +12,7 @@ export class UploadController {
 
   /** POST /_matrix/media/v3/upload */
   @Post(mediaPaths('/upload'))
-  @Access({ auth: 'required', suspended: false, streamBody: true })
+  @Access({ auth: 'required', suspended: false, streamBody: true, anyProcess: true })
   async upload(
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,

@@ -1,4 +1,4 @@
-import type { Db, SqlBool, Tx } from '@rookery/database';
+import { type Db, raiseShared, type SqlBool, takeShared, type Tx } from '@rookery/database';
 import type { MediaKey } from '../records/media.js';
 
 /** Hashes of files, as far as they are known. */
@@ -104,17 +104,28 @@ export interface QuarantineChange extends MediaKey {
   readonly quarantined: boolean;
 }
 
-/** Records changes, for those who follow them. */
-export function recordQuarantineChanges(
+const changes = 'quarantined_media_changes';
+
+/** Records changes, for those who follow them: in the order in which they become readable, whoever makes them. */
+export async function recordQuarantineChanges(
   tx: Tx,
   instance: string,
   keys: readonly MediaKey[],
   quarantined: boolean,
 ): Promise<void> {
-  return tx.insertMany(
-    'quarantined_media_changes',
-    ['instance_name', 'origin', 'media_id', 'quarantined'],
-    keys.map(({ origin, mediaId }) => [instance, origin ?? null, mediaId, quarantined]),
+  if (keys.length === 0) return;
+  await raiseShared(tx, changes, await quarantinePosition(tx));
+  const last = await takeShared(tx, changes, keys.length);
+  await tx.insertMany(
+    changes,
+    ['stream_id', 'instance_name', 'origin', 'media_id', 'quarantined'],
+    keys.map(({ origin, mediaId }, at) => [
+      last - keys.length + 1 + at,
+      instance,
+      origin ?? null,
+      mediaId,
+      quarantined,
+    ]),
   );
 }
 

@@ -73,7 +73,10 @@ export class Quarantine {
    * @throws MatrixError 404 `M_NOT_FOUND`
    */
   async protect(mediaId: string, isProtected: boolean): Promise<void> {
-    const found = await this.database.write((tx) => setProtected(tx, mediaId, isProtected), { name: 'protect_media' });
+    const found = await this.database.write((tx) => setProtected(tx, mediaId, isProtected), {
+      name: 'protect_media',
+      anyProcess: true,
+    });
     if (!found) throw MatrixError.noSuchMedia();
   }
 
@@ -99,7 +102,7 @@ export class Quarantine {
           await recordQuarantineChanges(tx, this.#instance, touched, by !== undefined);
           return touched.length;
         },
-        { name: 'quarantine_media' },
+        { name: 'quarantine_media', anyProcess: true },
       );
     }
     return changed;

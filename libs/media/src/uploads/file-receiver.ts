@@ -47,6 +47,7 @@ export class FileReceiver {
     if (this.#underWay.of(userId) >= maxAtOnce) throw MatrixError.limitExceeded(retryWhenBusyMs);
     this.#underWay.add(userId);
     try {
+      await this.limits.countedHere(requester);
       if (file.sizeBytes !== undefined) await this.limits.check(requester, file.sizeBytes);
       const staged = await this.files.stage();
       try {

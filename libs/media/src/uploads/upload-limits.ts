@@ -43,6 +43,15 @@ export class UploadLimits {
     await this.checkPeriods(requester, sizeBytes, await this.periodsFor(requester));
   }
 
+  /**
+   * Call it before anything of the body is read: what a user uploads in a period is added up by one process.
+   * @throws OnlyAtWriterError where another one does, and a limit holds for the user
+   */
+  async countedHere(requester: Requester): Promise<void> {
+    if (this.database.isBesideWriter && (await this.periodsFor(requester)).length > 0)
+      this.database.onlyAtWriter('what somebody has uploaded');
+  }
+
   /** The limits by period that hold for a user: a module's, or those of the settings. */
   async periodsFor(requester: Requester): Promise<readonly MediaUploadLimit[]> {
     if (this.modules.has('getMediaUploadLimitsForUser')) {

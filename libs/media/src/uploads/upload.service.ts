@@ -41,7 +41,7 @@ export class UploadService {
   async upload(requester: Requester, file: IncomingFile): Promise<string> {
     const mediaId = this.ids.letters(24);
     await this.receiving.receive(requester, mediaId, file, async (media) => {
-      await this.database.write((tx) => insertLocalMedia(tx, media), { name: 'store_media' });
+      await this.database.write((tx) => insertLocalMedia(tx, media), { name: 'store_media', anyProcess: true });
       return true;
     });
     return formatMxc(this.config.serverName, mediaId);

@@ -1,9 +1,10 @@
-import { Database } from '@rookery/database';
+import { Database, DatabaseBesideWriter } from '@rookery/database';
 import { statSync } from 'node:fs';
 import { mkdtemp, readdir, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
+import { OnlyAtWriterError } from '@rookery/platform';
 import { eachDatabase, FakeClock } from '@rookery/testing';
 import { AvatarRules } from '../avatars/avatar-rules.js';
 import { buildMedia, fixtureMigrations, type MediaFixture, requesterOf } from '../media.fixture.js';
@@ -59,6 +60,24 @@ eachDatabase('uploads', (open) => {
     );
     expect(results.filter(({ status }) => status === 'fulfilled').length).toBe(2);
     expect((await media.filesOnDisk()).length).toBe(2);
+  });
+
+  it('are added up by one process of several, and read by none before', async () => {
+    await build({ media_upload_limits: [{ time_period: '1h', max_size: 100 }] });
+    const beside = await buildMedia({
+      ...{ database: new DatabaseBesideWriter(media.get(Database)), clock },
+      settings: { media_upload_limits: [{ time_period: '1h', max_size: 100 }] },
+    });
+    const free = await buildMedia({ database: new DatabaseBesideWriter(media.get(Database)), clock });
+    try {
+      const body = Readable.from([Buffer.alloc(40)]);
+      await expect(beside.get(UploadService).upload(alice, file(body, 40))).rejects.toThrow(OnlyAtWriterError);
+      expect(body.readableDidRead).toBe(false);
+      await free.upload('x'.repeat(40), 'text/plain');
+    } finally {
+      await beside.close();
+      await free.close();
+    }
   });
 
   it('to ids that were reserved long before count when they come', async () => {

@@ -27,7 +27,11 @@ const honoredHere: readonly SettingName[] = [
   'caches.per_cache_factors',
   // Whoever is named writes, as any process does that is asked to.
   'stream_writers.account_data',
+  'stream_writers.device_lists',
+  'stream_writers.push_rules',
+  'stream_writers.quarantined_media_changes',
   'stream_writers.receipts',
+  'stream_writers.thread_subscriptions',
   'stream_writers.to_device',
 ];
 

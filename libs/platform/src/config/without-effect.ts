@@ -3,11 +3,7 @@ import type { SettingName } from './table.js';
 /** Settings that are understood and checked, but that nothing reads yet. The list may only shrink. */
 export const withoutEffect: ReadonlySet<SettingName> = new Set<SettingName>([
   'auto_accept_invites.worker_to_run_on',
-  'stream_writers.device_lists',
   'stream_writers.events',
   'stream_writers.presence',
-  'stream_writers.push_rules',
-  'stream_writers.quarantined_media_changes',
-  'stream_writers.thread_subscriptions',
   'stream_writers.typing',
 ]);

@@ -1,6 +1,7 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { Cache, Config, type Soon } from '@rookery/platform';
+import { Invalidations } from '@rookery/replication';
 import { allIgnorersOf, UserHooks } from '@rookery/users';
 
 const none: ReadonlySet<string> = new Set();
@@ -13,19 +14,26 @@ export class IgnoredSenders implements OnModuleInit {
   constructor(
     private readonly database: Database,
     private readonly userHooks: UserHooks,
+    private readonly invalidations: Invalidations,
     config: Config,
   ) {
     this.#ignorers = new Cache(config, 'ignorers', {
-      ...{ invalidation: 'stream account_data', elsewhere: 'not kept', max: 1_000_000 },
+      ...{ invalidation: 'stream account_data', elsewhere: 'told', max: 1_000_000 },
       sizeOf: (set) => 1 + set.size,
     });
+    // Whose set it is was never written down: a change forgets all of them.
+    const forgetAll = (): void => this.#ignorers.clear();
+    invalidations.on(this.#ignorers.name, { forget: forgetAll, forgetAll });
   }
 
   onModuleInit(): void {
     this.userHooks.accountDataChanged.subscribe({
       inTransaction: async (tx, { type }) => {
         if (type !== 'm.ignored_user_list') return;
-        tx.unlessRolledBack(() => this.#ignorers.clear());
+        tx.unlessRolledBack(() => {
+          this.#ignorers.clear();
+          this.invalidations.send(this.#ignorers.name, []);
+        });
       },
     });
   }

@@ -73,7 +73,7 @@ export class PushRulesController {
 
   /** PUT /_matrix/client/v3/pushrules/global/{kind}/{ruleId} */
   @Put(stable('/pushrules/:scope/:kind/:ruleId'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   async put(
     @Who() requester: Requester,
     @Query(putQuery) query: InferQuery<typeof putQuery>,
@@ -88,7 +88,7 @@ export class PushRulesController {
 
   /** DELETE /_matrix/client/v3/pushrules/global/{kind}/{ruleId} */
   @Delete(stable('/pushrules/:scope/:kind/:ruleId'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   async delete(
     @Who() requester: Requester,
     @Param('scope') scope: string,
@@ -113,7 +113,7 @@ export class PushRulesController {
 
   /** PUT /_matrix/client/v3/pushrules/global/{kind}/{ruleId}/enabled */
   @Put(stable('/pushrules/:scope/:kind/:ruleId/enabled'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   async setEnabled(
     @Who() requester: Requester,
     @Param('scope') scope: string,
@@ -139,7 +139,7 @@ export class PushRulesController {
 
   /** PUT /_matrix/client/v3/pushrules/global/{kind}/{ruleId}/actions */
   @Put(stable('/pushrules/:scope/:kind/:ruleId/actions'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   async setActions(
     @Who() requester: Requester,
     @Param('scope') scope: string,

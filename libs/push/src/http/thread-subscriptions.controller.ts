@@ -16,7 +16,7 @@ export class ThreadSubscriptionsController {
 
   /** GET /_matrix/client/unstable/io.element.msc4306/rooms/{roomId}/thread/{eventId}/subscription */
   @Get(path)
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   async get(
     @Who() requester: Requester,
     @Param('roomId') roomId: string,
@@ -28,7 +28,7 @@ export class ThreadSubscriptionsController {
 
   /** PUT /_matrix/client/unstable/io.element.msc4306/rooms/{roomId}/thread/{eventId}/subscription */
   @Put(path)
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   async subscribe(
     @Who() requester: Requester,
     @Param('roomId') roomId: string,
@@ -42,7 +42,7 @@ export class ThreadSubscriptionsController {
 
   /** DELETE /_matrix/client/unstable/io.element.msc4306/rooms/{roomId}/thread/{eventId}/subscription */
   @Delete(path)
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   async unsubscribe(
     @Who() requester: Requester,
     @Param('roomId') roomId: string,

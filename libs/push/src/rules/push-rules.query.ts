@@ -196,3 +196,11 @@ export async function usersWithChanges(db: Db): Promise<string[]> {
   );
   return rows.map((row) => row.user_name);
 }
+
+/** Everybody whose rules changed last behind a position. */
+export async function usersChangedBehind(db: Db, position: number): Promise<string[]> {
+  const rows = await db.query<{ user_id: string }>('SELECT user_id FROM push_rules_stream WHERE stream_id > ?', [
+    position,
+  ]);
+  return rows.map((row) => row.user_id);
+}

@@ -29,6 +29,7 @@ import {
   highestPosition,
   lastPosition,
   ruleChanges,
+  usersChangedBehind,
   usersWithChanges,
   writeDefaultActions,
   writeEnabled,
@@ -60,6 +61,7 @@ interface Cached {
 export const pushRulesStream = defineStream({
   name: 'push_rules',
   takenUpTo: highestPosition,
+  anyProcess: true,
   keys: { user: {} },
 });
 
@@ -83,6 +85,9 @@ export class PushRulesService implements OnModuleInit {
   /** Rulesets for users whom an event does not name, by what was changed. */
   readonly #unnamed: Cache<string, CompiledRuleset>;
   #ownRules = this.#newOwnRules([]);
+  /** Behind this position users may have changed rules of whom nothing was told, where something was missed since the last look. */
+  #knownUpTo = 0;
+  #missed = 0;
   /** What this server's rules are about beyond the specification. */
   readonly features: RuleFeatures;
   /** What holds for everybody who has changed no rule, and whom an event does not name. */
@@ -106,8 +111,11 @@ export class PushRulesService implements OnModuleInit {
     this.stream = streams.of(pushRulesStream);
     this.#changes = this.stream.changes('user');
     this.stream.onHeard((changed) => {
-      if (changed === undefined) this.#compiled.clear();
-      for (const userId of changed?.user ?? []) this.#compiled.delete(userId);
+      if (changed === undefined) {
+        this.#compiled.clear();
+        this.#missed++;
+      } else if (this.#missed === 0) this.#knownUpTo = this.stream.current();
+      for (const userId of changed?.user ?? []) this.#forget(userId);
     });
     this.features = {
       legacyMentions: !config.get('experimental_features.msc4210_enabled'),
@@ -121,6 +129,7 @@ export class PushRulesService implements OnModuleInit {
   }
 
   async onModuleInit(): Promise<void> {
+    this.#knownUpTo = this.stream.current();
     this.#ownRules = this.#newOwnRules(await usersWithChanges(this.database));
     this.roomHooks.subscribe({ onFollowed: (...args) => this.#takeAlong(...args) });
     this.accountData.serve('m.push_rules', async (userId) => this.content(userId));
@@ -145,6 +154,7 @@ export class PushRulesService implements OnModuleInit {
 
   /** Finds out what the changes of a room's members are about, where that is not known; two queries for all of them. */
   learn(members: ReadonlySet<string>): Soon<unknown> {
+    if (this.#missed > 0) return this.#readMissed().then(() => this.learn(members));
     const unknown = this.#ownRules.unknownAmong(members);
     return unknown.length === 0 ? undefined : this.compiled(unknown);
   }
@@ -318,6 +328,20 @@ export class PushRulesService implements OnModuleInit {
     return rules;
   }
 
+  #forget(userId: string): void {
+    this.#compiled.delete(userId);
+    this.#ownRules.changed(userId);
+  }
+
+  /** Whose rules others have changed while nothing was heard of it. */
+  async #readMissed(): Promise<void> {
+    const [missed, upTo] = [this.#missed, this.stream.current()];
+    for (const userId of await usersChangedBehind(this.database, this.#knownUpTo)) this.#forget(userId);
+    this.#knownUpTo = upTo;
+    // Something else may have been missed meanwhile.
+    if (this.#missed === missed) this.#missed = 0;
+  }
+
   async #readGroups(roomId: string): Promise<void> {
     this.#ownRules.read(roomId, await selectGroups(this.database, roomId));
   }
@@ -327,20 +351,19 @@ export class PushRulesService implements OnModuleInit {
   }
 
   async #change(userId: string, change: (tx: Tx, changes: RuleChanges) => Promise<void>): Promise<void> {
-    await this.database.write(
+    const position = await this.database.write(
       async (tx) => {
         // What is told to others comes after what is forgotten here.
-        tx.unlessRolledBack(() => {
-          this.#compiled.delete(userId);
-          this.#ownRules.changed(userId);
-        });
+        tx.unlessRolledBack(() => this.#forget(userId));
         const streamId = await this.stream.write(tx, { changed: { user: [userId] }, users: [userId] });
         // Written first, so that a second change of the same user's rules waits for this one.
         await writePosition(tx, userId, streamId);
         await change(tx, (await ruleChanges(tx, [userId])).get(userId) ?? noRuleChanges);
+        return streamId;
       },
-      { name: 'push_rules' },
+      { name: 'push_rules', anyProcess: this.stream.isWrittenHere },
     );
+    await this.stream.heardAtWriter(position);
   }
 }
 

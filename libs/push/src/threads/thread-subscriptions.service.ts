@@ -26,6 +26,7 @@ export type { ThreadSubscription } from './thread-subscription.query.js';
 export const threadSubscriptionsStream = defineStream({
   name: 'thread_subscriptions',
   takenUpTo: highestSubscription,
+  anyProcess: true,
   keys: { user: {} },
 });
 
@@ -144,7 +145,7 @@ export class ThreadSubscriptions implements OnModuleInit {
         const position = await stream.write(tx, { changed: { user: [userId] }, users: [userId] });
         await writeSubscription(tx, position, { userId, roomId, threadId, ...after });
       },
-      { name: 'thread_subscription' },
+      { name: 'thread_subscription', anyProcess: stream.isWrittenHere },
     );
   }
 }

@@ -2,7 +2,7 @@ import { type Database, raiseShared, readShared, StreamIds, takeShared, type Tx 
 import type { Config } from '@rookery/platform';
 import type { BusMessage } from '../bus.js';
 import type { Audience, Keys, Notifier } from '../notifier.js';
-import type { Rpc, RpcMethod } from '../rpc/rpc.js';
+import { defineRpc, type Rpc, type RpcMethod } from '../rpc/rpc.js';
 import { StreamChangeCache } from './stream-change-cache.js';
 import type { StreamDefinition } from './stream-definition.js';
 import type { StreamWriters } from './stream-writers.js';
@@ -41,6 +41,11 @@ export interface StreamParts {
   /** How far the streams are to which several processes write, once that can be told. */
   readonly lookAgain: () => void;
 }
+
+/** Answered once a process has heard of a position, by whether it has. */
+export const heardOfStream = defineRpc<{ readonly stream: string; readonly position: number }, boolean>(
+  'heard_of_stream',
+);
 
 /** What a transaction has taken of a stream to which several processes write, and tells of it. */
 interface Taken {
@@ -86,10 +91,7 @@ export class Stream<Key extends string = never> {
       );
     if (!this.isShared) return;
     parts.notifier.share(this.name, {
-      changed: ({ position, changed }, isOwn) => {
-        if (isOwn) this.#note(position, changed);
-        else this.#take(position, changed);
-      },
+      changed: ({ position, changed }) => this.#take(position, changed),
       missed: (upTo) => this.#forget(upTo),
     });
   }
@@ -182,6 +184,20 @@ export class Stream<Key extends string = never> {
     return this.#written > this.current() ? this.#parts.notifier.settled(this.name, this.#written) : undefined;
   }
 
+  /**
+   * Resolves once the process that writes events knows of what this one has written up to a position, where that is another one, or after
+   * a second: for what decides about events that are being stored. Never rejects.
+   */
+  async heardAtWriter(position: number): Promise<void> {
+    const { database, rpc, writers } = this.#parts;
+    if (!this.isShared || !database.isBesideWriter) return;
+    try {
+      await rpc.call(heardOfStream, { stream: this.name, position }, writers.writerOf(this.name));
+    } catch {
+      // Whoever takes its place reads what is there.
+    }
+  }
+
   /** Answers a call that only the process can answer that writes this stream. */
   serve<Request, Response>(
     method: RpcMethod<Request, Response>,
@@ -197,7 +213,8 @@ export class Stream<Key extends string = never> {
 
   /**
    * Calls `listener` when another process wrote, with the keys that changed, before anybody is woken by it; without them where
-   * something was missed. It must not throw.
+   * something was missed. Where several processes write, this one's own news are told as well, in their turn: what was read before they
+   * could be heard of may be old. It must not throw.
    */
   onHeard(listener: (changed: Readonly<Partial<Record<Key, Keys>>> | undefined) => void): void {
     this.#hearers.push(listener);
@@ -218,7 +235,7 @@ export class Stream<Key extends string = never> {
     else this.#forget(position);
   }
 
-  /** What another process wrote, with nothing missed before it. */
+  /** What somebody wrote, with nothing missed before it. */
   #take(position: number, changed: BusMessage['changed']): void {
     this.#note(position, changed);
     for (const listener of this.#hearers) listener(changed ?? {});

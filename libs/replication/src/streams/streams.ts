@@ -4,12 +4,15 @@ import type { Config } from '@rookery/platform';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Notifier } from '../notifier.js';
 import { defineRpc, InProcessRpc, type Rpc } from '../rpc/rpc.js';
-import { Stream } from './stream.js';
+import { heardOfStream, Stream } from './stream.js';
 import type { KeysOf, StreamDefinition } from './stream-definition.js';
 import { StreamWriters } from './stream-writers.js';
 
 /** How far each stream may be read. */
 const positionsOfStreams = defineRpc<undefined, Readonly<Record<string, number>>>('positions_of_streams');
+
+/** How long a process waits for what another one says that it has said. */
+const longestHearingMs = 1_000;
 
 const nothing: Readonly<Record<string, number>> = {};
 
@@ -42,6 +45,9 @@ export class Streams {
     this.#rpc = options.rpc ?? new InProcessRpc();
     this.#rpc.handle(positionsOfStreams, async () =>
       Object.fromEntries([...this.#byName.values()].map(({ stream }) => [stream.name, stream.current()])),
+    );
+    this.#rpc.handle(heardOfStream, ({ stream, position }) =>
+      notifier.reached(stream, position, { timeoutMs: longestHearingMs }),
     );
     notifier.onHeard((message) => this.#byName.get(message.stream)?.stream.hear(message));
   }

@@ -135,9 +135,7 @@ export class AccountDataService {
     if (Buffer.byteLength(text) > largestContentBytes)
       throw MatrixError.tooLarge(`Account data may not be larger than ${largestContentBytes} bytes`);
     const ignored = roomId === undefined && type === 'm.ignored_user_list' ? ignoredIn(userId, content) : undefined;
-    // Whom an event concerns is judged where it is stored, from memory.
-    if (ignored) this.database.onlyAtWriter('whom somebody ignores');
-    await this.#write(userId, roomId, type, origin, async (tx, streamId) => {
+    const position = await this.#write(userId, roomId, type, origin, async (tx, streamId) => {
       if (roomId === undefined) {
         if ((await findGlobal(tx, userId, type)) === undefined && (await globalCount(tx, userId)) >= maxTypes)
           throw MatrixError.tooLarge('Too many types of account data');
@@ -153,6 +151,8 @@ export class AccountDataService {
       }
       return content;
     });
+    // Whom an event concerns is judged where it is stored, from memory.
+    if (ignored) await this.stream.heardAtWriter(position);
   }
 
   /** The tags of a room, by name. */
@@ -203,7 +203,7 @@ export class AccountDataService {
     type: string,
     origin: Origin,
     change: (tx: Tx, streamId: number) => Promise<JsonObject>,
-  ): Promise<void> {
+  ): Promise<number> {
     const event = await this.database.write(
       async (tx) => {
         await holdAccount(tx, userId);
@@ -218,6 +218,7 @@ export class AccountDataService {
     );
     await this.hooks.accountDataChanged.afterCommit(event);
     if (type !== 'm.tag') await this.modules.accountDataUpdated(userId, roomId, type, event.content, origin);
+    return event.streamId;
   }
 }
 

@@ -85,7 +85,7 @@ export class FilterStore {
           await holdAccount(tx, userId);
           return insertFilter(tx, userId, next, hash, json);
         },
-        { name: 'filter' },
+        { name: 'filter', anyProcess: true },
       );
       if (isNew) return String(next);
     }

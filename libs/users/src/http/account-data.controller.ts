@@ -140,7 +140,7 @@ export class AccountDataController {
 
   /** POST /_matrix/client/v3/user/{userId}/filter */
   @Post(stable('/user/:userId/filter'))
-  @Access({ auth: 'required', guests: true })
+  @Access({ auth: 'required', guests: true, anyProcess: true })
   async createFilter(
     @Who() requester: Requester,
     @Param('userId') userId: string,
@@ -151,7 +151,7 @@ export class AccountDataController {
 
   /** GET /_matrix/client/v3/user/{userId}/filter/{filterId} */
   @Get(stable('/user/:userId/filter/:filterId'))
-  @Access({ auth: 'required', guests: true })
+  @Access({ auth: 'required', guests: true, anyProcess: true })
   getFilter(
     @Who() requester: Requester,
     @Param('userId') userId: string,

@@ -10,7 +10,7 @@ export class OpenIdController {
 
   /** POST /_matrix/client/v3/user/{userId}/openid/request_token */
   @Post(stable('/user/:userId/openid/request_token'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', anyProcess: true })
   create(@Who() requester: Requester, @Param('userId') userId: string): Promise<object> {
     if (userId !== requester.userId) throw MatrixError.forbidden('Tokens can be made for yourself only');
     return this.openId.create(userId);

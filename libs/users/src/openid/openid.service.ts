@@ -25,7 +25,7 @@ export class OpenIdService {
         await holdAccount(tx, userId);
         await insertOpenIdToken(tx, secretHash(token), userId, this.clock.nowMs() + lifetimeMs);
       },
-      { name: 'openid_token' },
+      { name: 'openid_token', anyProcess: true },
     );
     return {
       access_token: token,

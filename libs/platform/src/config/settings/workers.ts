@@ -35,6 +35,8 @@ const location = k.checked(
       : undefined,
 );
 
+/** Who writes what lies in rows alone. */
+const anybody = 'any process that is asked to, whichever is named';
 const writers = (many: boolean, doc: string) =>
   setting(
     k.checked(instances, (names) =>
@@ -67,20 +69,14 @@ export const workerSettings = {
   }),
   'stream_writers.events': writers(true, 'Writers of events, sharded by room.'),
   'stream_writers.typing': writers(false, 'Writer of typing.'),
-  'stream_writers.to_device': writers(
-    false,
-    'Writer of to-device messages: any process that is asked to, whichever is named.',
-  ),
-  'stream_writers.account_data': writers(
-    false,
-    'Writer of account data: any process that is asked to, whichever is named.',
-  ),
-  'stream_writers.receipts': writers(true, 'Writers of receipts: any process that is asked to, whichever is named.'),
+  'stream_writers.to_device': writers(false, `Writer of to-device messages: ${anybody}.`),
+  'stream_writers.account_data': writers(false, `Writer of account data: ${anybody}.`),
+  'stream_writers.receipts': writers(true, `Writers of receipts: ${anybody}.`),
   'stream_writers.presence': writers(false, 'Writer of presence.'),
-  'stream_writers.push_rules': writers(false, 'Writer of push rules.'),
-  'stream_writers.device_lists': writers(true, 'Writers of device lists.'),
-  'stream_writers.thread_subscriptions': writers(true, 'Writers of thread subscriptions.'),
-  'stream_writers.quarantined_media_changes': writers(true, 'Writers of changes of quarantined media.'),
+  'stream_writers.push_rules': writers(false, `Writer of push rules: ${anybody}.`),
+  'stream_writers.device_lists': writers(true, `Writers of device lists: ${anybody}.`),
+  'stream_writers.thread_subscriptions': writers(true, `Writers of thread subscriptions: ${anybody}.`),
+  'stream_writers.quarantined_media_changes': writers(true, `Writers of changes of quarantined media: ${anybody}.`),
   start_pushers: optional(k.flag, 'The main process sends push notifications.', {
     rule: 'Default true; false with `pusher_instances`.',
   }),
