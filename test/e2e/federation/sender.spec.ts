@@ -1,10 +1,8 @@
 import { Database } from '@rookery/database';
 import { signEvent } from '@rookery/events';
-import { FederationSender } from '@rookery/federation';
 import { eventually, freePort, type TestHomeserver, type TestUser } from '@rookery/testing';
 import type { JsonObject } from '@rookery/matrix-types';
 import type { ServerResponse } from 'node:http';
-import { startAndReach } from '../rooms/reach.js';
 import { createRoom, databases, ok, say, setState } from '../rooms/rooms-client.js';
 import { ElsewhereRoom } from './elsewhere-room.js';
 import { type Asked, FederationWorld, type PlayedServer } from './federation-world.js';
@@ -37,7 +35,7 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
   let zoe: string;
   let count = 0;
 
-  let inside: Database;
+  const inside = (): Database => home.server.service(Database);
 
   beforeAll(async () => {
     world = await FederationWorld.create();
@@ -57,9 +55,7 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
         ...{ destination_min_retry_interval: '1h', destination_max_retry_interval: '1h' },
       },
     };
-    const started = await startAndReach(FederationSender, () => world.homeserver('home.test', { database, settings }));
-    home = started.homeserver;
-    inside = (started.instance as unknown as { database: Database }).database;
+    home = await world.homeserver('home.test', { database, settings });
     alice = await home.registerUser('alice');
   });
   afterAll(() => world?.stop());
@@ -305,6 +301,24 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
     expect(got(late).flatMap(({ pdus }) => pdus.map(({ type }) => type))).toEqual(['m.room.message']);
   });
 
+  it('sends on a join that was answered before a crash, and was not found out about yet', async () => {
+    const { roomId } = await sharedRoom();
+    const late = await world.played(`late${count}.test`);
+    late.answer = takeAll;
+    const database = inside();
+    const write = database.write.bind(database);
+    database.write = (fn, options) =>
+      options?.name === 'federation_queue' ? Promise.reject(new Error('It falls over')) : write(fn, options);
+    await Visit.join(late, home, roomId, `@yan:${late.name}`);
+    await home.restart();
+    const joins = (server: PlayedServer): unknown[] =>
+      got(server).flatMap(({ pdus }) => pdus.filter((pdu) => pdu['state_key'] === `@yan:${late.name}`));
+    await eventually(() => joins(played).length > 0);
+    await say(alice, roomId, 'welcome');
+    await eventually(() => bodies().includes('welcome') && bodies(late).includes('welcome'));
+    expect([joins(played).length, joins(late).length]).toEqual([1, 0]);
+  });
+
   it('brings what was missed once a server is back, and then what comes', async () => {
     const [first, second] = [await sharedRoom(), await sharedRoom()];
     const down = (asked: Asked, response: ServerResponse): void =>
@@ -448,7 +462,7 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
       const last = await say(alice, roomId, '7');
       // Until then the last that it is to get is what was said while it was taken for a server of the room.
       await eventually(async () => {
-        const noted = await inside.get(
+        const noted = await inside().get(
           `SELECT 1 FROM destination_rooms d JOIN events e ON e.stream_ordering = d.stream_ordering
            WHERE d.destination = ? AND e.event_id = ?`,
           [played.name, last],
@@ -515,7 +529,7 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
     }
     await say(alice, roomId, 'newest');
     // What is looked at later than that stays in memory.
-    const [last] = await inside.query<{ top: number }>('SELECT MAX(stream_ordering) AS top FROM events');
+    const [last] = await inside().query<{ top: number }>('SELECT MAX(stream_ordering) AS top FROM events');
     await eventually(async () => (await lookedAt()) >= Number(last!.top));
     expect(await pending()).toBeLessThan(100);
     expect(Math.max(...seen)).toBeGreaterThan(500);
@@ -541,9 +555,9 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
     const last = await sharedRoom();
     await say(alice, last.roomId, 'last');
     await eventually(() => bodies().includes('last'));
-    const rows = await inside.query<{ json: string }>(
+    const rows = await inside().query<{ json: string }>(
       `SELECT j.json FROM events e JOIN event_json j ON j.stream_ordering = e.stream_ordering
-       WHERE ${inside.dialect.anyOf('e.room_id')} ORDER BY e.stream_ordering`,
+       WHERE ${inside().dialect.anyOf('e.room_id')} ORDER BY e.stream_ordering`,
       [rooms.map(({ roomId }) => roomId)],
     );
     const events = rows.map(({ json }) => JSON.parse(json) as JsonObject & { content: JsonObject });
@@ -564,16 +578,16 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
     await Visit.join(shut, home, other.roomId, `@zoe:${shut.name}`);
     await setState(alice, other.roomId, 'm.room.server_acl', { allow: ['*'], deny: [shut.name] });
     const position = async (): Promise<number> => {
-      const row = await inside.get<{ position: number }>(
+      const row = await inside().get<{ position: number }>(
         "SELECT position FROM stream_cursors WHERE name = 'federation_sender'",
       );
       return row?.position ?? 0;
     };
     const latest = async (): Promise<number> =>
-      (await inside.get<{ top: number }>('SELECT MAX(stream_ordering) AS top FROM events'))?.top ?? 0;
+      (await inside().get<{ top: number }>('SELECT MAX(stream_ordering) AS top FROM events'))?.top ?? 0;
     const least = async (): Promise<number> => {
-      const { dialect } = inside;
-      const row = await inside.get<{ least: number | null }>(
+      const { dialect } = inside();
+      const row = await inside().get<{ least: number | null }>(
         `SELECT MIN(COALESCE(last_successful_stream_ordering, 0)) AS least FROM destinations WHERE ${dialect.anyOf('destination')}`,
         [[played, late, shut].map(({ name }) => name)],
       );
@@ -593,7 +607,7 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
     await eventually(async () => (await position()) >= last && (await least()) >= last);
     for (const server of all) server.asked.length = 0;
     // As if it had died before it came to these events.
-    await inside.write(async (tx) => {
+    await inside().write(async (tx) => {
       await tx.run("UPDATE stream_cursors SET position = ? WHERE name = 'federation_sender'", [before]);
       await tx.run('DELETE FROM destination_rooms WHERE stream_ordering > ?', [before]);
       await tx.run('UPDATE destinations SET last_successful_stream_ordering = ?', [before]);

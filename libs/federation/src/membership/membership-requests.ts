@@ -7,7 +7,6 @@ import { Config } from '@rookery/platform';
 import { EventPersister, EventStore, isServable, MembershipTemplates, type StoredEvent } from '@rookery/rooms';
 import { eventOf, ResidentRooms } from '../rooms/resident-rooms.js';
 import { RestrictedAdmissions } from './restricted-admissions.js';
-import { FederationSender } from '../sender/federation-sender.js';
 
 /** What users of other servers do with their memberships by way of this one. */
 export type MembershipKind = 'join' | 'leave' | 'knock';
@@ -24,7 +23,7 @@ export interface Template {
  */
 @Injectable()
 export class MembershipRequests {
-  // Nine parameters: templates, authorisation, proof, storing and sending on are the steps of one handshake.
+  // Eight parameters: templates, authorisation, proof and storing are the steps of one handshake.
   constructor(
     private readonly rooms: ResidentRooms,
     private readonly templates: MembershipTemplates,
@@ -33,7 +32,6 @@ export class MembershipRequests {
     private readonly events: EventStore,
     private readonly keys: KeyRing,
     private readonly limiter: RateLimiter,
-    private readonly sender: FederationSender,
     private readonly config: Config,
   ) {}
 
@@ -87,12 +85,8 @@ export class MembershipRequests {
       throw MatrixError.invalidParam('The event does not carry the right signatures and hash');
     // Those who knock are as many as their server likes, too.
     if (kind !== 'leave') await this.limiter.take('rc_joins_per_room', roomId);
-    const [received] = await this.persister.receive(roomId, [{ event, origin }]);
-    if (received?.kind === 'accepted') {
-      const { streamOrdering } = received.stored;
-      await this.sender.sendOnBehalf(origin, { eventId, roomId, streamOrdering });
-      return received.stored;
-    }
+    const [received] = await this.persister.receive(roomId, [{ event, origin, onBehalfOf: origin }]);
+    if (received?.kind === 'accepted') return received.stored;
     if (received?.kind === 'missingAncestors')
       throw MatrixError.invalidParam('The event builds upon others that are not known here');
     const stored = received?.kind === 'known' ? await this.events.one(eventId) : undefined;

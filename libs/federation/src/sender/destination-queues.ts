@@ -149,9 +149,6 @@ export class DestinationQueues {
         if (this.#care.isCaughtUp(server)) return this.#to(server).addEvents(outgoing.events);
         // What came before it must not be taken for something that the server has, because it has this.
         return this.#to(server).catchUp();
-      case 'late event':
-        if (this.#care.isCaughtUp(server)) return this.#to(server).addOutOfOrder(outgoing.event);
-        return this.#to(server).catchUp();
       case 'typing':
         return this.#to(server).addTyping(outgoing.news);
       case 'receipts':

@@ -1,3 +1,4 @@
+import { failureLevel } from '@rookery/database';
 import {
   type Destinations,
   type FederationClient,
@@ -185,17 +186,6 @@ export class Destination implements TurnTaker {
     this.#kick();
   }
 
-  /** An event that another server asked us to send on; it may be older than those that wait. */
-  addOutOfOrder(event: OutgoingEvent): void {
-    this.#makeRoom(1);
-    if (this.#source.kind === 'database') this.#source.skipped++;
-    else {
-      const after = this.#events.findLastIndex((each) => each.streamOrdering < event.streamOrdering);
-      this.#events.splice(after + 1, 0, event);
-    }
-    this.#kick();
-  }
-
   /** There may be events in the database that the server has not got. */
   catchUp(): void {
     this.#leaveToDatabase();
@@ -301,7 +291,7 @@ export class Destination implements TurnTaker {
       if (!this.#isStopping) pauseMs = await this.#send(running);
     } catch (error) {
       if (!this.#isStopping)
-        logger.error('A transaction could not be put together', { destination: this.name, err: error });
+        logger[failureLevel(error)]('A transaction could not be put together', { destination: this.name, err: error });
       pauseMs = ownPauseMs;
     }
     this.#state = { kind: 'idle' };

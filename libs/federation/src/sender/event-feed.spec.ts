@@ -1,20 +1,37 @@
 import type { Database, Tx } from '@rookery/database';
 import { type Config, Metrics, SilentLogger } from '@rookery/platform';
 import type { Notifier } from '@rookery/replication';
-import type { RoomHooks } from '@rookery/rooms';
+import type { EventBatch, RoomHooks } from '@rookery/rooms';
 import { eventually, FakeClock } from '@rookery/testing';
 import type { HandedOver } from '../remote-rooms/handed-over.js';
 import { FederationEventFeed } from './event-feed.js';
 import type { EventTexts } from './event-texts.js';
 import type { RemoteAudience } from './remote-audience.js';
-import type { OutgoingEvent } from './sender.query.js';
 
-const event = (n: number): OutgoingEvent => ({ eventId: `$${n}`, roomId: '!r', streamOrdering: n });
-const farAway = { servers: ['far.test'], aclId: undefined };
+/** A message of a user of this server, in a room with another server, as it was stored. */
+const message = (n: number): EventBatch =>
+  ({
+    roomId: '!r',
+    room: { remoteServers: ['far.test'], stateId: () => undefined },
+    ...{ backfilled: false, moves: [] },
+    events: [
+      {
+        event: { eventId: `$${n}`, roomId: '!r', sender: '@a:home.test', type: 'm.room.message', content: {} },
+        ...{ streamOrdering: n, outlier: false, softFailed: false },
+      },
+    ],
+  }) as unknown as EventBatch;
 
 /** A feed over a database that is made up; what it does, in order. */
-function make(): { feed: FederationEventFeed; clock: FakeClock; done: string[]; advance(to: number): void } {
+function make(): {
+  feed: FederationEventFeed;
+  clock: FakeClock;
+  done: string[];
+  store(batch: EventBatch): void;
+  advance(to: number): void;
+} {
   const clock = new FakeClock();
+  let store = (_: EventBatch): void => undefined;
   const done: string[] = [];
   let [position, wake] = [1, (): void => undefined];
   const database = {
@@ -25,27 +42,30 @@ function make(): { feed: FederationEventFeed; clock: FakeClock; done: string[]; 
     position: () => position,
     onAdvance: (_: string, listener: () => void) => ((wake = listener), () => undefined),
   } as unknown as Notifier;
-  const audience = { allowed: async () => farAway.servers, mayReach: () => true } as unknown as RemoteAudience;
+  const audience = { allowed: async () => ['far.test'], mayReach: () => true } as unknown as RemoteAudience;
   const feed = new FederationEventFeed(
     ...([database, notifier, clock] as const),
     { serverName: 'home.test' } as Config,
     new SilentLogger(),
-    { subscribe: () => undefined } as unknown as RoomHooks,
+    {
+      subscribe: ({ afterCommit }: { afterCommit: typeof store }) => (store = afterCommit),
+    } as unknown as RoomHooks,
     audience,
     {} as EventTexts,
-    {} as HandedOver,
+    { has: () => false } as unknown as HandedOver,
     new Metrics('home.test'),
   );
   const advance = (to: number): void => {
     position = to;
     wake();
   };
-  return { feed, clock, done, advance };
+  feed.onModuleInit();
+  return { feed, clock, done, advance, store };
 }
 
 describe('FederationEventFeed', () => {
   it('has everything looked up before the database says that servers are to get an event', async () => {
-    const { feed, clock, done, advance } = make();
+    const { feed, clock, done, advance, store } = make();
     let failures = 1;
     await feed.start({
       prepare: async () => {
@@ -54,7 +74,7 @@ describe('FederationEventFeed', () => {
       },
       take: () => void done.push('take'),
     });
-    feed.addRemote(event(2), farAway);
+    store(message(2));
     advance(2);
     await eventually(async () => (await clock.advance(1_000), done.includes('take')));
     await feed.stop();

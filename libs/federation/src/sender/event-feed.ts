@@ -11,7 +11,7 @@ import { type Audience, audienceOf, RemoteAudience } from './remote-audience.js'
 import {
   deleteRoomMarks,
   hiddenType,
-  localEvents,
+  eventsToSend,
   type OutgoingEvent,
   type RoomMark,
   writeRoomMarks,
@@ -32,8 +32,8 @@ const saveEveryMs = 5_000;
 interface Addressed extends OutgoingEvent {
   /** `undefined` where it is to be looked up. */
   readonly audience: Audience | undefined;
-  /** It is of another server, so that the database does not tell that it was to be sent. */
-  readonly isOfOther?: boolean;
+  /** The server that made it and asked us to send it on. */
+  readonly except?: string | undefined;
   /** Further servers: whose users were made to leave. */
   readonly more: readonly string[];
   /** When it was stored, milliseconds since 1970, where that is known. */
@@ -68,7 +68,8 @@ export interface FeedEnd {
 }
 
 /**
- * Follows the events of local users and hands them to the servers in their rooms. While the server runs, who is in a room is
+ * Follows the events of local users, and those of others that are to be sent on for them (joins, leaves and knocks that came by way of this
+ * server), and hands them to the servers in their rooms. While the server runs, who is in a room is
  * noted when an event is stored, without a query; after a restart it is worked out from the database. Rooms without other
  * servers cost a look at a list.
  */
@@ -133,13 +134,6 @@ export class FederationEventFeed implements OnModuleInit {
     await this.#follower?.stop();
   }
 
-  /** Adds an event of another server that is to be sent on; whether that was in time for its place in the order. */
-  addRemote(event: OutgoingEvent, audience: Audience): boolean {
-    if (this.#follower === undefined || this.#follower.position >= event.streamOrdering) return false;
-    this.#pending.push({ ...event, audience, isOfOther: true, more: [] });
-    return true;
-  }
-
   #note(batch: EventBatch): void {
     const { roomId, events, backfilled, room } = batch;
     if (backfilled) return;
@@ -152,7 +146,7 @@ export class FederationEventFeed implements OnModuleInit {
       const target = event.type === 'm.room.member' && event.stateKey !== undefined ? domainOf(event.stateKey) : '';
       if (!isUnsure && room.remoteServers.length === 0 && (target === '' || target === this.config.serverName))
         continue;
-      if (domainOf(event.sender) !== this.config.serverName) continue;
+      if (domainOf(event.sender) !== this.config.serverName && stored.onBehalfOf === undefined) continue;
       if (!isServable(stored) || event.type === hiddenType) continue;
       if (this.handedOver.has(event.eventId)) continue;
       const { aclId, servers } = audienceOf(room);
@@ -161,12 +155,13 @@ export class FederationEventFeed implements OnModuleInit {
         // Who is shut out by it hears that much.
         audience: isUnsure ? undefined : { servers, aclId: aclId === event.eventId ? stored.replacesState : aclId },
         storedMs: nowMs,
+        except: stored.onBehalfOf,
         more: leaves(event.content['membership']) && target !== this.config.serverName && target !== '' ? [target] : [],
       });
     }
     if (this.#pending.length <= maxPending) return;
     this.#notedFrom = this.#pending.reduce((top, { streamOrdering }) => Math.max(top, streamOrdering), 0);
-    this.#pending = this.#pending.filter(({ isOfOther }) => isOfOther);
+    this.#pending = [];
   }
 
   /** Whether others come, go or are shut out by a batch. */
@@ -187,13 +182,14 @@ export class FederationEventFeed implements OnModuleInit {
     const destinationCounts: number[] = [];
     let { reached } = step;
     let looked = 0;
-    for (const { audience, more, storedMs: _storedMs, isOfOther: _isOfOther, ...event } of addressed) {
+    for (const { audience, more, except, storedMs: _storedMs, ...event } of addressed) {
       const servers = await this.audience.allowed(audience);
       if (looked > 0 && marks.size + servers.length > maxMarks) break;
       const all =
         more.length === 0 ? servers : new Set([...servers, ...more.filter((one) => this.audience.mayReach(one))]);
       let count = 0;
       for (const destination of all) {
+        if (destination === except) continue;
         const events = byServer.get(destination);
         if (events) events.push(event);
         else byServer.set(destination, [event]);
@@ -242,19 +238,18 @@ export class FederationEventFeed implements OnModuleInit {
   /** The same from the database. */
   async #recall(after: number, upTo: number): Promise<Step> {
     const { database, config } = this;
-    const rows = await localEvents(database, config.serverName, after, upTo, maxEvents);
+    const rows = await eventsToSend(database, config.serverName, after, upTo, maxEvents);
     const reached = rows.length < maxEvents ? upTo : (rows.at(-1)?.streamOrdering ?? upTo);
     const events = rows
       .filter(({ type, eventId }) => type !== hiddenType && !this.handedOver.has(eventId))
-      .map(({ eventId, roomId, streamOrdering, stateKey, membership }): Addressed => {
+      .map(({ eventId, roomId, streamOrdering, sender, stateKey, membership }): Addressed => {
         const target = stateKey !== undefined && leaves(membership) ? domainOf(stateKey) : config.serverName;
         const more = target === config.serverName ? [] : [target];
-        return { ...{ eventId, roomId, streamOrdering }, audience: undefined, more };
+        const server = domainOf(sender);
+        const except = server === config.serverName ? undefined : server;
+        return { ...{ eventId, roomId, streamOrdering, except }, audience: undefined, more };
       });
-    const ofOthers = this.#pending.filter(
-      ({ isOfOther, streamOrdering }) => isOfOther && streamOrdering > after && streamOrdering <= reached,
-    );
-    return { reached, events: [...events, ...ofOthers].sort(byOrdering) };
+    return { reached, events };
   }
 }
 

@@ -1,5 +1,4 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { Database } from '@rookery/database';
 import type { PresenceState, Receipt } from '@rookery/ephemeral';
 import { Lifecycle, Metrics } from '@rookery/platform';
 import { DestinationQueues } from './destination-queues.js';
@@ -10,7 +9,6 @@ import type { EduStore, StoreName } from './outgoing-edu.js';
 import { RemoteAudience } from './remote-audience.js';
 import { FeedMetrics } from './sender-metrics.js';
 import { SenderRouter } from './sender-router.js';
-import { type OutgoingEvent, writeRoomMarks } from './sender.query.js';
 
 /**
  * Brings other servers what happens here: events, and EDUs. An event that a client was told of reaches every server in its
@@ -23,7 +21,6 @@ export class FederationSender implements OnModuleInit {
   #starting: Promise<void> = Promise.resolve();
 
   constructor(
-    private readonly database: Database,
     private readonly lifecycle: Lifecycle,
     private readonly audience: RemoteAudience,
     private readonly feed: FederationEventFeed,
@@ -73,22 +70,6 @@ export class FederationSender implements OnModuleInit {
   /** The same for what is in no hurry: it goes along with what the servers are sent next. */
   enclose(store: StoreName, servers: Iterable<string>): void {
     this.router.send({ kind: 'enclosed', store, servers: this.#reachable(servers) });
-  }
-
-  /**
-   * Sends on an event of another server that came by way of this one: a join, leave or knock for which it asked us. The other
-   * servers in the room get it; `origin` has it.
-   * @spec server-server-api#joining-rooms
-   */
-  async sendOnBehalf(origin: string, event: OutgoingEvent): Promise<void> {
-    const servers = (await this.audience.of(event.roomId)).filter((server) => server !== origin);
-    if (servers.length === 0) return;
-    const { eventId, roomId, streamOrdering } = event;
-    const outgoing = { eventId, roomId, streamOrdering };
-    if (this.feed.addRemote(outgoing, { servers, aclId: undefined })) return;
-    const marks = servers.map((destination) => ({ ...outgoing, destination }));
-    await this.database.write((tx) => writeRoomMarks(tx, marks), { name: 'federation_queue' });
-    this.router.send({ kind: 'late event', servers, event: outgoing });
   }
 
   async #start(): Promise<void> {

@@ -8,8 +8,6 @@ export type Outgoing = { readonly servers: readonly string[] } &
   /** Events that the database knows to be for them, in stream order. */
   (
     | { readonly kind: 'events'; readonly events: readonly OutgoingEvent[] }
-    /** An event that another server asked us to send on; it may be older than those that wait. */
-    | { readonly kind: 'late event'; readonly event: OutgoingEvent }
     | { readonly kind: 'typing'; readonly news: TypingNews }
     | { readonly kind: 'receipts'; readonly receipts: readonly Receipt[] }
     | { readonly kind: 'presence'; readonly states: readonly PresenceState[] }

@@ -11,9 +11,10 @@ export interface OutgoingEvent {
   readonly streamOrdering: number;
 }
 
-/** An event of a local user, as it is found after a restart. */
-export interface LocalEvent extends OutgoingEvent {
+/** An event that goes to others, as it is found after a restart. */
+export interface FoundEvent extends OutgoingEvent {
   readonly type: string;
+  readonly sender: string;
   readonly stateKey: string | undefined;
   readonly membership: string | undefined;
 }
@@ -67,13 +68,20 @@ const maxLookedAt = 1_000;
 /** Rooms of which the latest event is read at once. */
 const maxRooms = 50;
 
+/** Whether `e` is of a user of the server that is given, or sent on for another one that asked for it. */
+const isToSend = (
+  db: Db,
+): string => `(${serverOf(db, 'e.sender')} = ? OR (e.type = 'm.room.member' AND e.sender = e.state_key
+  AND EXISTS (SELECT 1 FROM event_json j WHERE j.stream_ordering = e.stream_ordering
+    AND j.internal_metadata LIKE '%"send_on_behalf_of"%')))`;
+
 /** An event between what a server has got and the latest event of its room. */
 export interface Missed extends OutgoingEvent {
   readonly isLatest: boolean;
 }
 
 /**
- * What local users did in the rooms of a server, and the latest event of each room that it was to get, in stream order; `undefined`
+ * What local users did in the rooms of a server, and others who came or went by way of this one, and the latest event of each room that it was to get, in stream order; `undefined`
  * when that is much.
  * @param after everything up to this place was sent
  */
@@ -92,12 +100,12 @@ export async function missedBy(
     is_shown: SqlBool;
   }>(
     `SELECT e.event_id, e.room_id, e.stream_ordering, d.stream_ordering AS latest,
-       (${serverOf(db, 'e.sender')} = ? AND e.type <> '${hiddenType}') AS is_ours,
+       (${isToSend(db)} AND e.type <> '${hiddenType}' AND ${serverOf(db, 'e.sender')} <> ?) AS is_ours,
        (e.outlier = FALSE AND e.soft_failed = FALSE AND e.rejection_reason IS NULL) AS is_shown
      FROM destination_rooms d
      JOIN events e ON e.room_id = d.room_id AND e.stream_ordering > ? AND e.stream_ordering <= d.stream_ordering
      WHERE d.destination = ? AND d.stream_ordering > ? LIMIT ${maxLookedAt + 1}`,
-    [serverName, after, destination, after],
+    [serverName, destination, after, destination, after],
   );
   if (rows.length > maxLookedAt) return undefined;
   const missed = rows
@@ -206,26 +214,27 @@ export async function serversBehind(
   };
 }
 
-/** Events of local users that clients may see, with `after < stream ordering <= upTo`, oldest first. */
-export async function localEvents(
+/** Events of local users, and those that are sent on for others, that clients may see, with `after < stream ordering <= upTo`, oldest first. */
+export async function eventsToSend(
   db: Db,
   serverName: string,
   after: number,
   upTo: number,
   limit: number,
-): Promise<LocalEvent[]> {
+): Promise<FoundEvent[]> {
   const rows = await db.query<{
     event_id: string;
     room_id: string;
     stream_ordering: number;
     type: string;
+    sender: string;
     state_key: string | null;
     membership: string | null;
   }>(
-    `SELECT e.event_id, e.room_id, e.stream_ordering, e.type, e.state_key, m.membership
+    `SELECT e.event_id, e.room_id, e.stream_ordering, e.type, e.sender, e.state_key, m.membership
      FROM events e LEFT JOIN room_memberships m ON m.event_id = e.event_id
      WHERE e.stream_ordering > ? AND e.stream_ordering <= ? AND e.outlier = FALSE AND e.soft_failed = FALSE
-       AND e.rejection_reason IS NULL AND ${serverOf(db, 'e.sender')} = ?
+       AND e.rejection_reason IS NULL AND ${isToSend(db)}
      ORDER BY e.stream_ordering LIMIT ${Math.trunc(limit)}`,
     [after, upTo, serverName],
   );
@@ -234,6 +243,7 @@ export async function localEvents(
     roomId: row.room_id,
     streamOrdering: row.stream_ordering,
     type: row.type,
+    sender: row.sender,
     stateKey: row.state_key ?? undefined,
     membership: row.membership ?? undefined,
   }));

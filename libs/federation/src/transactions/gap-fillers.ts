@@ -1,4 +1,5 @@
 import { Injectable } from '@nestjs/common';
+import { failureLevel } from '@rookery/database';
 import { Clock, Lifecycle, Logger } from '@rookery/platform';
 
 /** Lanes that work at once, in all and for one server; and events in one lane. */
@@ -85,7 +86,7 @@ export class GapFillers {
       this.#next();
     });
     await Promise.race([
-      next().catch((err: unknown) => this.logger.error('A gap could not be filled', { origin, err })),
+      next().catch((err: unknown) => this.logger[failureLevel(err)]('A gap could not be filled', { origin, err })),
       this.clock.sleep(limitMs, AbortSignal.any([given.signal, this.lifecycle.stopping])),
     ]);
     given.abort();

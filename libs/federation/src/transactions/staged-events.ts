@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { Database, isTransient, type Tx } from '@rookery/database';
+import { Database, failureLevel, isTransient, type Tx } from '@rookery/database';
 import { eventFromRow, pduText, type RoomEvent, type RoomVersionRules, roomVersionRules } from '@rookery/events';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Lifecycle, Logger, Metrics, type Timer } from '@rookery/platform';
@@ -290,7 +290,7 @@ export class StagedEvents {
     this.#queue.delete(roomId);
     const work = this.#drain(roomId)
       .catch((err: unknown) => {
-        this.#logger.error('Events of other servers could not be looked at', { room_id: roomId, err });
+        this.#logger[failureLevel(err)]('Events of other servers could not be looked at', { room_id: roomId, err });
         this.clock.after(retryMs, () => this.#wake(roomId));
       })
       .finally(() => {

@@ -9,6 +9,8 @@ export interface RemoteEvent {
   readonly softFail?: boolean | undefined;
   /** The server that sent it, for modules; else its sender's. */
   readonly origin?: string | undefined;
+  /** The server that asked this one to send it on to the others in the room, which it made for that. */
+  readonly onBehalfOf?: string | undefined;
 }
 
 /** State of a room at an event, from a server that knows it: with it an event without known ancestors can be placed. */

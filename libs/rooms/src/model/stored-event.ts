@@ -29,6 +29,8 @@ export interface StoredEvent {
   readonly replacesState: string | undefined;
   /** The redaction that pruned it. */
   readonly redactedBy: string | undefined;
+  /** Of another server's event: the server that asked this one to send it on to the others in the room. */
+  readonly onBehalfOf?: string | undefined;
 }
 
 /** Whether clients may ever see it: it is in the timeline and was accepted. Says nothing about who may. */

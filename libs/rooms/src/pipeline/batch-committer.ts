@@ -84,6 +84,7 @@ export class BatchCommitter {
         transaction: staged.transaction,
         replacesState: staged.replacesState,
         redactedBy: undefined,
+        onBehalfOf: staged.onBehalfOf,
       }));
       const position = orderings.at(-1)!;
       room.applyToBase();

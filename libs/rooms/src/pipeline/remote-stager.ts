@@ -252,6 +252,7 @@ export class RemoteStager {
       ...stagedAs(event),
       rejectedReason,
       softFailed,
+      onBehalfOf: way.remote.onBehalfOf,
       replacesState: event.stateKey === undefined ? undefined : before.idAt(stateKeyOf(event.type, event.stateKey)),
       group: groupOf(chain),
       redactionRecheck: isRedaction ? levels.user(event.sender) < levels.scalar('redact') : undefined,

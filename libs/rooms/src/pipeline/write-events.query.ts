@@ -193,10 +193,12 @@ async function deleteReplaced(tx: Tx, room: WorkingRoom): Promise<void> {
 }
 
 function metadataOf(staged: StagedEvent): string {
-  if (!staged.transaction && !staged.softFailed) return '{}';
+  const { onBehalfOf } = staged;
+  if (!staged.transaction && !staged.softFailed && onBehalfOf === undefined) return '{}';
   return JSON.stringify({
     ...(staged.transaction && { txn_id: staged.transaction.txnId, device_id: staged.transaction.deviceId }),
     ...(staged.softFailed && { soft_failed: true }),
+    ...(onBehalfOf !== undefined && { send_on_behalf_of: onBehalfOf }),
   });
 }
 

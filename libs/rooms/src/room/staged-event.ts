@@ -19,6 +19,8 @@ export interface StagedEvent {
   readonly replacesOutlier: boolean;
   /** Another server made it: its previous events may be unknown. */
   readonly isRemote: boolean;
+  /** The server that asked this one to send it on to the others in the room. */
+  readonly onBehalfOf?: string | undefined;
   /** A membership of a local user that is known without the room's state. */
   readonly isOutOfBand?: boolean;
   /** The state before it, where that is not the room's current state. */

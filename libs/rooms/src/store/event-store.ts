@@ -30,6 +30,7 @@ export interface InternalMetadata {
   device_id?: string;
   soft_failed?: boolean;
   out_of_band_membership?: boolean;
+  send_on_behalf_of?: string;
 }
 
 /** @throws Error when a row names a version that this server does not know */
@@ -57,6 +58,7 @@ function fromRow(row: EventRow): StoredEvent {
     transaction: transactionOf(metadata, event.sender),
     replacesState: row.prev_state ?? undefined,
     redactedBy: undefined,
+    onBehalfOf: metadata.send_on_behalf_of,
   };
 }
 
