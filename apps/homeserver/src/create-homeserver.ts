@@ -2,7 +2,7 @@ import type { Type } from '@nestjs/common';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type BackgroundUpdate, checkDatabaseOptions, Database, DataStores } from '@rookery/database';
+import { type BackgroundUpdate, checkDatabaseOptions, Database, DataStores, failureLevel } from '@rookery/database';
 import { type NameResolver, SystemNameResolver } from '@rookery/federation-client';
 import {
   type BoundAddress,
@@ -317,6 +317,7 @@ export class Homeserver {
       logger.child('background'),
       config.get('enable_metrics') ? metrics : undefined,
       tracer,
+      failureLevel,
     );
     const database = (this.#served = new ServedDatabase({
       options:

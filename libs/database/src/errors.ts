@@ -73,6 +73,12 @@ export function isTransient(error: unknown): boolean {
   return typeof error === 'object' && error !== null && transients.has(error);
 }
 
+/**
+ * How to log that something failed that is tried again: a database that is away, or a process that has lost its place at it, is no mistake of
+ * the server. @param error as a `Database` threw it
+ */
+export const failureLevel = (error: unknown): 'warn' | 'error' => (isTransient(error) ? 'warn' : 'error');
+
 /** Whether something failed because there is no room left where the database lies. @param error as a `Database` threw it */
 export function isStorageFull(error: unknown): boolean {
   const code = errorCode(error);

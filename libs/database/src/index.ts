@@ -13,7 +13,7 @@ export {
   type WriteOptions,
 } from './database.js';
 export { DataStores } from './data-stores.js';
-export { DatabaseError, isStorageFull, isTransient, isUniqueViolation } from './errors.js';
+export { DatabaseError, failureLevel, isStorageFull, isTransient, isUniqueViolation } from './errors.js';
 export { likeText } from './like.js';
 export type { DatabaseClaim } from './claim/claim.js';
 export { claimDatabase, claimDatabases } from './claim/database-claim.js';

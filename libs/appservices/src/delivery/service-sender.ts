@@ -1,4 +1,4 @@
-import type { Database } from '@rookery/database';
+import { type Database, failureLevel } from '@rookery/database';
 import type { JsonObject } from '@rookery/matrix-types';
 import { type Clock, lastAnswerMs, type Logger, type Metrics } from '@rookery/platform';
 import type { StoredEvent } from '@rookery/rooms';
@@ -120,7 +120,10 @@ export class ServiceSender {
         }
       } catch (err) {
         // The database, or a mistake of ours: no fault of the service.
-        this.parts.logger.error('Sending to an application service failed', { service: this.service.id, err });
+        this.parts.logger[failureLevel(err)]('Sending to an application service failed', {
+          service: this.service.id,
+          err,
+        });
         await this.#pause();
       }
     }

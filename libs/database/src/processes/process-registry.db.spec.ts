@@ -4,6 +4,7 @@ import { eventually, openTestDatabase, PostgresLine, RecordingLogger, type TestD
 import {
   claimDatabase,
   databaseMigrations,
+  failureLevel,
   isTransient,
   joinProcesses,
   openDatabase,
@@ -392,6 +393,8 @@ describe('The processes of a server', () => {
       ...([options(), new SystemClock(), undefined, undefined, undefined, 4711] as const),
     ).catch((error: unknown) => error);
     expect(String(refusal)).toMatch(/has lost its right to write/);
+    // Whoever goes on for a moment has made no mistake.
+    expect([failureLevel(refusal), failureLevel(new Error('another one'))]).toEqual(['warn', 'error']);
     expect(isTransient(refusal)).toBe(true);
   });
 });

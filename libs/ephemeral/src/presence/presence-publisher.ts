@@ -1,5 +1,5 @@
 import { Injectable, type OnModuleDestroy } from '@nestjs/common';
-import { Database } from '@rookery/database';
+import { Database, failureLevel } from '@rookery/database';
 import { domainOf } from '@rookery/matrix-types';
 import { Clock, Config, Logger, Semaphore, type Timer } from '@rookery/platform';
 import { defineStream, type Stream, Streams } from '@rookery/replication';
@@ -164,7 +164,10 @@ export class PresencePublisher implements OnModuleDestroy {
     } catch (error) {
       this.#loading.clear();
       this.#missed.length = 0;
-      this.logger.error('Could not tell about presence; trying again', { err: error, users: dirty.size });
+      this.logger[failureLevel(error)]('Could not tell about presence; trying again', {
+        err: error,
+        users: dirty.size,
+      });
       for (const [userId, state] of dirty) if (!this.#dirty.has(userId)) this.#dirty.set(userId, state);
       for (const userId of retold) this.#retell.add(userId);
     }

@@ -1,3 +1,4 @@
+import { Database } from '@rookery/database';
 import { rm } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { MatrixError } from '@rookery/matrix-types';
@@ -197,6 +198,28 @@ eachDatabase('media of other servers', (open) => {
     fetcher.answer = () => file('0123456789', { body: body() });
     await expect(get({ mediaId: 'next' })).rejects.toMatchObject({ status: 429 });
     await eventually(() => freed);
+  });
+
+  it('are noted as used before whoever waits for that goes on, though it had begun already', async () => {
+    await build();
+    await get({ mediaId: 'used' });
+    const database = media.get(Database);
+    const write = database.write.bind(database);
+    const held = Promise.withResolvers<void>();
+    database.write = async (fn, options) => {
+      if (options?.name === 'media_access_times') await held.promise;
+      return write(fn, options);
+    };
+    const used = media.get(AccessTimes);
+    used.note({ origin: key.origin, mediaId: 'used' });
+    const begun = used.flush();
+    let isOver = false;
+    const waiting = used.flush().then(() => (isOver = true));
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(isOver).toBe(false);
+    held.resolve();
+    await Promise.all([begun, waiting]);
+    database.write = write;
   });
 
   it('go when nobody has used them for long', async () => {

@@ -1,6 +1,6 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { BackgroundTasks, Clock, Logger } from '@rookery/platform';
+import { BackgroundTasks, Clock, Logger, Semaphore } from '@rookery/platform';
 import type { MediaKey } from './media.js';
 import { touchMedia } from './media.query.js';
 
@@ -13,6 +13,7 @@ const maxWaiting = 100_000;
 export class AccessTimes implements OnModuleInit, OnModuleDestroy {
   #used = new Map<string, Set<string>>();
   #count = 0;
+  readonly #turns = new Semaphore(1);
 
   constructor(
     private readonly database: Database,
@@ -40,8 +41,12 @@ export class AccessTimes implements OnModuleInit, OnModuleDestroy {
     this.#count++;
   }
 
-  /** Writes what was noted. Never rejects: what cannot be written is forgotten. */
-  async flush(): Promise<void> {
+  /** Writes what was noted, also where that has begun already. Never rejects: what cannot be written is forgotten. */
+  flush(): Promise<void> {
+    return this.#turns.run(() => this.#write());
+  }
+
+  async #write(): Promise<void> {
     if (this.#count === 0) return;
     const used = this.#used;
     this.#used = new Map();

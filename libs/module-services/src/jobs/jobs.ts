@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { Database } from '@rookery/database';
+import { Database, failureLevel } from '@rookery/database';
 import type { ScheduledCall } from '@rookery/module-api';
 import type { JobBackend } from '@rookery/module-host';
 import { Clock, Ids, Logger, Metrics, type Timer } from '@rookery/platform';
@@ -177,7 +177,7 @@ export class JobRunner implements JobBackend {
       const dueMs = waiting.length === 0 ? undefined : await nextDueMs(database, waiting);
       if (dueMs !== undefined) waitMs = Math.min(pollMs, Math.max(5, dueMs - clock.nowMs()));
     } catch (err) {
-      logger.error('Jobs of modules cannot be run for now', { err });
+      logger[failureLevel(err)]('Jobs of modules cannot be run for now', { err });
     }
     if (this.#started) this.#timer = clock.after(waitMs, () => this.#wake());
   }

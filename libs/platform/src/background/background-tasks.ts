@@ -55,6 +55,9 @@ export interface BackgroundTask {
   stop(): Promise<void>;
 }
 
+/** How to log that something failed that is tried again. */
+type FailureLevel = (error: unknown) => 'warn' | 'error';
+
 class Task implements BackgroundTask {
   readonly #stopping = new AbortController();
   /** Ends the run that is under way. */
@@ -74,6 +77,7 @@ class Task implements BackgroundTask {
     private readonly watch: ((name: string) => (cost: DatabaseCost) => void) | undefined,
     private readonly isOurs: (role: BackgroundRole) => boolean,
     private readonly tracer: Tracer | undefined,
+    private readonly levelOf: FailureLevel,
   ) {}
 
   get role(): BackgroundRole {
@@ -132,7 +136,7 @@ class Task implements BackgroundTask {
     } catch (error) {
       this.#failures++;
       this.#lastError = String(error);
-      this.logger.error('Work in the background failed; it is tried again', { task: name, err: error });
+      this.logger[this.levelOf(error)]('Work in the background failed; it is tried again', { task: name, err: error });
     }
     this.#lastDurationMs = this.clock.monotonicMs() - startedAtMs;
     ended?.(cost);
@@ -147,12 +151,24 @@ export class BackgroundTasks {
   readonly #tracer: Tracer | undefined;
   readonly #watch: ((name: string) => (cost: DatabaseCost) => void) | undefined;
   readonly #tasks = new Map<string, Task>();
+  readonly #levelOf: FailureLevel;
   #isOurs: (role: string) => boolean = () => true;
   /** Roles that another process is to have. */
   readonly #left = new Set<string>();
 
-  /** @param metrics absent where nobody counts @param tracer absent where nothing is traced */
-  constructor(clock: Clock, logger: Logger = new SilentLogger(), metrics?: Metrics, tracer?: Tracer) {
+  /**
+   * @param metrics absent where nobody counts
+   * @param tracer absent where nothing is traced
+   * @param levelOf how to log what made a task fail; as an error unless told
+   */
+  constructor(
+    clock: Clock,
+    logger: Logger = new SilentLogger(),
+    metrics?: Metrics,
+    tracer?: Tracer,
+    levelOf: FailureLevel = () => 'error',
+  ) {
+    this.#levelOf = levelOf;
     this.#tracer = tracer;
     this.#clock = clock;
     this.#logger = logger;
@@ -162,7 +178,8 @@ export class BackgroundTasks {
   /** Declares a task; it begins with {@link BackgroundTask.start}. @throws Error when there is one of this name */
   add(options: BackgroundTaskOptions): BackgroundTask {
     if (this.#tasks.has(options.name)) throw new Error(`There are two background tasks ${options.name}`);
-    const task = new Task(options, this.#clock, this.#logger, this.#watch, (role) => this.holds(role), this.#tracer);
+    const isOurs = (role: BackgroundRole): boolean => this.holds(role);
+    const task = new Task(options, this.#clock, this.#logger, this.#watch, isOurs, this.#tracer, this.#levelOf);
     this.#tasks.set(options.name, task);
     return task;
   }

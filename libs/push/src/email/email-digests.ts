@@ -1,5 +1,5 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { Database } from '@rookery/database';
+import { Database, failureLevel } from '@rookery/database';
 import { BackgroundTasks, Clock, Lifecycle, Logger } from '@rookery/platform';
 import { EventStore } from '@rookery/rooms';
 import { OwnReads } from '../actions/own-reads.js';
@@ -86,7 +86,7 @@ export class EmailDigests implements OnModuleInit {
       }
       await this.database.write(deleteStaleThrottles, { name: 'pusher_throttle' });
     } catch (error) {
-      this.logger.error('Mails about missed messages could not be sent', { err: error });
+      this.logger[failureLevel(error)]('Mails about missed messages could not be sent', { err: error });
     }
   }
 

@@ -1,5 +1,5 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { Database, type Tx } from '@rookery/database';
+import { Database, failureLevel, type Tx } from '@rookery/database';
 import { Clock, Config, Ids, lastAnswerMs, Lifecycle, Logger, Metrics, type Timer } from '@rookery/platform';
 import { defineRole, type Role, type SharedWork, WorkSharing } from '@rookery/replication';
 import type { NotificationRow } from '../actions/push-actions.query.js';
@@ -186,7 +186,7 @@ export class PushDelivery implements OnModuleInit {
         mayGoOn = (await this.#drain(id, work)) || !this.#retries.has(id);
       } while (mayGoOn && work.hasMore && !work.ended.signal.aborted);
     } catch (error) {
-      this.logger.error('A pusher failed', { pusher: id, err: error });
+      this.logger[failureLevel(error)]('A pusher failed', { pusher: id, err: error });
       if (!work.ended.signal.aborted) this.#retryLater(id, work.userId);
     } finally {
       this.#working.delete(id);

@@ -1,3 +1,4 @@
+import { failureLevel } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import { type Clock, type Logger, Semaphore } from '@rookery/platform';
 import { instanceOf, type Rpc, type RpcMethod } from '../rpc/rpc.js';
@@ -191,7 +192,7 @@ export class LeasedRoles extends Roles {
       try {
         for (const work of works) await work.start?.(shard);
       } catch (err) {
-        logger.error('A duty could not be begun', { role: role.name, shard, err });
+        logger[failureLevel(err)]('A duty could not be begun', { role: role.name, shard, err });
         failed.push(shard);
       }
     }
@@ -209,7 +210,7 @@ export class LeasedRoles extends Roles {
         try {
           await work.stop?.(shard);
         } catch (err) {
-          logger.error('A duty could not be ended', { role: role.name, shard, err });
+          logger[failureLevel(err)]('A duty could not be ended', { role: role.name, shard, err });
         }
       }
     try {
