@@ -1,11 +1,14 @@
 import { execFile } from 'node:child_process';
 import { createHmac } from 'node:crypto';
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { loadConfig } from '@rookery/platform';
+import { makeTestAuthority } from '@rookery/testing';
 import { registrationMac } from './commands/register-user.js';
 import { runProgram } from './program.js';
 import type { Terminal } from './terminal.js';
@@ -379,6 +382,45 @@ describe('rookery register-user', () => {
       1,
       `${url}/other/admin/v1/register answered 404 without JSON: is that a homeserver?`,
     ]);
+  });
+
+  it('finds a server that listens at a unix socket alone, or speaks nothing but TLS', async () => {
+    const args = ['-u', 'a', '-p', 'b', '--no-admin'];
+    const settings = (name: string, listener: string): string => {
+      const file = join(folder, name);
+      const text = `server_name: example.org\nreport_stats: false\nregistration_shared_secret: ${secret}\n`;
+      writeFileSync(file, `${text}listeners: [{${listener}, type: http, resources: [{names: [client]}]}]\n`);
+      return file;
+    };
+    const socket = join(folder, 'server.sock');
+    const other = createServer((...both) => void server.emit('request', ...both)).listen(socket);
+    await once(other, 'listening');
+    const bySocket = settings('socket.yaml', `path: ${socket}`);
+    expect(await rookery(['register-user', '-c', bySocket, ...args])).toMatchObject({ code: 0 });
+    other.close();
+    await once(other, 'close');
+    expect(await rookery(['register-user', '-c', bySocket, ...args])).toMatchObject({
+      code: 1,
+      notes: `Cannot reach ${socket} (/_synapse/admin/v1/register): ENOENT. Is the server running?`,
+    });
+    const certificate = makeTestAuthority().issue(['matrix.example.org']);
+    writeFileSync(join(folder, 'tls.crt'), certificate.cert);
+    writeFileSync(join(folder, 'tls.key'), certificate.key);
+    const encrypted = createTlsServer(certificate, (...both) => void server.emit('request', ...both));
+    await once(encrypted.listen(0, '127.0.0.1'), 'listening');
+    const { port } = encrypted.address() as AddressInfo;
+    const byTls = settings('tls.yaml', `port: ${port}, bind_addresses: [127.0.0.1], tls: true`);
+    const files = `tls_certificate_path: ${folder}/tls.crt\ntls_private_key_path: ${folder}/tls.key\n`;
+    writeFileSync(byTls, readFileSync(byTls, 'utf8') + files);
+    expect(await rookery(['register-user', '-c', byTls, ...args])).toMatchObject({ code: 0 });
+    // An address that somebody gives may lie anywhere.
+    const given = await rookery(['register-user', '-c', byTls, ...args, `https://127.0.0.1:${port}`]);
+    expect([given.code, given.notes]).toEqual([
+      1,
+      expect.stringMatching(/^Cannot reach https:.*(?:CERT|ISSUER|VERIFY)/),
+    ]);
+    expect(requests.length).toBe(2);
+    encrypted.close();
   });
 
   it('reads a password file', async () => {

@@ -2,10 +2,11 @@ import { createHmac } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import type { Command } from 'commander';
-import { type Config, fileProblem, type Listener, loadConfig } from '@rookery/platform';
+import { fileProblem, loadConfig } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
 import { askTwice, collect } from './common.js';
+import { askServer, givenEndpoint, nameOf, ownEndpoint, type ServerEndpoint } from './server-endpoint.js';
 
 interface RegisterOptions {
   readonly user?: string;
@@ -21,10 +22,6 @@ interface RegisterOptions {
 
 /** What is read where nothing is given. */
 const defaultFile = 'homeserver.yaml';
-/** How long the server may take. */
-const timeoutMs = 30_000;
-/** Longest answer read, bytes. */
-const answerLimit = 1024 * 1024;
 
 /** `rookery register-user` */
 export function registerRegisterUserCommand(program: Command, terminal: Terminal): void {
@@ -69,10 +66,9 @@ async function registerUser(url: string | undefined, options: RegisterOptions, t
       2,
     );
   }
-  const endpoint = endpointOf(
-    url ?? (config && addressOf(config)) ?? 'http://localhost:8008',
-    config?.get('service_prefix') ?? '_synapse',
-  );
+  const path = `/${config?.get('service_prefix') ?? '_synapse'}/admin/v1/register`;
+  const own = url === undefined && config !== undefined ? ownEndpoint(config, path) : undefined;
+  const endpoint = own ?? givenEndpoint(url ?? 'http://localhost:8008', path);
   try {
     // Before anything is asked: whether there is a server at all.
     await nonceOf(endpoint);
@@ -109,9 +105,9 @@ async function registerUser(url: string | undefined, options: RegisterOptions, t
   }
 }
 
-async function nonceOf(endpoint: string): Promise<string> {
+async function nonceOf(endpoint: ServerEndpoint): Promise<string> {
   const { nonce } = await call(endpoint, undefined);
-  if (typeof nonce !== 'string') throw new CommandError(`${endpoint} does not answer as a homeserver does`);
+  if (typeof nonce !== 'string') throw new CommandError(`${nameOf(endpoint)} does not answer as a homeserver does`);
   return nonce;
 }
 
@@ -142,57 +138,23 @@ class Refusal extends Error {
   }
 }
 
-async function call(endpoint: string, body: object | undefined): Promise<Record<string, unknown>> {
-  let response: Response;
-  let text: string;
-  try {
-    response = await fetch(endpoint, {
-      signal: AbortSignal.timeout(timeoutMs),
-      redirect: 'error',
-      ...(body ? { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) } : {}),
-    });
-    text = await response.text();
-  } catch (error) {
-    const { cause, message } = error as Error & { cause?: NodeJS.ErrnoException };
-    throw new CommandError(
-      `Cannot reach ${endpoint}: ${cause?.code ?? cause?.message ?? message}. Is the server running?`,
-    );
-  }
+async function call(endpoint: ServerEndpoint, body: object | undefined): Promise<Record<string, unknown>> {
+  const { status, text } = await askServer(endpoint, body);
   let answer: unknown;
   try {
-    answer = text.length > answerLimit ? undefined : JSON.parse(text);
+    answer = JSON.parse(text);
   } catch {
     answer = undefined;
   }
   if (typeof answer !== 'object' || answer === null)
-    throw new CommandError(`${endpoint} answered ${response.status} without JSON: is that a homeserver?`);
+    throw new CommandError(`${nameOf(endpoint)} answered ${status} without JSON: is that a homeserver?`);
   const json = answer as Record<string, unknown>;
-  if (!response.ok) {
+  if (status < 200 || status > 299) {
     // What comes back goes to a terminal.
-    const reason = String(json['error'] ?? json['errcode'] ?? response.status).replace(/[^\P{C}]/gu, ' ');
-    throw new Refusal(response.status, json['errcode'], reason);
+    const reason = String(json['error'] ?? json['errcode'] ?? status).replace(/[^\P{C}]/gu, ' ');
+    throw new Refusal(status, json['errcode'], reason);
   }
   return json;
-}
-
-function endpointOf(url: string, servicePrefix: string): string {
-  if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol))
-    throw new CommandError(`${url} is not an http:// or https:// address`, 2);
-  return `${url.replace(/\/+$/, '')}/${servicePrefix}/admin/v1/register`;
-}
-
-/** Where the settings make the server listen for administrators, without TLS: nobody has a certificate for localhost. */
-function addressOf(config: Config): string | undefined {
-  const serves = (one: Listener): boolean =>
-    one.type === 'http' &&
-    !one.tls &&
-    one.port !== undefined &&
-    one.resources.some(({ names }) => names.includes('client'));
-  const found = config.get('listeners').find(serves);
-  if (!found) return undefined;
-  const address = found.bind_addresses?.[0];
-  const any = address === undefined || address === '0.0.0.0' || address === '::';
-  return `http://${any ? 'localhost' : address.includes(':') ? `[${address}]` : address}:${found.port}`;
 }
 
 function firstLine(file: string): string {
