@@ -13,7 +13,7 @@ const maxParameters = 7;
 const words = ['Eight', 'Nine', 'Ten', 'Eleven', 'Twelve', 'Thirteen', 'Fourteen', 'Fifteen'];
 const project = process.argv.find((arg) => arg.startsWith('--project='))?.slice('--project='.length) ?? root;
 /** Constructors of more than seven parameters in this project: lower it when there are fewer. */
-const mostLong = 49;
+const mostLong = 48;
 /** Those of more than ten among them: lower it, too. */
 const mostVeryLong = 0;
 let long = 0;

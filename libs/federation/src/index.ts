@@ -5,4 +5,3 @@ export { FederationSenderModule } from './federation-sender.module.js';
 export { federationSenderRole } from './sender/sender-router.js';
 export { ProxiedFederationModule } from './proxied-federation.module.js';
 export { federationMigrations } from './migrations/index.js';
-export { FederationSender } from './sender/federation-sender.js';

@@ -51,6 +51,7 @@ export { RoomSummaries } from './directory/room-summaries.service.js';
 export { SpaceHierarchy } from './directory/space-hierarchy.service.js';
 export { EventByTime } from './history/event-by-time.service.js';
 export { Participation } from './sending/participation.js';
+export { inviteAcceptorRole } from './accounts/auto-accept.service.js';
 export { ProfilePropagation } from './accounts/profile-propagation.js';
 export { PurgeService } from './upkeep/purge.service.js';
 export { RoomBlocking } from './upkeep/room-blocking.service.js';

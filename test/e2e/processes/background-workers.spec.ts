@@ -4,6 +4,7 @@ import { createHmac } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import pg from 'pg';
 import { emptyDatabase, ServerProcess } from '../../support/server-process.js';
 import { shownMetric } from '../../support/shown-metric.js';
 
@@ -28,6 +29,7 @@ describeWithRedis('Workers that are named for background work', () => {
       instance_map: { main: { host: '127.0.0.1', port: 9093 } },
       ...{ worker_replication_secret: 'shared', enable_metrics: true, listeners: [] },
       ...{ run_background_tasks_on: 'background1', media_instance_running_background_jobs: 'background1' },
+      auto_accept_invites: { enabled: true, worker_to_run_on: 'background1' },
     };
     const make = async (own: object, name: 'listeners' | 'worker_listeners'): Promise<ServerProcess> => {
       const port = await freePort();
@@ -60,13 +62,31 @@ describeWithRedis('Workers that are named for background work', () => {
     if (answer.status !== 200) throw new Error(`${method} ${path}: ${answer.status} ${JSON.stringify(found)}`);
     return found;
   };
-  const administrator = async (): Promise<string> => {
+  const register = async (username: string, admin: boolean): Promise<JsonObject> => {
     const path = '/_synapse/admin/v1/register';
     const { nonce } = (await ask('GET', path)) as { nonce: string };
-    const [username, password] = ['root', 'a long password'];
-    const signed = [nonce, username, password, 'admin'].join('\0');
+    const password = 'a long password';
+    const signed = [nonce, username, password, admin ? 'admin' : 'notadmin'].join('\0');
     const mac = createHmac('sha1', main.registrationSecret).update(signed).digest('hex');
-    return String((await ask('POST', path, { nonce, mac, username, password, admin: true }))['access_token']);
+    return ask('POST', path, { nonce, mac, username, password, admin });
+  };
+  const administrator = async (): Promise<string> => String((await register('root', true))['access_token']);
+  /** Who notices invites that are to be accepted. */
+  const noticing = async (): Promise<string> => {
+    const { host, port, user, password, dbname } = (database.section as { args: Record<string, string> }).args;
+    const client = new pg.Client({ host, port: Number(port), user, password, database: dbname });
+    await client.connect();
+    try {
+      const sql = `SELECT p.name FROM leases l JOIN processes p ON p.number = l.holder
+        WHERE l.name LIKE 'invite_acceptor%' AND NOT p.fenced`;
+      return (await client.query<{ name: string }>(sql)).rows.map(({ name }) => name).join();
+    } finally {
+      await client.end();
+    }
+  };
+  const isJoined = async (roomId: string, userId: string): Promise<boolean> => {
+    const { joined } = (await ask('GET', `/rooms/${roomId}/joined_members`)) as { joined: JsonObject };
+    return userId in joined;
   };
   /** Who does the tasks of each role. */
   const places = async (): Promise<string> => {
@@ -94,7 +114,16 @@ describeWithRedis('Workers that are named for background work', () => {
     expect(await saysAndFinds(roomId, 'first')).toBe(1);
     expect([(await indexed(main)) - byMain, await indexed(worker)]).toEqual([0, 1]);
 
+    // Invites are noticed where the settings say, and by the main process while that one is away.
+    await eventually(async () => (await noticing()) === 'background1');
+    await register('guest1', false);
+    await ask('POST', `/rooms/${roomId}/invite`, { user_id: '@guest1:home.test' });
+    await eventually(() => isJoined(roomId, '@guest1:home.test'));
+
+    await register('guest2', false);
     await worker.stop('SIGKILL');
+    await ask('POST', `/rooms/${roomId}/invite`, { user_id: '@guest2:home.test' });
+    await eventually(() => isJoined(roomId, '@guest2:home.test'));
     await eventually(async () => (await places()) === 'background writer, media writer, writer writer');
     await eventually(async () => (await saysAndFinds(roomId, 'second')) > 0);
     await eventually(async () => (await indexed(main)) > byMain);

@@ -12,8 +12,13 @@ const whole = {
   run_background_tasks_on: 'does background work that writes no events, and indexes messages',
   media_instance_running_background_jobs: 'deletes old media',
   update_user_directory_from_worker: 'keeps the user directory',
+  'auto_accept_invites.worker_to_run_on': 'notices invites that are accepted for their users',
 } as const satisfies Partial<Record<SettingName, string>>;
 
+const invites = 'auto_accept_invites.worker_to_run_on';
+/** What there is to do with these settings. */
+const isThere = (config: Config, setting: string): boolean =>
+  setting !== invites || config.get('auto_accept_invites.enabled');
 const shared = { ...split, ...whole };
 
 /** What any process writes that is asked to, whichever is named. */
@@ -32,7 +37,6 @@ const duties = {
   'stream_writers.events': 'writing events',
   'stream_writers.typing': 'writing typing',
   'stream_writers.presence': 'writing presence',
-  'auto_accept_invites.worker_to_run_on': 'accepting invites',
 } as const satisfies Partial<Record<SettingName, string>>;
 
 const reads = `answers what only reads, writes ${Object.values(anybody).join(', ')}, passes on the rest`;
@@ -54,11 +58,14 @@ export function processLines(config: Config): readonly string[] {
       'Processes (--processes N, or started on several machines):',
       `  one of them, whichever has taken that place: ${writes}`,
       `  all others: each ${reads}, ${Object.values(split).join(', ')} (a share of them), and takes that place when it is free`,
-      ...Object.values(whole).map((duty) => `  one of the others: ${duty}`),
+      ...Object.entries(whole).flatMap(([setting, duty]) =>
+        isThere(config, setting) ? `  one of the others: ${duty}` : [],
+      ),
       ...speakerLines(config),
       'Nothing is left without anybody as long as one process runs.',
     ];
-  const ofMain = Object.values(shared).map((duty) => {
+  const ofMain = Object.entries(shared).flatMap(([setting, duty]) => {
+    if (!isThere(config, setting)) return [];
     const names = [...doing].filter(([, does]) => does.includes(duty)).map(([name]) => name);
     return `; ${duty}${names.length === 0 ? '' : ` while none of these runs: ${names.sort().join(', ')}`}`;
   });

@@ -5,6 +5,8 @@ const roles = [
   ...['background', 'message_index', 'user_directory', 'media'],
   ...['federation_sender', 'push_sender', 'appservice_sender'],
 ];
+/** Beside those, since one worker is named for it alone. */
+const invites = 'invite_acceptor';
 
 describe('Who wants a duty', () => {
   const config = (settings: object): Config =>
@@ -43,6 +45,14 @@ describe('Who wants a duty', () => {
     expect(of('u')).toBe(`background never, message_index never, user_directory wanted, media never, ${none}`);
     expect(of('a')).toMatch(/^background never, .*, push_sender never, appservice_sender wanted$/);
     expect(wanted(deployment(named), false)).toBe(roles.map((role) => `${role} spare`).join(', '));
+  });
+
+  it('is whoever accepts invites for their users, by a setting of its own', () => {
+    const named = { auto_accept_invites: { enabled: true, worker_to_run_on: 'i' } };
+    expect(eagernessOf(deployment({ ...named, ...worker('i') }), invites, true)).toBe('wanted');
+    expect(eagernessOf(deployment({ ...named, ...worker('w') }), invites, true)).toBe('never');
+    expect(eagernessOf(deployment(named), invites, false)).toBe('spare');
+    expect(eagernessOf(config({}), invites, true)).toBe('wanted');
   });
 
   it('is the main process among workers that nobody has named, or where it is named itself', () => {

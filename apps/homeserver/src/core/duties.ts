@@ -3,6 +3,7 @@ import { federationSenderRole } from '@rookery/federation';
 import { type Config, isMain } from '@rookery/platform';
 import { pushSenderRole } from '@rookery/push';
 import { backgroundRole, type Eagerness, mediaRole } from '@rookery/replication';
+import { inviteAcceptorRole } from '@rookery/rooms';
 import { messageIndexRole, userDirectoryRole } from '@rookery/search';
 
 const one = (name = 'master'): readonly string[] => [name];
@@ -15,6 +16,7 @@ const named: Readonly<Record<string, (config: Config) => readonly string[]>> = {
   [backgroundRole.name]: (config) => one(config.get('run_background_tasks_on')),
   [messageIndexRole.name]: (config) => one(config.get('run_background_tasks_on')),
   [userDirectoryRole.name]: (config) => one(config.get('update_user_directory_from_worker')),
+  [inviteAcceptorRole.name]: (config) => one(config.get('auto_accept_invites.worker_to_run_on')),
   [mediaRole.name]: (config) => one(config.get('media_instance_running_background_jobs')),
 };
 

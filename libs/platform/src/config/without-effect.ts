@@ -2,7 +2,6 @@ import type { SettingName } from './table.js';
 
 /** Settings that are understood and checked, but that nothing reads yet. The list may only shrink. */
 export const withoutEffect: ReadonlySet<SettingName> = new Set<SettingName>([
-  'auto_accept_invites.worker_to_run_on',
   'stream_writers.events',
   'stream_writers.presence',
   'stream_writers.typing',

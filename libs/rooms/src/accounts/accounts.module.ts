@@ -10,6 +10,7 @@ import { RoomStoreModule } from '../store/store.module.js';
 import { AutoAcceptInvites } from './auto-accept.service.js';
 import { AutoJoinRooms } from './auto-join-rooms.js';
 import { AutoJoins } from './auto-joins.js';
+import { InviteAcceptance } from './invite-acceptance.js';
 import { LeaveOnDeactivation } from './leave-on-deactivation.js';
 import { GuestEviction } from './guest-eviction.service.js';
 import { ProfilePropagation } from './profile-propagation.js';
@@ -26,7 +27,15 @@ import { ProfilePropagation } from './profile-propagation.js';
     RoomStateModule,
     RoomStoreModule,
   ],
-  providers: [AutoAcceptInvites, AutoJoinRooms, AutoJoins, LeaveOnDeactivation, GuestEviction, ProfilePropagation],
+  providers: [
+    AutoAcceptInvites,
+    InviteAcceptance,
+    AutoJoinRooms,
+    AutoJoins,
+    LeaveOnDeactivation,
+    GuestEviction,
+    ProfilePropagation,
+  ],
   exports: [ProfilePropagation],
 })
 export class RoomAccountsModule {}

@@ -1,53 +1,93 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
-import { domainOf, type JsonObject } from '@rookery/matrix-types';
-import { Clock, Config, Logger, serverRequester, SingleFlight } from '@rookery/platform';
-import { AccountDataService, AccountService, isLocalUser } from '@rookery/users';
-import { RoomHooks } from '../hooks.js';
+import { Database } from '@rookery/database';
+import { domainOf } from '@rookery/matrix-types';
+import { Clock, Config, Logger, SingleFlight } from '@rookery/platform';
+import {
+  defineRole,
+  FollowerSharing,
+  type Role,
+  type SharedFollower,
+  type Stream,
+  Streams,
+} from '@rookery/replication';
+import { isLocalUser } from '@rookery/users';
 import type { StoredEvent } from '../model/stored-event.js';
-import { MembershipReader } from '../reading/membership-reader.js';
-import { JoinService } from '../membership/join.service.js';
+import { EventStore } from '../store/event-store.js';
+import { eventsStream } from '../store/room-ids.js';
+import { acceptInvite } from './invite-acceptance.js';
+import { openInvites } from './open-invites.query.js';
 
 /** Invites that are being accepted at a time; further ones are left to their users. */
 const maxPending = 1000;
 const maxAttempts = 5;
 const firstPauseMs = 1000;
+/** How long those that come are waited for, before others are looked for, milliseconds: some servers are slow. */
+const patienceMs = 2_000;
+/** Invites that have waited for longer are left to their users, milliseconds. */
+const longestWaitMs = 3_600_000;
+/** Invites that are looked at together, and positions that are looked through at a time. */
+const maxInvites = 100;
+const maxPositions = 10_000;
+/** What comes meanwhile is looked for together. */
+const pauseMs = 100;
+const saveEveryMs = 5_000;
 
-/** Joins rooms for local users who are invited, as far as `auto_accept_invites` says so. */
+/** The duty of noticing invites that are to be accepted. */
+export const inviteAcceptorRole: Role = defineRole('invite_acceptor');
+
+/**
+ * Joins rooms for local users who are invited, as far as `auto_accept_invites` says so: soon after the invite was stored, and after a crash as
+ * well. Whoever has the duty notices it; the join is the writing process's.
+ */
 @Injectable()
 export class AutoAcceptInvites implements OnModuleInit, OnModuleDestroy {
   readonly #pending = new SingleFlight<void>();
   readonly #stopping = new AbortController();
+  readonly #stream: Stream<string>;
+  #follower: SharedFollower | undefined;
 
-  // Eight parameters: an invite is noticed, judged by account and settings, accepted, and marked as a direct chat.
   constructor(
-    private readonly hooks: RoomHooks,
-    private readonly joins: JoinService,
-    private readonly memberships: MembershipReader,
-    private readonly accounts: AccountService,
-    private readonly accountData: AccountDataService,
+    private readonly database: Database,
+    private readonly events: EventStore,
+    private readonly sharing: FollowerSharing,
     private readonly config: Config,
     private readonly clock: Clock,
     private readonly logger: Logger,
-  ) {}
+    streams: Streams,
+  ) {
+    this.#stream = streams.of(eventsStream);
+  }
 
   onModuleInit(): void {
     if (!this.config.get('auto_accept_invites.enabled')) return;
-    this.hooks.subscribe({
-      afterCommit: ({ events, backfilled }) => {
-        if (backfilled) return;
-        for (const stored of events) if (this.#isWanted(stored)) this.#start(stored);
-      },
+    this.#follower = this.sharing.share({
+      ...{ name: 'auto_accept_invites', stream: eventsStream.name, role: inviteAcceptorRole, pauseMs, saveEveryMs },
+      startAt: 'now',
+      advance: (after, upTo) => this.#look(after, Math.min(upTo, after + maxPositions)),
     });
   }
 
   async onModuleDestroy(): Promise<void> {
     this.#stopping.abort();
-    await this.settled();
+    await this.#pending.settled();
   }
 
-  /** Resolves when nothing is under way. */
-  settled(): Promise<void> {
-    return this.#pending.settled();
+  /** Resolves when all that could be read has been noticed, and nothing is under way here. */
+  async settled(): Promise<void> {
+    await this.#follower?.caughtUp();
+    await this.#pending.settled();
+  }
+
+  /** @returns how far that was */
+  async #look(after: number, upTo: number): Promise<number> {
+    const sinceTs = this.clock.nowMs() - longestWaitMs;
+    const found = await openInvites(this.database, after, upTo, sinceTs, maxInvites);
+    const events = await this.events.many(found.map(({ eventId }) => eventId));
+    const begun = [...events.values()].filter((stored) => this.#isWanted(stored)).map((stored) => this.#start(stored));
+    const over = new AbortController();
+    await Promise.race([Promise.all(begun), this.clock.sleep(begun.length > 0 ? patienceMs : 0, over.signal)]);
+    over.abort();
+    return found.length < maxInvites ? upTo : (found.at(-1)?.streamOrdering ?? upTo);
   }
 
   #isWanted({ event, rejectedReason, softFailed }: StoredEvent): boolean {
@@ -60,30 +100,22 @@ export class AutoAcceptInvites implements OnModuleInit, OnModuleDestroy {
     return !this.config.get('auto_accept_invites.only_from_local_users') || domainOf(sender) === serverName;
   }
 
-  #start(invite: StoredEvent): void {
+  async #start(invite: StoredEvent): Promise<void> {
     const { eventId, roomId } = invite.event;
-    if (this.#stopping.signal.aborted || this.#pending.get(eventId)) return;
+    if (this.#stopping.signal.aborted) return;
     if (this.#pending.size >= maxPending) {
       this.logger.warn('Too many invites at a time; one is not accepted for its user', { roomId });
       return;
     }
-    void this.#pending.run(eventId, () => this.#accept(invite));
+    await this.#pending.run(eventId, () => this.#accept(invite));
   }
 
   /** Never rejects. Servers that cannot be reached are tried again, at growing intervals. */
-  async #accept({ event }: StoredEvent): Promise<void> {
-    const { roomId, sender, stateKey: userId = '' } = event;
+  async #accept({ event: { eventId, roomId, stateKey: userId } }: StoredEvent): Promise<void> {
     const { signal } = this.#stopping;
     for (let attempt = 1; !signal.aborted; attempt++) {
       try {
-        const account = await this.accounts.find(userId);
-        if (!account || account.deactivated || account.locked || account.suspended) return;
-        // The invite may have been answered, or be an old one that came with a room's state.
-        const current = await this.memberships.inRoom(userId, roomId);
-        if (current?.membership !== 'invite' || current.eventId !== event.eventId) return;
-        await this.joins.join(serverRequester(userId), roomId, { via: [domainOf(sender)], unchecked: true });
-        if (event.content['is_direct'] === true) await this.#markDirect(userId, sender, roomId);
-        return;
+        return await this.#stream.atWriter(acceptInvite, { eventId });
       } catch (error) {
         if (attempt === maxAttempts) {
           this.logger.warn('An invite could not be accepted for its user', { roomId, userId, err: error });
@@ -92,13 +124,5 @@ export class AutoAcceptInvites implements OnModuleInit, OnModuleDestroy {
       }
       await this.clock.sleep(firstPauseMs * 2 ** (attempt - 1), signal);
     }
-  }
-
-  async #markDirect(userId: string, other: string, roomId: string): Promise<void> {
-    const direct: JsonObject = { ...(await this.accountData.find(userId, undefined, 'm.direct')) };
-    const rooms: unknown[] = Array.isArray(direct[other]) ? direct[other] : [];
-    if (rooms.includes(roomId)) return;
-    direct[other] = [...rooms, roomId] as JsonObject[string];
-    await this.accountData.set(userId, undefined, 'm.direct', direct, {});
   }
 }

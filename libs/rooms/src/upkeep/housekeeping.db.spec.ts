@@ -2,7 +2,7 @@ import { statSync } from 'node:fs';
 import Sqlite from 'better-sqlite3';
 import { databaseMigrations, type SqliteOptions } from '@rookery/database';
 import { parseEventFilter } from '@rookery/matrix-types';
-import { replicationMigrations } from '@rookery/replication';
+import { replicationMigrations, Roles } from '@rookery/replication';
 import { eachDatabase, eventually, FakeClock, SeededIds, type TestDatabase } from '@rookery/testing';
 import { AccountDataService, usersMigrations } from '@rookery/users';
 import type { CreateRoomRequest } from '../creation/create-room.schema.js';
@@ -179,6 +179,7 @@ eachDatabase('housekeeping', (open) => {
   });
 
   it('accepts direct invites of local users for whom they are meant', async () => {
+    await rooms.get(Roles).start();
     const accept = rooms.get(AutoAcceptInvites);
     const membershipOf = async (userId: string, roomId: string): Promise<string | undefined> =>
       (await rooms.get(MembershipReader).inRoom(userId, roomId))?.membership;
@@ -191,6 +192,18 @@ eachDatabase('housekeeping', (open) => {
     expect(await rooms.get(AccountDataService).find(bob.userId, undefined, 'm.direct')).toEqual({
       [alice.userId]: [direct],
     });
+
+    // It goes, and comes back when others have been invited: those who have waited for long are left to themselves.
+    await rooms.get(Roles).stop();
+    const old = await create({ preset: 'private_chat', is_direct: true, invite: [bob.userId] });
+    await clock.advance(2 * hourMs);
+    const missed = await create({ preset: 'private_chat', is_direct: true, invite: [bob.userId] });
+    await rooms.close();
+    rooms = await build();
+    await rooms.get(Roles).start();
+    await rooms.get(AutoAcceptInvites).settled();
+    expect([await membershipOf(bob.userId, old), await membershipOf(bob.userId, missed)]).toEqual(['invite', 'join']);
+    await rooms.get(Roles).stop();
   });
 
   it('makes the database smaller on disk when a room is purged', async () => {

@@ -203,7 +203,7 @@ export const serverSettings = {
   'auto_accept_invites.only_from_local_users': setting(k.flag, false, "Only for this server's users' invites."),
   'auto_accept_invites.worker_to_run_on': optional(
     k.text({ empty: false }),
-    'Instance that does it; the main process when unset.',
+    'Instance that notices them; the main process when unset. Whoever writes events joins.',
   ),
 
   modules: setting(k.list(moduleEntry), [], 'Modules to load, in order of priority.', { since: '1.37', reload: true }),
