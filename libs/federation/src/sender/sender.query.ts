@@ -81,8 +81,8 @@ export interface Missed extends OutgoingEvent {
 }
 
 /**
- * What local users did in the rooms of a server, and others who came or went by way of this one, and the latest event of each room that it was to get, in stream order; `undefined`
- * when that is much.
+ * What local users did in the rooms of a server, what is sent on for others there, and the latest event of each room that it was to get, in
+ * stream order; `undefined` when that is much.
  * @param after everything up to this place was sent
  */
 export async function missedBy(

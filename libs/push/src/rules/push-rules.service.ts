@@ -130,6 +130,8 @@ export class PushRulesService implements OnModuleInit {
 
   async onModuleInit(): Promise<void> {
     this.#knownUpTo = this.stream.current();
+    // What is told while it is read would be lost with what it is told to.
+    if (this.stream.isShared) this.#missed++;
     this.#ownRules = this.#newOwnRules(await usersWithChanges(this.database));
     this.roomHooks.subscribe({ onFollowed: (...args) => this.#takeAlong(...args) });
     this.accountData.serve('m.push_rules', async (userId) => this.content(userId));
