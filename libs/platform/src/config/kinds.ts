@@ -363,7 +363,7 @@ export function object<const F extends Fields>(fields: F): Kind<FieldValues<F>> 
       name,
       {
         description: one.doc,
-        ...orNull(one.kind.schema),
+        ...(!one.required && one.default === undefined ? orUnset(one.kind) : orNull(one.kind.schema)),
         ...(one.default === undefined ? {} : { default: one.default }),
       },
     ]),
@@ -435,6 +435,10 @@ export const orNull = (schema: JsonSchema): JsonSchema =>
     : typeof schema['type'] === 'string' && !schema['enum']
       ? { ...schema, type: [schema['type'], 'null'] }
       : { anyOf: [schema, { type: 'null' }] };
+
+/** The schema of what may be left out: also by what stands for it ({@link isLeftEmpty}). */
+export const orUnset = (kind: Kind<unknown>): JsonSchema =>
+  isLeftEmpty('', kind) ? { anyOf: [orNull(kind.schema), { const: '' }] } : orNull(kind.schema);
 
 /** Whether a value is a YAML mapping. */
 export const isSection = (value: unknown): value is Record<string, unknown> =>

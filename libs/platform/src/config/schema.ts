@@ -1,4 +1,4 @@
-import { orNull } from './kinds.js';
+import { orNull, orUnset } from './kinds.js';
 import { rowOf, settingNames } from './table.js';
 
 interface SchemaObject {
@@ -8,6 +8,8 @@ interface SchemaObject {
   additionalProperties: boolean;
   required?: string[];
 }
+
+const mayBeEmpty = (row: ReturnType<typeof rowOf>): boolean => row.nullable === true && row.default === undefined;
 
 /** A JSON Schema of the settings file, for editors that complete and check YAML. */
 export function configurationSchema(): Record<string, unknown> {
@@ -28,7 +30,7 @@ export function configurationSchema(): Record<string, unknown> {
     const note = [row.doc, row.rule, row.deprecated && `Deprecated: ${row.deprecated}.`].filter(Boolean).join(' ');
     section.properties[last] = {
       description: note,
-      ...(row.removed?.refuse ? { not: {} } : orNull(row.kind.schema)),
+      ...(row.removed?.refuse ? { not: {} } : mayBeEmpty(row) ? orUnset(row.kind) : orNull(row.kind.schema)),
       ...(row.deprecated !== undefined || row.removed ? { deprecated: true } : {}),
       ...(row.default === undefined ? {} : { default: row.default }),
     };

@@ -69,6 +69,13 @@ describe('the JSON Schema', () => {
     ).toBe(true);
     expect(accepts({ server_notices: { system_mxid_localpart: 'notices', system_mxid_avatar_url: '' } })).toBe(true);
     expect(accepts({ server_notices: { system_mxid_localpart: 'notices', system_mxid_avatar_url: 'x' } })).toBe(false);
+    // What files leave empty is not set, unless it has a default or must be there.
+    expect(accepts({ turn_shared_secret: '', pid_file: '', form_secret: '', redis: { password: '' } })).toBe(true);
+    expect(accepts({ listeners: [{ port: 1, type: 'http', bind_address: '' }] })).toBe(true);
+    expect([accepts({ media_store_path: '' }), validate({ server_name: '', report_stats: true })]).toEqual([
+      false,
+      false,
+    ]);
     expect(accepts({ max_upload_size: 'much' })).toBe(false);
     expect(accepts({ enable_serach: true })).toBe(false);
     expect(accepts({ email: { smtp_prot: 1 } })).toBe(false);
