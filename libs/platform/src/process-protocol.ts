@@ -4,9 +4,9 @@
  * version before its own as well. Raised by two where that cannot be: such processes are never parts of one server.
  *
  * 3: requests go as frames; those of version 1 pass them on as HTTP. 4: some streams have several writers, whose positions are the
- * database's.
+ * database's. 5: more of them do (push rules, lists of devices, subscriptions to threads).
  */
-export const processProtocol = 4;
+export const processProtocol = 5;
 
 /** Whether processes of these two versions can be parts of one server. */
 export const canSpeak = (one: number, other: number): boolean => Math.abs(one - other) <= 1;

@@ -74,7 +74,7 @@ const ownVersions = {
 const writer = writerLease;
 
 /** From this version between processes on, the one that writes takes what others write of streams that any may write. */
-const sharingSince = 4;
+const sharingSince = 5;
 
 /** How long a start waits for a process that holds the place of the one that writes and does not answer, milliseconds: one that has ended is replaced sooner. */
 const deadWriterMs = 60_000;

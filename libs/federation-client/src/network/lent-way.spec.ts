@@ -1,5 +1,5 @@
 import { IpGuard, OutboundHttp } from '@rookery/http';
-import { Config, Metrics, SystemClock } from '@rookery/platform';
+import { Config, Metrics, processProtocol, SystemClock } from '@rookery/platform';
 import { HttpRpc, type RpcAddress } from '@rookery/replication';
 import { eventually, FakeNames, openTestDatabase, RecordingLogger, type TestDatabase } from '@rookery/testing';
 import { createServer, type ServerResponse } from 'node:http';
@@ -168,7 +168,11 @@ describe('Requests of a process that does not speak to other servers itself', ()
     await new Promise<void>((resolve) => hanging.listen(0, '127.0.0.1', resolve));
     stops.push(() => hanging.close());
     const { client } = borrower(['gone', 'one', 'other', 'hangs']);
-    addresses.set('hangs', { host: '127.0.0.1', port: (hanging.address() as AddressInfo).port, protocol: 3 });
+    addresses.set('hangs', {
+      host: '127.0.0.1',
+      port: (hanging.address() as AddressInfo).port,
+      protocol: processProtocol,
+    });
     const ask = async (): Promise<void> => void (await client.getJson('b.test', path));
     for (let i = 0; i < 8; i++) await ask();
     expect(await countOf(one, 'open')).toBeGreaterThan(0);

@@ -225,7 +225,7 @@ describe('A connection to a fellow process', () => {
   });
 
   // Where this changes, processes that understand what is written here cannot be spoken with: raise processProtocol.
-  it('goes by frames of this form in version 4', async () => {
+  it('goes by frames of this form in version 5', async () => {
     const said = await bytesOf((frames) => {
       frames.send(frameKinds.hello, 0, true, Buffer.from(hello));
       frames.send(frameKinds.head, 1, false, headFrame(headText({ method: 'PUT', url: '/', headers: { a: 'b' } })));
@@ -235,9 +235,9 @@ describe('A connection to a fellow process', () => {
       frames.send(frameKinds.farewell, 0);
     });
     expect([processProtocol, said.toString('latin1')]).toEqual([
-      4,
+      5,
       [
-        '\0\0\0\x0f\0\0\0\0\0\x014 known to both',
+        '\0\0\0\x0f\0\0\0\0\0\x015 known to both',
         '\0\0\0\x32\0\0\0\x01\x01\0\0\0\0\x2e{"method":"PUT","url":"/","headers":{"a":"b"}}',
         '\0\0\0\x04\0\0\0\x01\x02\x01body',
         '\0\0\0\x17\0\0\0\x02\x01\x01\0\0\0\x0f[200,{"a":"b"}]body',

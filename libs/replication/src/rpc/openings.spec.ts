@@ -1,3 +1,4 @@
+import { processProtocol } from '@rookery/platform';
 import { once } from 'node:events';
 import { createServer as createHttpServer, request } from 'node:http';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
@@ -110,7 +111,12 @@ describe('A connection that a process opens for another', () => {
     const upgrading = (headers: Record<string, string>): Promise<number | undefined> =>
       new Promise((resolve, reject) => {
         const path = `/_rookery/connections/line?${encodeURIComponent(JSON.stringify({ port }))}`;
-        const own = { connection: 'Upgrade', 'x-rookery-process': 'shared', 'x-rookery-protocol': '3', ...headers };
+        const own = {
+          connection: 'Upgrade',
+          'x-rookery-process': 'shared',
+          'x-rookery-protocol': String(processProtocol),
+          ...headers,
+        };
         const sent = request({ host: '127.0.0.1', port: where, path, headers: own });
         sent.once('response', (response) => resolve(response.resume().statusCode));
         sent.once('upgrade', (response, socket) => resolve((socket.destroy(), response.statusCode)));
@@ -188,15 +194,19 @@ describe('A connection that a process opens for another', () => {
         for (const socket of sockets) socket.destroy();
         server.close();
       });
-      return { host: '127.0.0.1', port: (server.address() as AddressInfo).port, protocol: 3 };
+      return { host: '127.0.0.1', port: (server.address() as AddressInfo).port, protocol: processProtocol };
     };
     addresses.set('hangs', await listening(() => undefined));
     addresses.set('breaks', await listening((socket) => socket.once('data', () => socket.destroy())));
-    addresses.set('gone', { host: '127.0.0.1', port: 9, protocol: 3 });
+    addresses.set('gone', { host: '127.0.0.1', port: 9, protocol: processProtocol });
     const older = createHttpServer((_, response) => response.writeHead(404).end('{"error":"no such call"}'));
     await new Promise<void>((resolve) => older.listen(0, '127.0.0.1', resolve));
     closing.push(() => older.close());
-    addresses.set('older', { host: '127.0.0.1', port: (older.address() as AddressInfo).port, protocol: 3 });
+    addresses.set('older', {
+      host: '127.0.0.1',
+      port: (older.address() as AddressInfo).port,
+      protocol: processProtocol,
+    });
     const failing = (name: string): Promise<unknown> => asks.open(line, { port }, name, patient());
     await expect(failing('gone')).rejects.toThrow('ECONNREFUSED');
     await expect(failing('breaks')).rejects.toMatchObject({ status: 503 });
