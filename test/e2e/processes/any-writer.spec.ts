@@ -1,7 +1,7 @@
 import { Database } from '@rookery/database';
 import { Bus } from '@rookery/replication';
 import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
-import { askProcess } from './ask-process.js';
+import { askProcess, requestProcess } from './ask-process.js';
 
 interface Sync {
   readonly next_batch: string;
@@ -297,15 +297,9 @@ describe('What any process of a server writes', () => {
 
   it('decides about the next event: threads that somebody wants to hear of', async () => {
     const thread = await say(alice);
-    const subscription = (process: number, method: string): Promise<Response> => {
-      const [address] = homeserver.servers[process]!.addresses;
-      const path = `/_matrix/client/unstable/io.element.msc4306${room}/thread/${part(thread)}/subscription`;
-      return fetch(`http://127.0.0.1:${address!.port}${path}`, {
-        method,
-        headers: { authorization: `Bearer ${bob.accessToken}`, 'content-type': 'application/json' },
-        ...(method === 'PUT' && { body: '{}' }),
-      });
-    };
+    const path = `/_matrix/client/unstable/io.element.msc4306${room}/thread/${part(thread)}/subscription`;
+    const subscription = (process: number, method: string): Promise<Response> =>
+      requestProcess(homeserver, process, bob, method, path, method === 'PUT' ? {} : undefined);
     for (const process of [1, 2, 0]) {
       const names = await written(() => subscription(process, 'PUT'));
       expect(names.map((each) => each.includes('thread_subscription'))).toEqual([0, 1, 2].map((n) => n === process));
@@ -318,11 +312,7 @@ describe('What any process of a server writes', () => {
   it('is media as well, and what is withheld of them', async () => {
     const admin = await homeserver.registerAdministrator('root');
     const media = async (process: number, user: TestUser, method: string, path: string, body?: string) => {
-      const [address] = homeserver.servers[process]!.addresses;
-      const response = await fetch(`http://127.0.0.1:${address!.port}${path}`, {
-        ...{ method, headers: { authorization: `Bearer ${user.accessToken}` } },
-        ...(body !== undefined && { body }),
-      });
+      const response = await requestProcess(homeserver, process, user, method, path, body);
       return { status: response.status, text: await response.text() };
     };
     const upload = async (process: number, text: string): Promise<string> => {
@@ -395,16 +385,9 @@ describe('What any process of a server writes', () => {
   it('ends a sliding sync that begins anew elsewhere, at all of them', async () => {
     const lists = { lists: { all: { ranges: [[0, 9]], timeline_limit: 1, required_state: [] } } };
     const sliding = async (process: number, pos?: string): Promise<{ pos?: string; errcode?: string }> => {
-      const [address] = homeserver.servers[process]!.addresses;
       const path = '/_matrix/client/unstable/org.matrix.simplified_msc3575/sync?timeout=0';
-      const response = await fetch(
-        `http://127.0.0.1:${address!.port}${path}${pos === undefined ? '' : `&pos=${part(pos)}`}`,
-        {
-          method: 'POST',
-          headers: { authorization: `Bearer ${bob.accessToken}`, 'content-type': 'application/json' },
-          body: JSON.stringify(lists),
-        },
-      );
+      const query = pos === undefined ? '' : `&pos=${part(pos)}`;
+      const response = await requestProcess(homeserver, process, bob, 'POST', path + query, lists);
       return (await response.json()) as { pos?: string; errcode?: string };
     };
     for (const [one, other] of [

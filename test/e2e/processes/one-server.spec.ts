@@ -1,4 +1,5 @@
 import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { requestProcess } from './ask-process.js';
 
 const slidingPath = '/_matrix/client/unstable/org.matrix.simplified_msc3575/sync';
 const slidingLists = {
@@ -267,14 +268,9 @@ describe('a server of several processes, each request at one of them by chance',
       sizePx += 1;
       const size = `width=${sizePx}&height=${sizePx}&method=scale`;
       const thumbnail = `/_matrix/client/v1/media/thumbnail/${imageUri.slice('mxc://'.length)}?${size}`;
-      const port = homeserver.servers[at]!.addresses[0]!.port;
       for (const [method, path, part, body] of [...reads, ['GET', thumbnail, 'PNG'] as const]) {
-        const address = `http://127.0.0.1:${port}${path.startsWith('/_') ? '' : '/_matrix/client/v3'}${path}`;
-        const answer = await fetch(address, {
-          method,
-          headers: { authorization: `Bearer ${alice.accessToken}`, 'content-type': 'application/json' },
-          ...(body && { body: JSON.stringify(body) }),
-        });
+        const whole = path.startsWith('/_') ? path : `/_matrix/client/v3${path}`;
+        const answer = await requestProcess(homeserver, at, alice, method, whole, body);
         const text = await answer.text();
         expect({ path, status: answer.status, has: text.includes(part) }).toEqual({ path, status: 200, has: true });
       }

@@ -7,19 +7,20 @@ const split = {
   notify_appservices_from_worker: 'sends to application services',
 } as const satisfies Partial<Record<SettingName, string>>;
 
+const invites = 'auto_accept_invites.worker_to_run_on';
+
 /** The same of what one process does at a time. */
 const whole = {
   run_background_tasks_on: 'does background work that writes no events, and indexes messages',
   media_instance_running_background_jobs: 'deletes old media',
   update_user_directory_from_worker: 'keeps the user directory',
-  'auto_accept_invites.worker_to_run_on': 'notices invites that are accepted for their users',
+  [invites]: 'notices invites that are accepted for their users',
 } as const satisfies Partial<Record<SettingName, string>>;
 
-const invites = 'auto_accept_invites.worker_to_run_on';
-/** What there is to do with these settings. */
+const shared = { ...split, ...whole };
+/** Whether there is anything to do with these settings. */
 const isThere = (config: Config, setting: string): boolean =>
   setting !== invites || config.get('auto_accept_invites.enabled');
-const shared = { ...split, ...whole };
 
 /** What any process writes that is asked to, whichever is named. */
 const anybody = {

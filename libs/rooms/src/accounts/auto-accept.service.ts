@@ -1,5 +1,6 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
+import type { RoomEvent } from '@rookery/events';
 import { domainOf } from '@rookery/matrix-types';
 import { Clock, Config, Logger, SingleFlight } from '@rookery/platform';
 import {
@@ -10,8 +11,6 @@ import {
   type Stream,
   Streams,
 } from '@rookery/replication';
-import { isLocalUser } from '@rookery/users';
-import type { StoredEvent } from '../model/stored-event.js';
 import { EventStore } from '../store/event-store.js';
 import { eventsStream } from '../store/room-ids.js';
 import { acceptInvite } from './invite-acceptance.js';
@@ -83,25 +82,24 @@ export class AutoAcceptInvites implements OnModuleInit, OnModuleDestroy {
     const sinceTs = this.clock.nowMs() - longestWaitMs;
     const found = await openInvites(this.database, after, upTo, sinceTs, maxInvites);
     const events = await this.events.many(found.map(({ eventId }) => eventId));
-    const begun = [...events.values()].filter((stored) => this.#isWanted(stored)).map((stored) => this.#start(stored));
-    const over = new AbortController();
-    await Promise.race([Promise.all(begun), this.clock.sleep(begun.length > 0 ? patienceMs : 0, over.signal)]);
-    over.abort();
+    const begun = [...events.values()]
+      .filter(({ event }) => this.#isWanted(event))
+      .map(({ event }) => this.#start(event));
+    if (begun.length > 0) {
+      const over = new AbortController();
+      await Promise.race([Promise.all(begun), this.clock.sleep(patienceMs, over.signal)]);
+      over.abort();
+    }
     return found.length < maxInvites ? upTo : (found.at(-1)?.streamOrdering ?? upTo);
   }
 
-  #isWanted({ event, rejectedReason, softFailed }: StoredEvent): boolean {
-    const { type, stateKey, sender, content } = event;
-    if (type !== 'm.room.member' || content['membership'] !== 'invite' || stateKey === undefined) return false;
-    if (rejectedReason !== undefined || softFailed) return false;
-    const { serverName } = this.config;
-    if (!isLocalUser(stateKey, serverName)) return false;
+  #isWanted({ sender, content }: RoomEvent): boolean {
     if (this.config.get('auto_accept_invites.only_for_direct_messages') && content['is_direct'] !== true) return false;
-    return !this.config.get('auto_accept_invites.only_from_local_users') || domainOf(sender) === serverName;
+    return !this.config.get('auto_accept_invites.only_from_local_users') || domainOf(sender) === this.config.serverName;
   }
 
-  async #start(invite: StoredEvent): Promise<void> {
-    const { eventId, roomId } = invite.event;
+  async #start(invite: RoomEvent): Promise<void> {
+    const { eventId, roomId } = invite;
     if (this.#stopping.signal.aborted) return;
     if (this.#pending.size >= maxPending) {
       this.logger.warn('Too many invites at a time; one is not accepted for its user', { roomId });
@@ -111,7 +109,7 @@ export class AutoAcceptInvites implements OnModuleInit, OnModuleDestroy {
   }
 
   /** Never rejects. Servers that cannot be reached are tried again, at growing intervals. */
-  async #accept({ event: { eventId, roomId, stateKey: userId } }: StoredEvent): Promise<void> {
+  async #accept({ eventId, roomId, stateKey: userId }: RoomEvent): Promise<void> {
     const { signal } = this.#stopping;
     for (let attempt = 1; !signal.aborted; attempt++) {
       try {
