@@ -64,25 +64,25 @@ describe('Members of a room at a process that stores no events', () => {
     return hear(user);
   };
 
-  /** How often the second process asks the database while some hear of a message. */
+  /** How often the second process asks the database about a room or a message while some hear of that. */
   async function queriesFor(users: readonly TestUser[]): Promise<number> {
     for (const user of users) await unread(user);
     const database = homeserver.servers[1]!.service(Database);
     const query = database.query.bind(database);
     const hearing = users.map((user) => hear(user));
     await new Promise((resolve) => setTimeout(resolve, 300));
-    let count = 0;
-    database.query = ((...asked: Parameters<typeof query>) => {
-      count++;
-      return query(...asked);
+    const asked: string[] = [];
+    database.query = ((...args: Parameters<typeof query>) => {
+      asked.push(JSON.stringify(args[1]));
+      return query(...args);
     }) as typeof database.query;
     try {
-      await send(alice);
+      const eventId = await send(alice);
       await Promise.all(hearing);
+      return asked.filter((params) => params.includes(roomId) || params.includes(eventId)).length;
     } finally {
       database.query = query;
     }
-    return count;
   }
 
   it('share what it asks the database about a message', async () => {
@@ -91,6 +91,11 @@ describe('Members of a room at a process that stores no events', () => {
     expect(two).toBeGreaterThan(0);
     // Less than one for each that comes to them.
     expect(await queriesFor(members)).toBeLessThan(two + readers - 2);
+  });
+
+  it('ask for a message together with what they are shown of it, and for how much is unread', async () => {
+    await queriesFor(members.slice(0, 1));
+    expect(await queriesFor(members.slice(0, 1))).toBe(2);
   });
 
   it('are told how much they have not read, as the tables say it', async () => {
@@ -129,5 +134,42 @@ describe('Members of a room at a process that stores no events', () => {
     expect(await unread(reading)).toEqual([0, 0]);
     expect(await unread(other)).toEqual(more(other, 2, 0));
     expect(await unread(named)).toEqual(more(named, 2, 1));
+  });
+
+  it('are shown what becomes of a message that they have heard of', async () => {
+    const [reader] = members as [TestUser];
+    const event = (eventId: string): Promise<{ content: object; unsigned: Record<string, unknown> }> =>
+      ask(1, reader, 'GET', `/rooms/${encodeURIComponent(roomId)}/event/${eventId}`);
+    await unread(reader);
+    const sent: string[] = [];
+    for (let n = 0; n < 3; n++) {
+      const hearing = hear(reader);
+      sent.push(await send(alice));
+      await hearing;
+    }
+    const [root = '', gone = '', left = ''] = sent;
+    expect((await event(root)).unsigned).not.toHaveProperty('m.relations');
+    const reply = await send(alice, { 'm.relates_to': { rel_type: 'm.thread', event_id: root } });
+    await ask(0, alice, 'PUT', `/rooms/${encodeURIComponent(roomId)}/redact/${gone}/t${txn++}`, {});
+    expect((await event(root)).unsigned).toMatchObject({
+      'm.relations': { 'm.thread': { count: 1, latest_event: { event_id: reply } } },
+    });
+    expect(await event(gone)).toMatchObject({ content: {}, unsigned: { redacted_because: { sender: alice.userId } } });
+    expect((await event(left)).unsigned).not.toHaveProperty('m.relations');
+  });
+
+  it('are shown what became of a message before they heard of it', async () => {
+    const [reader] = members as [TestUser];
+    await unread(reader);
+    const [root, gone] = [await send(alice), await send(alice)];
+    const reply = await send(alice, { 'm.relates_to': { rel_type: 'm.thread', event_id: root } });
+    await ask(0, alice, 'PUT', `/rooms/${encodeURIComponent(roomId)}/redact/${gone}/t${txn++}`, {});
+    const answer = await ask<Sync>(1, reader, 'GET', `/sync?since=${since.get(reader)}`);
+    expect(answer.rooms?.join?.[roomId]?.timeline.events).toMatchObject([
+      { event_id: root, unsigned: { 'm.relations': { 'm.thread': { count: 1, latest_event: { event_id: reply } } } } },
+      { event_id: gone, content: {}, unsigned: { redacted_because: { sender: alice.userId } } },
+      { event_id: reply },
+      { type: 'm.room.redaction' },
+    ]);
   });
 });

@@ -17,11 +17,15 @@ import {
   selectLastGap,
   selectLastPlace,
   selectLastPlaces,
+  selectNewEnds,
   selectNeighbors,
   selectNextPlace,
   selectOutermost,
   selectPage,
 } from './timeline.query.js';
+
+/** Where no more than this was stored, in whatever room, since somebody was shown the end of rooms, they read what is new with its events. */
+const maxNews = 100;
 
 /** The last events of a room, oldest first. */
 export interface TimelineSlice {
@@ -82,6 +86,9 @@ export class TimelineReader {
       // Members of a room who are woken together ask for the same, and then all of them for these events.
       const key = JSON.stringify([after, range.upTo, limit, unknown]);
       const readWithEvents = async (): ReturnType<typeof read> => {
+        const heardUpTo = this.recent.heardUpTo;
+        if (heardUpTo !== undefined && range.upTo - after <= maxNews)
+          return this.#newEnds(unknown, { after, upTo: range.upTo }, limit, heardUpTo);
         const ends = await read();
         await this.events.many([...ends.values()].flatMap(lastOf).map((place) => place.eventId));
         return ends;
@@ -110,6 +117,18 @@ export class TimelineReader {
       });
     }
     return slices;
+  }
+
+  /** What another process has stored just now: all that its readers ask for next comes with it. */
+  async #newEnds(
+    roomIds: readonly string[],
+    range: { readonly after: number; readonly upTo: number },
+    limit: number,
+    heardUpTo: number,
+  ): Promise<ReadonlyMap<string, readonly EventPlace[]>> {
+    const ends = await this.events.readWhole(() => selectNewEnds(this.database, roomIds, range, limit));
+    this.recent.hear(heardUpTo, ends.heard);
+    return ends.places;
   }
 
   /** The place before an event in the order of arrival. */

@@ -1,5 +1,6 @@
-import type { Db, SqlValue } from '@rookery/database';
-import type { EventPlace } from '../store/recent-events.js';
+import type { Db, SqlBool, SqlValue } from '@rookery/database';
+import { eventColumns, type EventRow, eventTables } from '../store/event-store.query.js';
+import type { EventPlace, HeardEvent } from '../store/recent-events.js';
 import { servableSql } from '../store/servable.query.js';
 import type { EventFilter } from './event-filter.js';
 import { eventFilterSql } from './event-filter.query.js';
@@ -30,13 +31,78 @@ const placeOf = (row: PlaceRow): PlaceInRoom => ({
 
 const eventPlaceOf = (row: EventPlaceRow): EventPlace => ({ eventId: row.event_id, ...placeOf(row) });
 
-/** The last places of each room with `after < stream ordering <= upTo`, one more than `limit` where there are more, in order of arrival. */
+/** The last places of rooms: those with `after < stream ordering <= upTo`. */
+interface EndRange {
+  readonly after: number;
+  readonly upTo: number;
+  readonly filter?: EventFilter | undefined;
+}
+
+/** The last places of each room within a range, one more than `limit` where there are more, in order of arrival. */
 export async function selectLastPlaces(
   db: Db,
   roomIds: readonly string[],
-  range: { readonly after: number; readonly upTo: number; readonly filter?: EventFilter | undefined },
+  range: EndRange,
   limit: number,
 ): Promise<Map<string, EventPlace[]>> {
+  return placesByRoom(await selectEnds<EventPlaceRow>(db, roomIds, range, limit, '', ''));
+}
+
+/** The end of a room, and all that has to be known of each event there before somebody is shown it. */
+export interface NewEnds {
+  readonly places: ReadonlyMap<string, EventPlace[]>;
+  /** Those that nobody has redacted. */
+  readonly whole: readonly EventRow[];
+  readonly heard: readonly HeardEvent[];
+}
+
+/** As {@link selectLastPlaces}, with the events, for ranges in which there is little. */
+export async function selectNewEnds(
+  db: Db,
+  roomIds: readonly string[],
+  range: EndRange,
+  limit: number,
+): Promise<NewEnds> {
+  type Row = EventRow &
+    EventPlaceRow & { readonly state_group: number | null; readonly is_related: SqlBool; readonly is_redacted: SqlBool };
+  const rows = await selectEnds<Row>(
+    db,
+    roomIds,
+    range,
+    limit,
+    `, ${eventColumns}, g.state_group,
+      EXISTS (SELECT 1 FROM event_relations x WHERE x.relates_to_id = e.event_id) AS is_related,
+      EXISTS (SELECT 1 FROM redactions d WHERE d.redacts = e.event_id) AS is_redacted`,
+    `${eventTables} LEFT JOIN event_to_state_groups g ON g.event_id = e.event_id`,
+  );
+  return {
+    places: placesByRoom(rows),
+    whole: rows.filter((row) => !row.is_redacted),
+    heard: rows.map((row) => ({
+      ...{ eventId: row.event_id, roomId: row.room_id, group: row.state_group ?? undefined },
+      isUnrelated: !row.is_related,
+    })),
+  };
+}
+
+function placesByRoom(rows: readonly EventPlaceRow[]): Map<string, EventPlace[]> {
+  const places = new Map<string, EventPlace[]>();
+  for (const row of rows) {
+    const list = places.get(row.room_id);
+    if (list) list.push(eventPlaceOf(row));
+    else places.set(row.room_id, [eventPlaceOf(row)]);
+  }
+  return places;
+}
+
+function selectEnds<Row extends EventPlaceRow>(
+  db: Db,
+  roomIds: readonly string[],
+  range: EndRange,
+  limit: number,
+  columns: string,
+  tables: string,
+): Promise<Row[]> {
   const params: SqlValue[] = [];
   const conditions = (alias: string): string =>
     [servableSql(`${alias}.`), ...eventFilterSql(range.filter, params, db.dialect, alias)].join(' AND ');
@@ -45,21 +111,14 @@ export async function selectLastPlaces(
   params.push(range.after, roomIds);
   const outer = conditions('e');
   // The lower bound is said twice: a database that has yet to work out the second would look at the whole room.
-  const rows = await db.query<EventPlaceRow>(
-    `SELECT e.event_id, e.room_id, e.topological_ordering, e.stream_ordering FROM rooms r
+  return db.query<Row>(
+    `SELECT e.event_id, e.room_id, e.topological_ordering, e.stream_ordering${columns} FROM rooms r
      JOIN events e ON e.room_id = r.room_id AND e.stream_ordering > ? AND e.stream_ordering <= ? AND e.stream_ordering > COALESCE((
        SELECT b.stream_ordering FROM events b WHERE b.room_id = r.room_id AND b.stream_ordering > ?
          AND b.stream_ordering <= ? AND ${inner} ORDER BY b.stream_ordering DESC LIMIT 1 OFFSET ${Math.trunc(limit) + 1}), ?)
-     WHERE ${db.dialect.anyOf('r.room_id')} AND ${outer} ORDER BY e.stream_ordering`,
+     ${tables} WHERE ${db.dialect.anyOf('r.room_id')} AND ${outer} ORDER BY e.stream_ordering`,
     params,
   );
-  const places = new Map<string, EventPlace[]>();
-  for (const row of rows) {
-    const list = places.get(row.room_id);
-    if (list) list.push(eventPlaceOf(row));
-    else places.set(row.room_id, [eventPlaceOf(row)]);
-  }
-  return places;
 }
 
 /** What a page of a room's history holds. */

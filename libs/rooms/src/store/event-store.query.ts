@@ -27,14 +27,16 @@ export interface RedactionRow {
 
 // The room is looked up for each event that was found: where few rooms are known, PostgreSQL would go through all that happened
 // in them to find events that it is given the ids of.
-const columns = `e.event_id, e.room_id, e.stream_ordering, e.received_ts, e.outlier, e.soft_failed, e.rejection_reason,
+/** The columns of an {@link EventRow}, of the tables `e` and those of {@link eventTables}. */
+export const eventColumns = `e.event_id, e.room_id, e.stream_ordering, e.received_ts, e.outlier, e.soft_failed, e.rejection_reason,
   j.json, j.internal_metadata, s.prev_state, (SELECT r.room_version FROM rooms r WHERE r.room_id = e.room_id) AS room_version`;
-const tables = `events e JOIN event_json j ON j.stream_ordering = e.stream_ordering
+/** What goes with a row of `events e`. */
+export const eventTables = `JOIN event_json j ON j.stream_ordering = e.stream_ordering
   LEFT JOIN state_events s ON s.event_id = e.event_id`;
 
 export async function selectEvents(db: Db, eventIds: readonly string[]): Promise<EventRow[]> {
   const rows = await db.query<EventRow & { readonly room_version: string | null }>(
-    `SELECT ${columns} FROM ${tables} WHERE ${db.dialect.anyOf('e.event_id')}`,
+    `SELECT ${eventColumns} FROM events e ${eventTables} WHERE ${db.dialect.anyOf('e.event_id')}`,
     [eventIds],
   );
   // What is left of a room that is gone is nothing.

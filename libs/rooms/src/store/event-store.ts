@@ -149,6 +149,20 @@ export class EventStore {
     return found;
   }
 
+  /** Reads events together with something else, and remembers those that nobody has redacted: {@link many} asks for them no more. */
+  async readWhole<Found extends { readonly whole: readonly EventRow[] }>(read: () => Promise<Found>): Promise<Found> {
+    const reading = this.#cache.begin();
+    try {
+      const found = await read();
+      // Whether somebody's removal redacts them is asked with those that {@link many} reads.
+      for (const row of this.#withRemovals ? [] : found.whole)
+        if (!this.#cache.has(row.event_id)) reading.keep(row.event_id, whole(row));
+      return found;
+    } finally {
+      reading.end();
+    }
+  }
+
   async #find(eventIds: readonly string[], db: Db, found: Map<string, StoredEvent>): Promise<void> {
     const missing = new Set<string>();
     for (const eventId of eventIds) {
@@ -298,12 +312,14 @@ export class EventStore {
   }
 }
 
+const whole = (row: EventRow): CachedEvent => ({ stored: fromRow(row), sizeBytes: row.json.length * 2 + 512 });
+
 async function load(db: Db, eventIds: readonly string[], withRemovals: boolean): Promise<Map<string, CachedEvent>> {
   const loaded = new Map<string, CachedEvent>();
   const rows = await selectEvents(db, eventIds);
   if (rows.length === 0) return loaded;
   for (const row of rows) {
-    loaded.set(row.event_id, { stored: fromRow(row), sizeBytes: row.json.length * 2 + 512 });
+    loaded.set(row.event_id, whole(row));
   }
   for (const redaction of await selectRedactions(db, [...loaded.keys()])) {
     const entry = loaded.get(redaction.redacts)!;

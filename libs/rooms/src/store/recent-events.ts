@@ -31,10 +31,22 @@ export interface JustStored {
   }[];
 }
 
+/** What was read of an event that another process has stored. */
+export interface HeardEvent {
+  readonly eventId: string;
+  readonly roomId: string;
+  /** The state group after it. */
+  readonly group: number | undefined;
+  /** No event relates to it. */
+  readonly isUnrelated: boolean;
+}
+
 interface Stored {
   readonly group: number | undefined;
   /** No event relates to it. */
   readonly isUnrelated: boolean;
+  /** Where another process has stored it: the room, and up to where its events could be read when this was true. */
+  readonly heard?: { readonly roomId: string; readonly upTo: number };
 }
 
 const maxRooms = 5_000;
@@ -44,7 +56,8 @@ const maxEvents = 20_000;
 /**
  * What this process has stored lately, told by the persister before anybody can be told of it. Readers that are up to date
  * find here what they would ask the database for, all of them the same. Says "unknown" where it cannot be certain: about
- * everything before it began, and in processes that store no events.
+ * everything before it began. A process that stores no events keeps what one of the readers has asked for, and believes it as long as
+ * nothing happens in the room.
  */
 @Injectable()
 export class RecentEvents {
@@ -52,6 +65,7 @@ export class RecentEvents {
   readonly #tails = new Map<string, Tail>();
   readonly #events: Cache<string, Stored>;
   readonly #states: ChangedKeys;
+  readonly #rooms: ChangedKeys;
   readonly #stream: Pick<Stream, 'current' | 'isWrittenHere'>;
   #hasBegun = false;
   /** Rooms without a tail have had no event after this position. */
@@ -60,10 +74,11 @@ export class RecentEvents {
 
   constructor(hooks: RoomHooks, streams: Streams, config: Config) {
     this.#events = new Cache(config, 'recent_events', {
-      ...{ invalidation: 'on write', elsewhere: 'not kept', max: 2 * maxEvents },
+      ...{ invalidation: 'on write', elsewhere: 'checked', max: 2 * maxEvents },
     });
     const events = (this.#stream = streams.of(eventsStream));
     this.#states = events.changes('state');
+    this.#rooms = events.changes('room');
     hooks.subscribe({
       onEventsPurged: async (_tx, roomId) => this.#forget(roomId),
       onRoomPurged: async (_tx, roomId) => this.#forget(roomId),
@@ -120,7 +135,18 @@ export class RecentEvents {
 
   /** Whether it is certain that no event relates to this one. */
   isUnrelated(eventId: string): boolean {
-    return this.#events.peek(eventId)?.isUnrelated ?? false;
+    const known = this.#events.peek(eventId);
+    if (known?.heard === undefined) return known?.isUnrelated ?? false;
+    return known.isUnrelated && !this.#rooms.hasChanged(known.heard.roomId, known.heard.upTo);
+  }
+
+  /**
+   * Told what was read of events that another process has stored.
+   * @param upTo how far events could be read before
+   */
+  hear(upTo: number, events: readonly HeardEvent[]): void {
+    for (const { eventId, roomId, group, isUnrelated } of events)
+      this.#events.set(eventId, { group, isUnrelated, heard: { roomId, upTo } });
   }
 
   /** Told by the persister that some stored events of a room were judged once more. */

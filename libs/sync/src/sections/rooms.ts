@@ -92,11 +92,14 @@ export class RoomsSection {
     const current = await this.states.current(entries, context);
     // Begun last: whoever fails meanwhile would leave nobody to hear that this failed too.
     const changes = this.states.deltas(entries, context);
-    const timelines = await this.timelines.read(entries, changes, current, context, this.#timelineLimit);
+    const [timelines, unread] = await Promise.all([
+      this.timelines.read(entries, changes, current, context, this.#timelineLimit),
+      this.pushCounts.read(context.userId, joined),
+    ]);
     const deltas = await changes;
     // Whom rooms are called by, the state must tell.
     const summaries = await this.summaries.read(entries, deltas, current, context);
-    const [timeline, state, ownData, ephemeral, prejoin, unread, messages] = await Promise.all([
+    const [timeline, state, ownData, ephemeral, prejoin, messages] = await Promise.all([
       this.writer.timelines(timelines, context),
       this.writer.state(
         this.states.pages(entries, { timelines, deltas, heroes: heroesIn(summaries), current }, context),
@@ -106,7 +109,6 @@ export class RoomsSection {
       this.accountData.ofRooms(entries, accountData, context),
       this.ephemeral.ofRooms(entries, context),
       this.prejoin.states(entries),
-      this.pushCounts.read(context.userId, joined),
       this.#withUnread ? this.pushCounts.unreadMessages(context.userId, joined) : undefined,
     ]);
     const sticky = await this.sticky.ofRooms(entries, timeline, context);
