@@ -51,6 +51,8 @@ const absentPart = 3;
 interface Row extends ProcessInfo {
   /** Until when its last sign of life is good. */
   readonly until: number;
+  /** For how long it is good yet, milliseconds. */
+  readonly left: number;
   readonly expired: boolean;
   readonly fenced: boolean;
 }
@@ -108,6 +110,7 @@ export class ProcessRegistry {
   #absent: ReadonlyMap<number, { readonly sinceMs: number; readonly until: number }> = new Map();
   #client: pg.Client | undefined;
   #lookAgain: NodeJS.Timeout | undefined;
+  #lookAgainAtMs = Infinity;
   // Since when this process has had its connection.
   #connectedAtMs = Infinity;
   #view: ProcessView = { processes: [], leases: new Map() };
@@ -297,6 +300,8 @@ export class ProcessRegistry {
       if (one.number === this.number || this.#gone.has(one.number) || !isLost(one)) continue;
       if (await this.#fence(one, untilMs)) this.#gone.add(one.number);
     }
+    // Whoever has missed some heartbeats is looked at when its time ends, not with this process's next one.
+    for (const { left } of living) if (left < this.#ttlMs / 2) this.#beatIn(left + 20);
     if (++this.#beats % forgetEvery === 0) await this.#query(sql.forgetFenced, []);
     const known = new Set(all.map(({ number }) => number));
     const leases = new Map<string, number>();
@@ -351,15 +356,22 @@ export class ProcessRegistry {
       const sinceMs = before?.until === until ? before.sinceMs : nowMs;
       absent.set(number, { sinceMs, until });
       if (nowMs - sinceMs >= this.#ttlMs / absentPart) ended.add(number);
-      else this.#lookAgain ??= setTimeout(() => this.#beatForAbsent(), this.#ttlMs / absentPart + 20).unref();
+      else this.#beatIn(this.#ttlMs / absentPart + 20);
     }
     this.#absent = absent;
     return ended;
   }
 
-  #beatForAbsent(): void {
-    this.#lookAgain = undefined;
-    void this.beat();
+  /** A heartbeat in a while, unless there is one before. */
+  #beatIn(delayMs: number): void {
+    const atMs = performance.now() + delayMs;
+    if (atMs >= this.#lookAgainAtMs) return;
+    clearTimeout(this.#lookAgain);
+    this.#lookAgainAtMs = atMs;
+    this.#lookAgain = setTimeout(() => {
+      this.#lookAgainAtMs = Infinity;
+      void this.beat();
+    }, delayMs).unref();
   }
 
   /** @returns whether nothing of that process can be written any more */

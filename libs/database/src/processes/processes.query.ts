@@ -30,7 +30,8 @@ export const beat = `
     UPDATE processes SET expires_ts = ${nowMs} + $2::bigint, roles = $3, address = $4 WHERE number = $1 AND NOT fenced RETURNING number)
   SELECT EXISTS (SELECT 1 FROM beat) AS alive,
          (SELECT json_agg(json_build_object('number', number, 'name', name, 'address', address, 'version', version,
-                 'roles', roles::json, 'until', expires_ts, 'expired', expires_ts < ${nowMs}, 'fenced', fenced) ORDER BY number)::text
+                 'roles', roles::json, 'until', expires_ts, 'left', expires_ts - ${nowMs},
+                 'expired', expires_ts < ${nowMs}, 'fenced', fenced) ORDER BY number)::text
             FROM processes) AS processes,
          (SELECT json_agg(objid::bigint)::text FROM pg_locks
            WHERE locktype = 'advisory' AND objsubid = 2 AND granted
