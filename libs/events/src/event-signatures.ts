@@ -1,6 +1,7 @@
 import { domainOf, type Signatures } from '@rookery/matrix-types';
 import type { RoomEvent } from './event.js';
-import { signedText } from './hashes.js';
+import { hasValidContentHash, signedText } from './hashes.js';
+import { redactEvent } from './redaction.js';
 import type { VerifyKey } from './signing-key.js';
 
 /** A key of a server, as a key ring knows it. */
@@ -29,7 +30,14 @@ export type SignatureVerdict =
 const maxSignaturesPerServer = 8;
 
 /**
- * The servers whose signatures an event must carry, without duplicates. Empty for an invite made from a third-party
+ * The event as everybody keeps it that comes from elsewhere: with all that it says where the content hash is right, else redacted. What is
+ * left decides whose signatures it needs, so ask for this first: a key that lets somebody off signing may be among what goes.
+ * @spec server-server-api#validating-hashes-and-signatures-on-received-events
+ */
+export const soundForm = (event: RoomEvent): RoomEvent => (hasValidContentHash(event) ? event : redactEvent(event));
+
+/**
+ * The servers whose signatures an event must carry in its {@link soundForm}, without duplicates. Empty for an invite made from a third-party
  * invite, which another server may send; such an event stands by the signature inside its content.
  * @spec server-server-api#validating-hashes-and-signatures-on-received-events
  */

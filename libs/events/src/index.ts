@@ -11,6 +11,7 @@ export {
   requiredSigners,
   type SignatureVerdict,
   signingKeyIds,
+  soundForm,
   verifyEventSignatures,
 } from './event-signatures.js';
 export { contentHash, eventIdOf, hasValidContentHash, referenceHash } from './hashes.js';

@@ -3,12 +3,12 @@ import {
   hasValidContentHash,
   InvalidEventError,
   parsePdu,
-  redactEvent,
   type RoomEvent,
   roomVersionRules,
   type RoomVersionRules,
   signEvent,
   SigningKey,
+  soundForm,
 } from '@rookery/events';
 import { KeyRing } from '@rookery/federation-client';
 import { domainOf, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
@@ -87,7 +87,7 @@ export class InboundInvites {
    */
   async #proven({ roomId, rules }: RoomEvent, shown: readonly unknown[]): Promise<JsonObject[]> {
     if (shown.length > maxShown) throw MatrixError.invalidParam("'invite_room_state' has too many entries");
-    const events = shown.map((pdu) => shownEvent(pdu, rules, roomId));
+    const events = shown.map((pdu) => soundForm(shownEvent(pdu, rules, roomId)));
     const isCreate = ({ type, stateKey }: RoomEvent): boolean => type === 'm.room.create' && stateKey === '';
     const create = events.find(isCreate);
     if (!create) throw MatrixError.invalidParam("'invite_room_state' lacks the create event");
@@ -100,7 +100,7 @@ export class InboundInvites {
         throw MatrixError.invalidParam("An event of 'invite_room_state' does not carry the right signatures");
       // The room's id vouches for the create event.
       if (!verdict.valid && !isCreate(event)) return [];
-      return [hasValidContentHash(event) ? event.pdu : redactEvent(event).pdu];
+      return [event.pdu];
     });
   }
 }

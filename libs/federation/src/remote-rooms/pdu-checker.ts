@@ -1,12 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import {
-  hasValidContentHash,
-  InvalidEventError,
-  parsePdu,
-  redactEvent,
-  type RoomEvent,
-  type RoomVersionRules,
-} from '@rookery/events';
+import { InvalidEventError, parsePdu, type RoomEvent, type RoomVersionRules, soundForm } from '@rookery/events';
 import { KeyRing } from '@rookery/federation-client';
 import { Logger } from '@rookery/platform';
 import { EventStore } from '@rookery/rooms';
@@ -53,12 +46,12 @@ export class PduChecker {
         if (event && !sound.has(event.eventId) && !parsed.has(event.eventId)) parsed.set(event.eventId, event);
       }
       const stored = await this.events.many(parsed.keys());
-      const fresh = [...parsed.values()].filter(({ eventId }) => !stored.has(eventId));
+      const fresh = [...parsed.values()].filter(({ eventId }) => !stored.has(eventId)).map(soundForm);
       const verdicts = fresh.length === 0 ? [] : await this.keys.verifyEvents(fresh);
       const valid = new Map<string, RoomEvent>();
       for (const [index, event] of fresh.entries()) {
         const verdict = verdicts[index];
-        if (verdict?.valid) valid.set(event.eventId, hasValidContentHash(event) ? event : redactEvent(event));
+        if (verdict?.valid) valid.set(event.eventId, event);
         else this.#logger.debug('An event without the right signatures is ignored', { roomId, event: event.eventId });
       }
       for (const id of parsed.keys()) {

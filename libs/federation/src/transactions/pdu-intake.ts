@@ -1,12 +1,11 @@
 import { Injectable } from '@nestjs/common';
 import {
-  hasValidContentHash,
   InvalidEventError,
   parsePdu,
-  redactEvent,
   type RoomEvent,
-  type RoomVersionRules,
   roomVersionRules,
+  type RoomVersionRules,
+  soundForm,
 } from '@rookery/events';
 import { KeyRing } from '@rookery/federation-client';
 import { domainOf, isJsonObject, isValidRoomId } from '@rookery/matrix-types';
@@ -68,7 +67,8 @@ export class PduIntake {
       if (event && !results.has(event.eventId)) parsed.set(event.eventId, event);
     }
     const stored = await this.events.many(parsed.keys());
-    const fresh = [...parsed.values()].filter(({ eventId }) => stored.get(eventId)?.outlier ?? true);
+    // Its own server could have changed it since; everybody keeps what the signatures cover.
+    const fresh = [...parsed.values()].filter(({ eventId }) => stored.get(eventId)?.outlier ?? true).map(soundForm);
     const checked = await this.keys.verifyEvents(fresh);
     const wanted: RoomEvent[] = [];
     for (const [index, event] of fresh.entries()) {
@@ -77,10 +77,8 @@ export class PduIntake {
         results.set(event.eventId, { error: `${verdict.serverName} ${verdicts[verdict.reason]}` });
         continue;
       }
-      // Its own server could have changed it since; everybody keeps what the signatures cover.
-      const sound = hasValidContentHash(event) ? event : redactEvent(event);
-      const refusal = await this.#refusal(origin, sound, rooms.get(event.roomId)!);
-      if (refusal === undefined) wanted.push(sound);
+      const refusal = await this.#refusal(origin, event, rooms.get(event.roomId)!);
+      if (refusal === undefined) wanted.push(event);
       else if (refusal !== '') results.set(event.eventId, { error: refusal });
     }
     for (const id of parsed.keys()) if (!results.has(id)) results.set(id, {});
