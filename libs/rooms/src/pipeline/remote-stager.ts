@@ -219,7 +219,9 @@ export class RemoteStager {
     // There is no current state that could speak against it, or not all of it is here.
     if (room.size === 0 || how === 'afresh' || room.isPartial) return;
     if (isCitable(event.type)) await this.contexts.settle(room);
-    const now = checkAuth(event, await this.builder.authState(room, room, authTypesFor(event, room.rules)));
+    // Where what came before is missing current state is old: what was told of the state before counts with it.
+    const current = way.given === undefined ? room : await this.#currentWith(room, way.given);
+    const now = checkAuth(event, await this.builder.authState(room, current, authTypesFor(event, room.rules)));
     if (!now.allowed) way.softFailed = true;
   }
 
@@ -327,6 +329,13 @@ export class RemoteStager {
     const wanted = restsUpon(event).filter((id) => !room.stagedById.has(id));
     const stored = await this.events.many(wanted);
     return judgeByOwnAuth(event, (id) => room.stagedById.get(id) ?? stored.get(id));
+  }
+
+  /** The room's current state resolved with another one. */
+  async #currentWith(room: WorkingRoom, given: StateBefore): Promise<Pick<StateBefore, 'idAt'>> {
+    await this.contexts.settle(room);
+    const resolved = await this.contexts.resolvedWith(room, await this.contexts.current(room), await given.whole());
+    return { idAt: (key) => resolved.get(key) ?? room.idAt(key) };
   }
 
   /**

@@ -71,7 +71,8 @@ interface RedactedRow {
 /** What redactions redact, of what is stored. What one names in another room is none of its business. */
 async function selectRedacted(tx: Tx, roomId: string, redactions: readonly Reference[]): Promise<RedactedRow[]> {
   const targets = await tx.query<RedactedRow>(
-    `SELECT event_id, sender, state_key FROM events WHERE ${tx.dialect.anyOf('event_id')} AND room_id = ?`,
+    `SELECT event_id, sender, state_key FROM events
+     WHERE ${tx.dialect.anyOf('event_id')} AND room_id = ? AND type <> 'm.room.create'`,
     [redactions.map(({ event }) => event.redacts!), roomId],
   );
   return targets.filter(({ event_id: eventId, sender }) =>

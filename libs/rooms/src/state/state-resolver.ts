@@ -98,7 +98,7 @@ export class StateResolver {
       return new Set(ids.filter((id) => (staged.get(id) ?? stored.get(id))?.rejectedReason !== undefined));
     };
     const provider: StateResProvider = {
-      events: (ids) => timed(ids.length, () => this.events.events(ids, staged)),
+      events: (ids) => timed(ids.length, () => this.events.asSent(ids, staged)),
       isRejected: (ids) => timed(ids.length, () => isRejected(ids)),
       authLinks: (ids) => timed(ids.length, () => this.#linksOf(ids, staged)),
       // Staged events have no place in the chain cover yet.

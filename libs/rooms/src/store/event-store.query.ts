@@ -54,7 +54,7 @@ export async function selectRedactions(db: Db, eventIds: readonly string[]): Pro
   return rows.filter((row) => row.room_id === row.target_room_id);
 }
 
-/** Which of some redactions name an event that is not theirs to redact: one of another room, or of another server's user. */
+/** Which of some redactions name an event that is not theirs to redact: one of another room, of another server's user, or the create event. */
 export async function selectVoidRedactions(db: Db, eventIds: readonly string[]): Promise<Set<string>> {
   const rows = await db.query<{
     event_id: string;
@@ -63,14 +63,18 @@ export async function selectVoidRedactions(db: Db, eventIds: readonly string[]):
     room_id: string;
     target_sender: string;
     target_room_id: string;
+    target_type: string;
   }>(
-    `SELECT r.event_id, r.recheck, e.sender, e.room_id, t.sender AS target_sender, t.room_id AS target_room_id
+    `SELECT r.event_id, r.recheck, e.sender, e.room_id, t.sender AS target_sender, t.room_id AS target_room_id,
+       t.type AS target_type
      FROM redactions r JOIN events e ON e.event_id = r.event_id JOIN events t ON t.event_id = r.redacts
      WHERE ${db.dialect.anyOf('r.event_id')}`,
     [eventIds],
   );
   const isVoid = (row: (typeof rows)[number]): boolean =>
-    row.room_id !== row.target_room_id || (!!row.recheck && domainOf(row.sender) !== domainOf(row.target_sender));
+    row.room_id !== row.target_room_id ||
+    row.target_type === 'm.room.create' ||
+    (!!row.recheck && domainOf(row.sender) !== domainOf(row.target_sender));
   return new Set(rows.filter(isVoid).map((row) => row.event_id));
 }
 

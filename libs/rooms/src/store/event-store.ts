@@ -62,9 +62,12 @@ function fromRow(row: EventRow): StoredEvent {
   };
 }
 
+/** Whether a redaction can count for an event: without its create event a room is none. */
+export const isRedactable = (type: string): boolean => type !== 'm.room.create';
+
 /** An event as it is after a redaction. */
 export function pruned(stored: StoredEvent, redactionId: string): StoredEvent {
-  return stored.redactedBy === undefined
+  return stored.redactedBy === undefined && isRedactable(stored.event.type)
     ? { ...stored, event: redactEvent(stored.event), redactedBy: redactionId }
     : stored;
 }
@@ -223,7 +226,8 @@ export class EventStore {
     for (const { event } of entries) {
       if (event.type !== 'm.room.redaction' || event.redacts === undefined) continue;
       const target = this.peek(event.redacts)?.event;
-      const isOwn = target?.roomId === event.roomId && sameServer(event.sender, target.sender);
+      const isOwn =
+        target?.roomId === event.roomId && sameServer(event.sender, target.sender) && isRedactable(target.type);
       if (!isOwn) doubtful.push(event.eventId);
     }
     if (doubtful.length === 0) return entries;
@@ -248,6 +252,31 @@ export class EventStore {
     }
     if (missing.length === 0) return events;
     for (const [eventId, stored] of await this.many(missing)) events.set(eventId, stored.event);
+    return events;
+  }
+
+  /**
+   * {@link events} as they were sent: what was decided by them does not change because they are redacted. What was redacted finally
+   * stays so.
+   */
+  async asSent(
+    eventIds: Iterable<string>,
+    staged?: ReadonlyMap<string, { readonly event: RoomEvent }>,
+  ): Promise<Map<string, RoomEvent>> {
+    const events = new Map<string, RoomEvent>();
+    const others: string[] = [];
+    for (const eventId of eventIds) {
+      const event = staged?.get(eventId)?.event;
+      if (event) events.set(eventId, event);
+      else others.push(eventId);
+    }
+    const redacted: string[] = [];
+    for (const [eventId, { event, redactedBy }] of await this.many(others)) {
+      events.set(eventId, event);
+      if (redactedBy !== undefined) redacted.push(eventId);
+    }
+    if (redacted.length === 0) return events;
+    for (const row of await selectEvents(this.database, redacted)) events.set(row.event_id, fromRow(row).event);
     return events;
   }
 

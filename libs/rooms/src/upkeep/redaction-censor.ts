@@ -2,7 +2,7 @@ import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { eventFromRow, pduText, redactEvent } from '@rookery/events';
 import { BackgroundTasks, Clock, Config } from '@rookery/platform';
-import { EventStore, knownRules, sameServer } from '../store/event-store.js';
+import { EventStore, isRedactable, knownRules, sameServer } from '../store/event-store.js';
 import { expireTransactions } from '../store/transactions.query.js';
 import { RoomHooks } from '../hooks.js';
 import { keptRooms } from './history-removal.js';
@@ -61,8 +61,8 @@ export class RedactionCensor implements OnModuleInit {
             (row.recheck && !sameServer(row.redactor, row.sender ?? ''))
           )
             continue;
-          const event = redactEvent(eventFromRow(row.json, row.redacts, knownRules(row.room_version)));
-          await updateEventJson(tx, row.stream_ordering, pduText(event));
+          const event = eventFromRow(row.json, row.redacts, knownRules(row.room_version));
+          if (isRedactable(event.type)) await updateEventJson(tx, row.stream_ordering, pduText(redactEvent(event)));
         }
         const ids = due.map((row) => row.event_id);
         await markCensored(tx, ids);
