@@ -244,6 +244,11 @@ export class Homeserver {
     if (positions() !== before) notifier.wakeAll();
   }
 
+  /** Another process was lost, and may have said nothing of what it changed last: forgets what may be true no more. */
+  forgetHeard(): void {
+    if (this.lifecycle.running) this.service(Invalidations).forgetAll();
+  }
+
   /** Another process writes now: gives up what was passed on to the one before. */
   leaveWriter(): void {
     this.#http?.leaveWriter();
@@ -280,7 +285,7 @@ export class Homeserver {
 
   /** Requests that wait for news end with what they have. */
   #wakeAll(): void {
-    if (this.#http) this.service(Notifier).close();
+    if (this.#http) this.service(Notifier).endWaits();
   }
 
   #plan({
@@ -372,7 +377,9 @@ export class Homeserver {
         this.#wakeAll();
         await tasks.stop();
         await modules.stop();
+        const notifier = this.#http && this.service(Notifier);
         await this.#http?.nest.close();
+        notifier?.close();
         await place?.bus.close();
       },
     });

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { Tx } from '@rookery/database';
 import { Logger } from '@rookery/platform';
 import type { PresenceState } from './model/presence-state.js';
-import type { Receipt } from './model/receipt.js';
+import type { Receipt, StoredReceipt } from './model/receipt.js';
 
 /** What higher libs do when users of this server type, read, come and go. */
 export interface EphemeralHook {
@@ -13,7 +13,7 @@ export interface EphemeralHook {
   /** Writes in the transaction that stores receipts, local or remote ones. May run again: no effect beyond `tx`. */
   receiptsInTransaction?(tx: Tx, receipts: readonly Receipt[]): Promise<void>;
   /** Receipts of local users became durable; private ones are among them. Must not throw or block. */
-  receiptsSent?(receipts: readonly Receipt[]): void;
+  receiptsSent?(receipts: readonly StoredReceipt[]): void;
   /** Presence of local users became durable. Must not throw or block. */
   presenceChanged?(states: readonly PresenceState[]): void;
   /** Users of other servers are to get these presences of local users. Must not throw or block. */
@@ -43,7 +43,7 @@ export class EphemeralHooks {
     for (const hook of this.#hooks) await hook.receiptsInTransaction?.(tx, receipts);
   }
 
-  receiptsSent(receipts: readonly Receipt[]): void {
+  receiptsSent(receipts: readonly StoredReceipt[]): void {
     this.#tell((hook) => hook.receiptsSent?.(receipts));
   }
 

@@ -107,6 +107,7 @@ export class Notifier {
   readonly #clock: Clock;
   readonly #stops: (() => void)[] = [];
   #waiting = 0;
+  #isEnding = false;
   #closed = false;
 
   constructor(clock: Clock, bus: Bus, options: NotifierOptions = {}) {
@@ -232,7 +233,7 @@ export class Notifier {
 
   /** The same for whoever may find before that there is nothing to wait for. */
   begin(userId: string, { timeoutMs, signal, hasNews, inRoom }: WaitOptions): Wait {
-    if (this.#closed || signal?.aborted) return ended('aborted');
+    if (this.#isEnding || signal?.aborted) return ended('aborted');
     if (hasNews?.()) return ended('news');
     if (timeoutMs <= 0) return ended('timeout');
     const { promise, resolve } = Promise.withResolvers<WaitOutcome>();
@@ -290,11 +291,17 @@ export class Notifier {
     this.#wakeUsers([...this.#waiters.keys()]);
   }
 
-  /** Ends every wait as aborted, and every later one at once. */
+  /** Ends every wait as aborted, and every later one at once. What is written meanwhile is still told, and what others write heard. */
+  endWaits(): void {
+    this.#isEnding = true;
+    for (const waiters of [...this.#waiters.values()]) for (const waiter of [...waiters]) waiter.finish('aborted');
+  }
+
+  /** {@link endWaits}, and tells and hears nothing any more: nobody writes here from now on. */
   close(): void {
+    this.endWaits();
     this.#closed = true;
     for (const stop of this.#stops.splice(0)) stop();
-    for (const waiters of [...this.#waiters.values()]) for (const waiter of [...waiters]) waiter.finish('aborted');
   }
 
   #add(waiter: Waiter, timeoutMs: number): void {

@@ -93,6 +93,9 @@ export class AmongProcesses {
   #rpc: HttpRpc | undefined;
   #isWriter = false;
   #writerBefore: string | undefined;
+  /** Numbers of the others at the last look, and of those who were lost by then. */
+  #others: ReadonlySet<number> = new Set();
+  #lostBefore: ReadonlySet<number> = new Set();
   #writerKnown: { readonly view: ProcessView; readonly address: ProcessAddress } | undefined;
   #sharing: { readonly view: ProcessView; readonly isKnown: boolean } | undefined;
   #changing: Promise<void> | undefined;
@@ -264,6 +267,8 @@ export class AmongProcesses {
     });
     this.#isWriter = isWriter;
     this.#writerBefore = this.#writerNow();
+    // What those have written is there: the server reads it.
+    this.#lostBefore = new Set(registry.view.lost);
     const server = Homeserver.create(this.config, {
       ...this.overrides,
       logger,
@@ -343,7 +348,9 @@ export class AmongProcesses {
   }
 
   #look(view: ProcessView): void {
-    if (this.#isStopping || this.#changing || this.#isWriter) return;
+    if (this.#isStopping || this.#changing) return;
+    this.#lookForMissing(view);
+    if (this.#isWriter) return;
     const now = this.#writerNow();
     if (now !== undefined && now !== this.#writerBefore) {
       this.#writerBefore = now;
@@ -352,6 +359,16 @@ export class AmongProcesses {
     }
     if (view.leases.has(writer) || !this.options.canWrite) return;
     this.#changing = this.#succeed().finally(() => (this.#changing = undefined));
+  }
+
+  /** Who has gone may have written what it could not tell any more. What it had to say of caches is told nowhere else. */
+  #lookForMissing(view: ProcessView): void {
+    const [others, lost] = [new Set(view.processes.map(({ number }) => number)), new Set(view.lost)];
+    const isLost = [...lost].some((number) => !this.#lostBefore.has(number));
+    const hasLeft = [...this.#others].some((number) => !others.has(number));
+    [this.#others, this.#lostBefore] = [others, lost];
+    if (isLost) this.#server?.forgetHeard();
+    if (isLost || hasLeft) void this.#catchUp();
   }
 
   /** Takes the place of the process that wrote, if no other does. */

@@ -22,6 +22,8 @@ export interface ProcessInfo {
 export interface ProcessView {
   /** Those with a heartbeat, this one included. */
   readonly processes: readonly ProcessInfo[];
+  /** Numbers of those who were lost, as long as the database remembers them: what they were about to say they said to nobody. */
+  readonly lost: readonly number[];
   /** Numbers of the holders by the names of the leases; those of processes that are gone are left out. */
   readonly leases: ReadonlyMap<string, number>;
 }
@@ -113,7 +115,7 @@ export class ProcessRegistry {
   #lookAgainAtMs = Infinity;
   // Since when this process has had its connection.
   #connectedAtMs = Infinity;
-  #view: ProcessView = { processes: [], leases: new Map() };
+  #view: ProcessView = { processes: [], lost: [], leases: new Map() };
   #roles: readonly string[] = [];
   #address: string | undefined;
   #trustedUntilMs = 0;
@@ -315,6 +317,7 @@ export class ProcessRegistry {
         ...{ number, name, version, roles },
         address: address ?? undefined,
       })),
+      lost: all.flatMap(({ number }) => (this.#gone.has(number) ? number : [])),
       leases,
     };
     for (const listener of this.#listeners) {

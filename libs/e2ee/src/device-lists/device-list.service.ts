@@ -44,6 +44,13 @@ export interface DeviceListQuery {
 }
 
 const none: DeviceListNews = { changed: [], left: [] };
+/** Devices of a user that changed, and whom that concerns. */
+interface DeviceChange {
+  readonly userId: string;
+  readonly deviceIds: readonly string[];
+  readonly audience: ReadonlySet<string>;
+}
+
 /**
  * Which users' devices changed, for those who share rooms with them. A change is recorded in the transaction that makes it;
  * who joins or leaves rooms is read from the rooms' state.
@@ -75,11 +82,31 @@ export class DeviceListService {
    * @returns the position of each
    */
   async changed(tx: Tx, userId: string, deviceIds: readonly string[]): Promise<readonly number[]> {
-    if (deviceIds.length === 0) return [];
-    const users = await this.audience(tx, userId);
-    const ids = await this.stream.allocateIn(tx, deviceIds.length);
-    await insertChanges(tx, userId, deviceIds, ids);
-    this.#tell(tx, ids.at(-1) ?? 0, users);
+    return this.changedOf(tx, [{ userId, deviceIds }]);
+  }
+
+  /** {@link changed} for several users. @returns the position of each device, in their order */
+  async changedOf(
+    tx: Tx,
+    changes: readonly { readonly userId: string; readonly deviceIds: readonly string[] }[],
+  ): Promise<readonly number[]> {
+    const told: DeviceChange[] = [];
+    for (const { userId, deviceIds } of changes)
+      if (deviceIds.length > 0) told.push({ userId, deviceIds, audience: await this.audience(tx, userId) });
+    return this.tell(tx, told);
+  }
+
+  /** {@link changedOf} where it is known whom each change concerns: from here on others may wait for the end of the transaction. */
+  async tell(tx: Tx, changes: readonly DeviceChange[]): Promise<readonly number[]> {
+    const count = changes.reduce((sum, { deviceIds }) => sum + deviceIds.length, 0);
+    if (count === 0) return [];
+    const ids = await this.stream.allocateIn(tx, count);
+    let taken = 0;
+    for (const { userId, deviceIds, audience } of changes) {
+      const own = ids.slice(taken, (taken += deviceIds.length));
+      await insertChanges(tx, userId, deviceIds, own);
+      this.#tell(tx, own.at(-1) ?? 0, audience);
+    }
     return ids;
   }
 
@@ -90,7 +117,11 @@ export class DeviceListService {
 
   /** Tells once more of the latest change of each of some users, for servers that may have missed it. */
   async repeat(tx: Tx, userIds: readonly string[]): Promise<void> {
-    for (const [userId, deviceId] of await latestDevices(tx, userIds)) await this.changed(tx, userId, [deviceId]);
+    const latest = [...(await latestDevices(tx, userIds))];
+    await this.changedOf(
+      tx,
+      latest.map(([userId, deviceId]) => ({ userId, deviceIds: [deviceId] })),
+    );
   }
 
   /**

@@ -51,7 +51,7 @@ export const receiptsStream = defineStream({
 });
 
 /** Users of this server have read something, as another process has stored; answered by the one that tells of it. */
-const receiptsSent = defineRpc<readonly Receipt[], void>('receipts_sent');
+const receiptsSent = defineRpc<readonly StoredReceipt[], void>('receipts_sent');
 
 /**
  * How far users have read: public and private receipts, in threads or not, and the fully-read marker. A receipt never
@@ -170,7 +170,7 @@ export class ReceiptService {
    * Stores receipts of any users, passing over those who have read further; for other servers' too, once checked.
    * @returns those that were news
    */
-  async store(receipts: readonly Receipt[]): Promise<readonly Receipt[]> {
+  async store(receipts: readonly Receipt[]): Promise<readonly StoredReceipt[]> {
     if (receipts.length === 0) return [];
     const audiences = await this.audience.ofRooms(new Set(receipts.map(({ roomId }) => roomId)));
     const stored = await this.database.write(
@@ -197,7 +197,7 @@ export class ReceiptService {
   }
 
   /** Other servers, and badges: what cannot be told is news for a moment only. */
-  #tell(receipts: readonly Receipt[]): void {
+  #tell(receipts: readonly StoredReceipt[]): void {
     if (!this.database.isBesideWriter) return this.hooks.receiptsSent(receipts);
     this.stream.atWriter(receiptsSent, receipts).catch((err: unknown) => {
       this.logger.debug('Nobody could be told what was read', { err });

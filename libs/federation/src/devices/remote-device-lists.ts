@@ -293,7 +293,11 @@ export class RemoteDeviceLists implements OnModuleInit {
     if (missedServers.length > 0) await this.deviceLists.repeat(tx, [...room.localMembers]);
     const known = moves.filter(({ prevEventId }) => prevEventId !== undefined).map(({ userId }) => userId);
     await this.#forgetStrangers(tx, known);
-    for (const userId of await takePending(tx, roomId)) await this.deviceLists.changed(tx, userId, ['']);
+    const pending = await takePending(tx, roomId);
+    await this.deviceLists.changedOf(
+      tx,
+      pending.map((userId) => ({ userId, deviceIds: [''] })),
+    );
   }
 
   async #forgetStrangers(tx: Tx, userIds: readonly string[]): Promise<void> {

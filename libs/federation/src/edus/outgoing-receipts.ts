@@ -1,5 +1,5 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
-import { EphemeralHooks, type Receipt } from '@rookery/ephemeral';
+import { EphemeralHooks, type StoredReceipt } from '@rookery/ephemeral';
 import { Clock, Config, Lifecycle, Logger, type Timer } from '@rookery/platform';
 import { FederationSender } from '../sender/federation-sender.js';
 import { RemoteAudience } from '../sender/remote-audience.js';
@@ -11,7 +11,9 @@ const typingAgainMs = 40_000;
 const maxReceiptRooms = 20_000;
 
 interface ReceiptRoom {
-  readonly waiting: Map<string, Receipt>;
+  readonly waiting: Map<string, StoredReceipt>;
+  /** The position of the newest receipt that came, by user and thread: processes may tell of them in another order than they came. */
+  readonly newest: Map<string, number>;
   timer: Timer | undefined;
 }
 
@@ -56,7 +58,7 @@ export class OutgoingReceipts implements OnModuleInit, OnModuleDestroy {
     this.sender.sendTyping(await this.audience.of(roomId), { roomId, userId, typing });
   }
 
-  async #receipts(receipts: readonly Receipt[]): Promise<void> {
+  async #receipts(receipts: readonly StoredReceipt[]): Promise<void> {
     const shown = receipts.filter(({ type }) => type === 'm.read');
     if (shown.length === 0) return;
     const audiences = await this.audience.ofRooms(shown.map(({ roomId }) => roomId));
@@ -67,17 +69,23 @@ export class OutgoingReceipts implements OnModuleInit, OnModuleDestroy {
   }
 
   /** The first receipt goes at once; those of the time after it together, so that a room causes no flood of transactions. */
-  #addReceipts(roomId: string, receipts: readonly Receipt[], servers: readonly string[]): void {
+  #addReceipts(roomId: string, receipts: readonly StoredReceipt[], servers: readonly string[]): void {
     let room = this.#receiptRooms.get(roomId);
     if (room === undefined) {
       this.sender.sendReceipts(servers, receipts);
       if (this.#receiptRooms.size >= maxReceiptRooms) return;
-      room = { waiting: new Map(), timer: undefined };
+      room = { waiting: new Map(), newest: new Map(), timer: undefined };
+      for (const receipt of receipts) room.newest.set(placeOf(receipt), receipt.position);
       this.#receiptRooms.set(roomId, room);
       this.#rest(roomId, room, servers.length);
       return;
     }
-    for (const receipt of receipts) room.waiting.set(`${receipt.userId}\n${receipt.threadId ?? ''}`, receipt);
+    for (const receipt of receipts) {
+      const place = placeOf(receipt);
+      if (receipt.position < (room.newest.get(place) ?? 0)) continue;
+      room.newest.set(place, receipt.position);
+      room.waiting.set(place, receipt);
+    }
   }
 
   #rest(roomId: string, room: ReceiptRoom, servers: number): void {
@@ -98,3 +106,5 @@ export class OutgoingReceipts implements OnModuleInit, OnModuleDestroy {
     }
   }
 }
+
+const placeOf = ({ userId, threadId }: StoredReceipt): string => `${userId}\n${threadId ?? ''}`;

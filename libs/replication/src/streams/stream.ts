@@ -223,8 +223,9 @@ export class Stream<Key extends string = never> {
   /** Messages of others may have been lost: the stream is at least here, and nothing is known of what came before. */
   catchUp(position: number): void {
     if (this.#ids !== undefined) return;
-    this.#parts.notifier.heard(this.name, position);
+    // Before: what waited for the position is heard with it, and whoever hears that must know that something is missing.
     this.#forget(position);
+    this.#parts.notifier.heard(this.name, position);
   }
 
   /** Another process wrote. Where something of it was missed, all that is known of earlier changes is forgotten. */

@@ -1,5 +1,5 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { Database } from '@rookery/database';
+import { Database, type Tx } from '@rookery/database';
 import { AccountDataService, erasedUsers, UserHooks } from '@rookery/users';
 import { Cache, Config } from '@rookery/platform';
 import { Invalidations } from '@rookery/replication';
@@ -29,21 +29,22 @@ export class HiddenSenders implements OnModuleInit {
 
   onModuleInit(): void {
     this.hooks.accountDataChanged.subscribe({
-      afterCommit: async ({ userId, roomId, type }) => {
-        if (roomId === undefined && type === 'm.ignored_user_list') {
-          this.#ignored.delete(userId);
-          this.invalidations.send('ignored_users', [userId]);
-        }
-        return Promise.resolve();
+      inTransaction: async (tx, { userId, roomId, type }) => {
+        if (roomId === undefined && type === 'm.ignored_user_list') this.#forget(tx, this.#ignored, userId);
       },
     });
-    const forgetErased = async ({ userId }: { readonly userId: string }): Promise<void> => {
-      this.#erased.delete(userId);
-      this.invalidations.send('erased_users', [userId]);
-      return Promise.resolve();
-    };
-    this.hooks.deactivated.subscribe({ afterCommit: forgetErased });
-    this.hooks.reactivated.subscribe({ afterCommit: forgetErased });
+    const forgetErased = async (tx: Tx, { userId }: { readonly userId: string }): Promise<void> =>
+      this.#forget(tx, this.#erased, userId);
+    this.hooks.deactivated.subscribe({ inTransaction: forgetErased });
+    this.hooks.reactivated.subscribe({ inTransaction: forgetErased });
+  }
+
+  /** Also where nobody knows whether the transaction is durable, and before anybody is told of what it changed. */
+  #forget(tx: Tx, cache: { readonly name: string; delete(key: string): void }, userId: string): void {
+    tx.unlessRolledBack(() => {
+      cache.delete(userId);
+      this.invalidations.send(cache.name, [userId]);
+    });
   }
 
   /** Whom a user does not want to hear. */

@@ -16,8 +16,8 @@ export interface ReaderState {
 const visibilityKey = stateKeyOf('m.room.history_visibility', '');
 
 /**
- * What decides who sees an event, at many events. Neither an event's state group nor a group's state ever changes, so that
- * both can be remembered: in a room where nothing but messages happens a reader costs a query once.
+ * What decides who sees an event, at many events. A group's state never changes, nor does an event's state group unless the event is
+ * judged once more, so that both can be remembered: in a room where nothing but messages happens a reader costs a query once.
  */
 @Injectable()
 export class ReaderStates {
@@ -30,7 +30,10 @@ export class ReaderStates {
     private readonly recent: RecentEvents,
     config: Config,
   ) {
-    this.#groups = new Cache(config, 'groups_of_events', { invalidation: 'never', max: 100_000 });
+    this.#groups = new Cache(config, 'groups_of_events', {
+      ...{ invalidation: 'on write', elsewhere: 'told', max: 100_000 },
+    });
+    recent.onRejudged((eventIds) => this.#groups.forget(eventIds));
     this.#states = new Cache(config, 'reader_states', { invalidation: 'never', max: 100_000 });
   }
 
@@ -71,8 +74,18 @@ export class ReaderStates {
     const missing = eventIds.filter((_, index) => known[index] === undefined);
     if (missing.length === 0) return known;
     // Members of a room who are woken together ask for the same.
-    const loaded = await this.#reading.run(missing.join(' '), () => selectGroupsOf(this.stores.main, missing));
-    for (const [eventId, group] of loaded) this.#groups.set(eventId, group);
+    const loaded = await this.#reading.run(missing.join(' '), () => this.#readGroups(missing));
     return eventIds.map((eventId, index) => known[index] ?? loaded.get(eventId));
+  }
+
+  async #readGroups(eventIds: readonly string[]): Promise<ReadonlyMap<string, number>> {
+    const reading = this.#groups.begin();
+    try {
+      const groups = await selectGroupsOf(this.stores.main, eventIds);
+      for (const [eventId, group] of groups) reading.keep(eventId, group);
+      return groups;
+    } finally {
+      reading.end();
+    }
   }
 }

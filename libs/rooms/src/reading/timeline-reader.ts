@@ -10,6 +10,7 @@ import type { PlaceInRoom, RoomPosition } from './room-token.js';
 import {
   hasGapBetween,
   type Neighbors,
+  type NewEnds,
   selectArrivals,
   selectDeepest,
   selectFirstEventId,
@@ -86,9 +87,8 @@ export class TimelineReader {
       // Members of a room who are woken together ask for the same, and then all of them for these events.
       const key = JSON.stringify([after, range.upTo, limit, unknown]);
       const readWithEvents = async (): ReturnType<typeof read> => {
-        const heardUpTo = this.recent.heardUpTo;
-        if (heardUpTo !== undefined && range.upTo - after <= maxNews)
-          return this.#newEnds(unknown, { after, upTo: range.upTo }, limit, heardUpTo);
+        if (this.recent.heardUpTo !== undefined && range.upTo - after <= maxNews)
+          return this.#newEnds(unknown, { after, upTo: range.upTo }, limit);
         const ends = await read();
         await this.events.many([...ends.values()].flatMap(lastOf).map((place) => place.eventId));
         return ends;
@@ -124,11 +124,9 @@ export class TimelineReader {
     roomIds: readonly string[],
     range: { readonly after: number; readonly upTo: number },
     limit: number,
-    heardUpTo: number,
   ): Promise<ReadonlyMap<string, readonly EventPlace[]>> {
-    const ends = await this.events.readWhole(() => selectNewEnds(this.database, roomIds, range, limit));
-    this.recent.hear(heardUpTo, ends.heard);
-    return ends.places;
+    const read = (): Promise<NewEnds> => selectNewEnds(this.database, roomIds, range, limit);
+    return (await this.recent.hear(() => this.events.readWhole(read))).places;
   }
 
   /** The place before an event in the order of arrival. */

@@ -64,13 +64,18 @@ export async function selectNewEnds(
   limit: number,
 ): Promise<NewEnds> {
   type Row = EventRow &
-    EventPlaceRow & { readonly state_group: number | null; readonly is_related: SqlBool; readonly is_redacted: SqlBool };
+    EventPlaceRow & {
+      readonly sender: string;
+      readonly state_group: number | null;
+      readonly is_related: SqlBool;
+      readonly is_redacted: SqlBool;
+    };
   const rows = await selectEnds<Row>(
     db,
     roomIds,
     range,
     limit,
-    `, ${eventColumns}, g.state_group,
+    `, ${eventColumns}, e.sender, g.state_group,
       EXISTS (SELECT 1 FROM event_relations x WHERE x.relates_to_id = e.event_id) AS is_related,
       EXISTS (SELECT 1 FROM redactions d WHERE d.redacts = e.event_id) AS is_redacted`,
     `${eventTables} LEFT JOIN event_to_state_groups g ON g.event_id = e.event_id`,
@@ -79,7 +84,7 @@ export async function selectNewEnds(
     places: placesByRoom(rows),
     whole: rows.filter((row) => !row.is_redacted),
     heard: rows.map((row) => ({
-      ...{ eventId: row.event_id, roomId: row.room_id, group: row.state_group ?? undefined },
+      ...{ eventId: row.event_id, roomId: row.room_id, sender: row.sender, group: row.state_group ?? undefined },
       isUnrelated: !row.is_related,
     })),
   };

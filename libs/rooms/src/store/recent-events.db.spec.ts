@@ -1,6 +1,6 @@
 import { Config } from '@rookery/platform';
 import { databaseMigrations, DataStores } from '@rookery/database';
-import { replicationMigrations, Streams } from '@rookery/replication';
+import { Invalidations, replicationMigrations, Streams } from '@rookery/replication';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { usersMigrations } from '@rookery/users';
 import { RoomCreation } from '../creation/room-creation.service.js';
@@ -70,7 +70,10 @@ eachDatabase('recent events', (open) => {
     for (let n = 0; n < 30; n++) await say(first, `message ${n}`);
     const end = rooms.get(RoomIds).events.current();
     // One that has heard of nothing asks the database every time.
-    const ignorant = new RecentEvents(new RoomHooks(), new Streams(test.database, rooms.notifier), rooms.get(Config));
+    const ignorant = new RecentEvents(
+      ...[new RoomHooks(), new Streams(test.database, rooms.notifier), rooms.get(Config)] as const,
+      new Invalidations(rooms.notifier),
+    );
     const events = rooms.get(EventStore);
     const cached = rooms.get(TimelineReader);
     const asking = new TimelineReader(test.database, events, ignorant, rooms.get(TimelineGaps));

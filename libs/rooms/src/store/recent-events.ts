@@ -1,7 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { relationOf } from '@rookery/events';
+import { domainOf } from '@rookery/matrix-types';
 import { Cache, Config } from '@rookery/platform';
-import { type ChangedKeys, type Stream, Streams } from '@rookery/replication';
+import { type ChangedKeys, Invalidations, type Stream, Streams } from '@rookery/replication';
 import { RoomHooks } from '../hooks.js';
 import { isServable, type StoredEvent } from '../model/stored-event.js';
 import { eventsStream } from './room-ids.js';
@@ -35,6 +36,7 @@ export interface JustStored {
 export interface HeardEvent {
   readonly eventId: string;
   readonly roomId: string;
+  readonly sender: string;
   /** The state group after it. */
   readonly group: number | undefined;
   /** No event relates to it. */
@@ -72,13 +74,26 @@ export class RecentEvents {
   #since = Number.POSITIVE_INFINITY;
   #last = 0;
 
-  constructor(hooks: RoomHooks, streams: Streams, config: Config) {
+  readonly #serverName: string;
+  readonly #rejudged: ((eventIds: readonly string[]) => void)[] = [];
+
+  constructor(
+    hooks: RoomHooks,
+    streams: Streams,
+    config: Config,
+    private readonly invalidations: Invalidations,
+  ) {
+    this.#serverName = config.serverName;
     this.#events = new Cache(config, 'recent_events', {
-      ...{ invalidation: 'on write', elsewhere: 'checked', max: 2 * maxEvents },
+      ...{ invalidation: 'on write', elsewhere: 'told', max: 2 * maxEvents },
     });
     const events = (this.#stream = streams.of(eventsStream));
     this.#states = events.changes('state');
     this.#rooms = events.changes('room');
+    invalidations.on('recent_events', {
+      forget: (eventIds) => this.#drop(eventIds),
+      forgetAll: () => this.#events.clear(),
+    });
     hooks.subscribe({
       onEventsPurged: async (_tx, roomId) => this.#forget(roomId),
       onRoomPurged: async (_tx, roomId) => this.#forget(roomId),
@@ -140,19 +155,39 @@ export class RecentEvents {
     return known.isUnrelated && !this.#rooms.hasChanged(known.heard.roomId, known.heard.upTo);
   }
 
-  /**
-   * Told what was read of events that another process has stored.
-   * @param upTo how far events could be read before
-   */
-  hear(upTo: number, events: readonly HeardEvent[]): void {
-    for (const { eventId, roomId, group, isUnrelated } of events)
-      this.#events.set(eventId, { group, isUnrelated, heard: { roomId, upTo } });
+  /** Keeps what somebody reads of events that another process has stored. */
+  async hear<Found extends { readonly heard: readonly HeardEvent[] }>(read: () => Promise<Found>): Promise<Found> {
+    const upTo = this.#stream.current();
+    const reading = this.#events.begin();
+    try {
+      const found = await read();
+      for (const { eventId, roomId, sender, group, isUnrelated } of found.heard) {
+        // To what came from elsewhere something may relate that is fetched later, and changes nothing of what is known to be new.
+        const isCertain = isUnrelated && domainOf(sender) === this.#serverName;
+        reading.keep(eventId, { group, isUnrelated: isCertain, heard: { roomId, upTo } });
+      }
+      return found;
+    } finally {
+      reading.end();
+    }
+  }
+
+  /** Calls `listener` when events were judged once more, here or elsewhere: they have other state groups. It must not throw. */
+  onRejudged(listener: (eventIds: readonly string[]) => void): void {
+    this.#rejudged.push(listener);
   }
 
   /** Told by the persister that some stored events of a room were judged once more. */
   forget(roomId: string, eventIds: Iterable<string>): void {
-    for (const eventId of eventIds) this.#events.delete(eventId);
+    const ids = [...eventIds];
+    this.#drop(ids);
     this.#forget(roomId);
+    this.invalidations.send('recent_events', ids);
+  }
+
+  #drop(eventIds: readonly string[]): void {
+    this.#events.forget(eventIds);
+    for (const listener of this.#rejudged) listener(eventIds);
   }
 
   #append(roomId: string, fresh: readonly EventPlace[]): void {

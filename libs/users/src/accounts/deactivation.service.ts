@@ -65,7 +65,6 @@ export class DeactivationService implements OnApplicationBootstrap {
         await setAccountFlags(tx, userId, { deactivated: true, locked: false });
         await setPasswordHash(tx, userId, null);
         if (erase) await setErased(tx, userId, true);
-        const closed = await this.sessions.closeAllInTransaction(tx, userId);
         await deleteLoginTokens(tx, userId);
         await deleteOpenIdTokens(tx, userId);
         const threepids = await threepidsOf(tx, userId);
@@ -76,6 +75,8 @@ export class DeactivationService implements OnApplicationBootstrap {
         await deleteAccountDataOf(tx, userId);
         await setDeactivationPending(tx, userId, true);
         await this.hooks.deactivated.inTransaction(tx, event);
+        // Last: it takes positions, for which others may wait.
+        const closed = await this.sessions.closeAllInTransaction(tx, userId);
         return { closed, threepids };
       },
       { name: 'deactivate' },
