@@ -115,6 +115,13 @@ describe('LeakyBucketRateLimiter', () => {
     for (let i = 0; i < 50; i++) await buckets.take('rc_message', '@free:x', requester('@free:x'));
     for (let i = 0; i < 5; i++) await buckets.take('rc_message', '@fast:x', requester('@fast:x'));
     expect(await refusal(buckets.take('rc_message', '@fast:x', requester('@fast:x')))).toBe(1000);
+    // Who is unlimited is so whatever is counted; other numbers are about what somebody sends.
+    for (const name of ['rc_invites.per_room', 'rc_invites.per_user', 'rc_joins_per_room', 'rc_user_directory'])
+      for (let i = 0; i < 50; i++) await buckets.take(name, 'key', requester('@free:x'));
+    for (let i = 0; i < 3; i++) await buckets.take('rc_user_directory', '@fast:x', requester('@fast:x'));
+    await expect(buckets.take('rc_user_directory', '@fast:x', requester('@fast:x'))).rejects.toMatchObject({
+      status: 429,
+    });
     await buckets.take('rc_login.address', 'ip', requester('@free:x'));
     await expect(buckets.take('rc_login.address', 'ip', requester('@free:x'))).rejects.toMatchObject({ status: 429 });
   });

@@ -3,20 +3,11 @@ import type { Clock, Requester } from '@rookery/platform';
 import { networkOf } from './networks.js';
 import { type LimiterName, type RateLimit, RateLimiter, type RateLimitOverrides } from './rate-limiter.js';
 
-/** Limits by user that an administrator's override replaces. Limits by address, room or account name are not the user's own. */
-const byUser = new Set<LimiterName>([
-  'rc_message',
-  'rc_admin_redaction',
-  'rc_joins.local',
-  'rc_joins.remote',
-  'rc_invites.per_issuer',
-  'rc_third_party_invite',
-  'rc_media_create',
-  'rc_delayed_event_mgmt',
-  'rc_room_creation',
-  'rc_reports',
-  'rc_user_directory',
-]);
+/** Limits whose numbers an administrator's override replaces: it is about what a user sends. */
+const ofSending = new Set<LimiterName>(['rc_message', 'rc_admin_redaction']);
+
+/** Who is unlimited is so everywhere, but in guessing passwords. */
+const isOfLogins = (limiter: LimiterName): boolean => limiter.startsWith('rc_login.');
 
 /** Keys may be addresses, and whoever has one IPv6 address has its whole network; other keys stand for themselves. */
 const bucketKey = (limiter: LimiterName, key: string): string => `${limiter}\n${networkOf(key)}`;
@@ -77,9 +68,10 @@ export class LeakyBucketRateLimiter extends RateLimiter {
 
   async #limitFor(limiter: LimiterName, requester: Requester | undefined): Promise<RateLimit | undefined> {
     if (requester?.rateLimitExempt) return undefined;
-    if (this.overrides !== undefined && requester !== undefined && byUser.has(limiter)) {
+    if (this.overrides !== undefined && requester !== undefined && !isOfLogins(limiter)) {
       const own = await this.overrides.find(requester.userId, limiter);
-      if (own !== undefined) return own.perSecond === 0 ? undefined : own;
+      if (own?.perSecond === 0) return undefined;
+      if (own !== undefined && ofSending.has(limiter)) return own;
     }
     return this.limitOf(limiter) ?? fallback;
   }

@@ -78,13 +78,16 @@ eachDatabase('the rest of the rooms API', (open) => {
     expect(await outcome(aliases.create(bob, '#bobs:example.org', roomId))).toBe('403 M_FORBIDDEN');
     expect(await outcome(aliases.create(alice, '#x:elsewhere.org', roomId))).toBe('400 M_INVALID_PARAM');
     expect(await aliases.resolve('#cats:example.org')).toEqual({ roomId, servers: ['example.org'] });
-    await aliases.checkCanonical(roomId, { alias: '#cats:example.org' });
+    await aliases.checkCanonical(alice, roomId, { alias: '#cats:example.org' });
     await send(alice, roomId, { alias: '#cats:example.org' }, 'm.room.canonical_alias', '');
-    expect(await outcome(aliases.checkCanonical(roomId, { alias: '#dogs:example.org' }))).toBe('400 M_BAD_ALIAS');
+    expect(await outcome(aliases.checkCanonical(alice, roomId, { alias: '#dogs:example.org' }))).toBe('400 M_BAD_ALIAS');
+    // Nobody is asked for whoever may not send it.
+    const remote = { alias: '#cats:elsewhere.org' };
+    expect(await outcome(aliases.checkCanonical(bob, roomId, remote))).toBe('403 M_FORBIDDEN');
     const other = await create();
-    expect(await outcome(aliases.checkCanonical(other, { alias: '#cats:example.org' }))).toBe('400 M_BAD_ALIAS');
+    expect(await outcome(aliases.checkCanonical(alice, other, { alias: '#cats:example.org' }))).toBe('400 M_BAD_ALIAS');
     const many = Array.from({ length: 101 }, (_, i) => `#many${i}:example.org`);
-    expect(await outcome(aliases.checkCanonical(roomId, { alt_aliases: many }))).toBe('400 M_BAD_JSON');
+    expect(await outcome(aliases.checkCanonical(alice, roomId, { alt_aliases: many }))).toBe('400 M_BAD_JSON');
     expect(await outcome(aliases.delete(bob, '#cats:example.org'))).toBe('403 M_FORBIDDEN');
     await aliases.delete(alice, '#cats:example.org');
     expect(await outcome(aliases.resolveRoom('#cats:example.org'))).toBe('404 M_NOT_FOUND');

@@ -10,7 +10,7 @@ export class CapabilitiesController {
 
   /** GET /_matrix/client/v3/capabilities */
   @Get(stable('/capabilities'))
-  @Access({ auth: 'required', anyProcess: true })
+  @Access({ auth: 'required', guests: true, anyProcess: true })
   capabilities(@Who() requester: Requester): object {
     const { config } = this;
     const passwords = config.get('password_config.enabled') === true && config.get('password_config.localdb_enabled');

@@ -59,7 +59,7 @@ export class NoticeAppearance {
       await this.#send(sender, roomId, type, '', { [key]: value });
     };
     await set('m.room.name', 'name', this.config.get('server_notices.room_name'));
-    await set('m.room.topic', 'topic', this.config.get('server_notices.room_topic'));
+    await set('m.room.topic', 'topic', this.config.get('server_notices.room_topic') || undefined);
     await set('m.room.avatar', 'url', this.config.get('server_notices.room_avatar_url') || undefined);
     const profile = await this.members.of(sender);
     await this.#send(sender, roomId, 'm.room.member', sender, { ...profile, membership: 'join' });

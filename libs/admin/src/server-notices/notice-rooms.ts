@@ -52,14 +52,14 @@ export class NoticeRooms {
       if (found.membership === 'leave') await this.#askBack(sender, userId, found.room_id);
       return found.room_id;
     }
-    const avatar = this.config.get('server_notices.room_avatar_url');
+    const avatar = this.config.get('server_notices.room_avatar_url') || undefined;
     // Without the preset's state: encryption by default would hide from users what the server writes.
     const { roomId } = await this.creation.create(
       serverRequester(sender),
       {
         preset: 'private_chat',
         name: this.config.get('server_notices.room_name'),
-        topic: this.config.get('server_notices.room_topic'),
+        topic: this.config.get('server_notices.room_topic') || undefined,
         initial_state: [
           { type: 'm.room.join_rules', content: { join_rule: 'invite' } },
           { type: 'm.room.history_visibility', content: { history_visibility: 'shared' } },

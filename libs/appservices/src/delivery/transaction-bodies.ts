@@ -20,9 +20,6 @@ export interface TransactionBody {
   readonly isEmpty: boolean;
 }
 
-/** Most users whose key counts go with one transaction. */
-const maxCountedUsers = 100;
-
 /** Writes transactions. @spec application-service-api#put_matrixappv1transactionstxnid */
 @Injectable()
 export class TransactionBodies {
@@ -85,7 +82,7 @@ export class TransactionBodies {
     for (const { to_user_id: userId } of toDevice) users.add(String(userId));
     for (const members of await this.interest.membersOf(new Set(events.map(({ event }) => event.roomId))))
       for (const userId of members) if (service.covers(userId)) users.add(userId);
-    const devices = await devicesOfUsers(this.database, [...users].slice(0, maxCountedUsers), maxDevices);
+    const devices = await devicesOfUsers(this.database, [...users], maxDevices);
     const counts: Record<string, JsonObject> = {};
     const fallbacks: Record<string, JsonObject> = {};
     await Promise.all(
@@ -96,6 +93,8 @@ export class TransactionBodies {
       }),
     );
     return {
+      // Bridges know it by its older name as well.
+      'org.matrix.msc3202.device_one_time_key_counts': counts,
       'org.matrix.msc3202.device_one_time_keys_count': counts,
       'org.matrix.msc3202.device_unused_fallback_key_types': fallbacks,
     };

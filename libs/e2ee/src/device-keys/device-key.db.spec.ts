@@ -134,17 +134,20 @@ eachDatabase('device keys and lists', (open) => {
     expect(await asleep).toBe('timeout');
   });
 
-  it('tells of renamed devices, and of deleted ones that have keys', async () => {
+  it('tells of new, renamed and deleted devices, whether they have keys or not', async () => {
     await upload(alice);
     const before = position();
     await fixture.get(DeviceService).rename(alice, 'LAPTOP', 'No keys yet');
     expect(await news(bob, [roomId], before)).toEqual({ changed: [alice], left: [] });
     const since = position();
     await fixture.get(DeviceService).delete(alice, ['LAPTOP']);
-    await fixture.login(alice, 'TABLET');
-    expect(await news(bob, [roomId], since)).toEqual(nothing);
-    await fixture.get(DeviceService).rename(alice, 'PHONE', 'Phone');
     expect(await news(bob, [roomId], since)).toEqual({ changed: [alice], left: [] });
+    const deleted = position();
+    await fixture.login(alice, 'TABLET');
+    expect(await news(bob, [roomId], deleted)).toEqual({ changed: [alice], left: [] });
+    const named = position();
+    await fixture.get(DeviceService).rename(alice, 'PHONE', 'Phone');
+    expect(await news(bob, [roomId], named)).toEqual({ changed: [alice], left: [] });
     const later = position();
     await fixture.get(SessionService).closeAll(alice);
     expect(await news(bob, [roomId], later)).toEqual({ changed: [alice], left: [] });

@@ -54,15 +54,6 @@ export function devicesOfUsers(
   );
 }
 
-/** Which of a user's devices have identity keys. */
-export async function devicesWithKeys(db: Db, userId: string, deviceIds: readonly string[]): Promise<string[]> {
-  const rows = await db.query<{ device_id: string }>(
-    `SELECT device_id FROM e2e_device_keys_json WHERE user_id = ? AND ${db.dialect.anyOf('device_id')}`,
-    [userId, deviceIds],
-  );
-  return rows.map((row) => row.device_id);
-}
-
 /** Forgets all keys of devices, with the signatures on them. */
 export async function deleteKeysOfDevices(tx: Tx, userId: string, deviceIds: readonly string[]): Promise<void> {
   for (const table of ['e2e_device_keys_json', 'e2e_one_time_keys_json', 'e2e_fallback_keys_json'])

@@ -4,7 +4,7 @@ import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock } from '@rookery/platform';
 import { UserHooks } from '@rookery/users';
 import { DeviceListService } from '../device-lists/device-list.service.js';
-import { deleteKeysOfDevices, devicesWithKeys, isDeviceHeld, writeDeviceKeys } from './device-key.query.js';
+import { deleteKeysOfDevices, isDeviceHeld, writeDeviceKeys } from './device-key.query.js';
 import { parseKeyUpload } from './key-upload.js';
 import { OneTimeKeyService } from './one-time-key.service.js';
 
@@ -22,11 +22,8 @@ export class KeyUploads {
       inTransaction: (tx, { userId, deviceIds }) => this.#forget(tx, userId, deviceIds),
     });
     userHooks.devicesChanged.subscribe({
-      // A new device is news once it has keys; of another name other servers are told in any case.
-      inTransaction: async (tx, { userId, deviceIds, renamed }) => {
-        const shown = renamed === true ? deviceIds : await devicesWithKeys(tx, userId, deviceIds);
-        await this.deviceLists.changed(tx, userId, shown);
-      },
+      // Other servers are told of each change of a list: what they are not told of they keep.
+      inTransaction: async (tx, { userId, deviceIds }) => void (await this.deviceLists.changed(tx, userId, deviceIds)),
     });
   }
 
@@ -42,10 +39,12 @@ export class KeyUploads {
       await this.database.write(
         async (tx) => {
           if (!(await isDeviceHeld(tx, userId, deviceId))) throw MatrixError.unknownDevice();
+          const isNews =
+            deviceKeys !== undefined && (await writeDeviceKeys(tx, userId, deviceId, deviceKeys, this.clock.nowMs()));
+          // Before positions are taken, for which others may wait.
+          const audience = isNews ? await this.deviceLists.audience(tx, userId) : undefined;
           await this.oneTimeKeys.store(tx, userId, deviceId, oneTimeKeys, fallbackKeys);
-          if (deviceKeys === undefined) return;
-          if (await writeDeviceKeys(tx, userId, deviceId, deviceKeys, this.clock.nowMs()))
-            await this.deviceLists.changed(tx, userId, [deviceId]);
+          if (audience) await this.deviceLists.tell(tx, [{ userId, deviceIds: [deviceId], audience }]);
         },
         { name: 'keys_upload', anyProcess: this.deviceLists.stream.isWrittenHere },
       );
@@ -54,9 +53,8 @@ export class KeyUploads {
   }
 
   async #forget(tx: Tx, userId: string, deviceIds: readonly string[]): Promise<void> {
-    const known = await devicesWithKeys(tx, userId, deviceIds);
     await deleteKeysOfDevices(tx, userId, deviceIds);
     this.oneTimeKeys.forget(tx, userId, deviceIds);
-    await this.deviceLists.changed(tx, userId, known);
+    await this.deviceLists.changed(tx, userId, deviceIds);
   }
 }

@@ -56,7 +56,7 @@ export class KeysController {
 
   /** GET /_matrix/client/v3/keys/changes */
   @Get(stable('/keys/changes'))
-  @Access({ auth: 'required', anyProcess: true })
+  @Access({ auth: 'required', guests: true, anyProcess: true })
   async changes(
     @Who() requester: Requester,
     @Query(changesQuery) query: InferQuery<typeof changesQuery>,

@@ -180,8 +180,9 @@ export class PresenceService implements OnModuleInit {
   ): Promise<void> {
     if (statusMsg !== undefined && (Buffer.byteLength(statusMsg) > longestStatusBytes || !statusMsg.isWellFormed()))
       throw MatrixError.invalidParam(`The status message may not be longer than ${longestStatusBytes} bytes`);
+    if (this.#checked(state) !== state) throw MatrixError.invalidParam(`The server does not know "${state}"`);
     if (!this.#tracked) return;
-    this.#local.set(userId, deviceId, this.#checked(state), this.clock.nowMs());
+    this.#local.set(userId, deviceId, state, this.clock.nowMs());
     await this.#setStatus(userId, statusMsg?.replaceAll('\0', ''));
   }
 

@@ -405,7 +405,11 @@ const options: Readonly<Record<string, unknown>> = {
   enable_room_list_search: false,
   alias_creation_rules: [{ user_id: '*', alias: '*', room_id: '*', action: 'allow' }],
   room_list_publication_rules: [{ user_id: '*', alias: '*', room_id: '*', action: 'allow' }],
-  default_power_level_content_override: { private_chat: { events: { 'm.room.name': 50 } } },
+  default_power_level_content_override: {
+    private_chat: { events: { 'm.room.name': 50 } },
+    trusted_private_chat: null,
+    public_chat: null,
+  },
   forget_rooms_on_leave: true,
   exclude_rooms_from_sync: ['!a:example.org'],
   exclude_rooms_from_presence: ['!a:example.org'],

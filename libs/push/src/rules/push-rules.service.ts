@@ -256,9 +256,9 @@ export class PushRulesService implements OnModuleInit {
 
   /** Deletes a rule of the user's own. @throws MatrixError 404 `M_NOT_FOUND`, 400 `M_INVALID_PARAM` for a rule of the server */
   async delete(userId: string, kind: RuleKind, ruleId: string): Promise<void> {
-    if (ruleId.startsWith('.')) throw MatrixError.invalidParam('Rules of the server cannot be deleted');
     await this.#change(userId, async (tx, changes) => {
       const rules = changes.rules.filter((rule) => rule.kind === kind);
+      // None of the server's is among them.
       if (!rules.some((rule) => rule.ruleId === ruleId)) throw unknownRule();
       await writeRules(
         tx,

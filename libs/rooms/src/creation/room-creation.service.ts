@@ -10,7 +10,7 @@ import { ThreepidInvites } from '../membership/threepid-invites.js';
 import { AuthRefusal } from '../pipeline/draft-builder.js';
 import { EventPersister } from '../pipeline/event-persister.js';
 import type { EventDraft } from '../model/drafts.js';
-import { checkContent } from '../model/content-rules.js';
+import { aliasesIn, checkContent } from '../model/content-rules.js';
 import { originOf } from '../model/requesters.js';
 import { checkCreateRoom, type CreateRoomRequest, inviteReasonKey, inviteReasonsKey } from './create-room.schema.js';
 import { RoomAdmission } from './room-admission.js';
@@ -227,6 +227,10 @@ export class RoomCreation {
         throw MatrixError.invalidRoomState(`initial_state cannot hold ${type}`);
       }
       if (!overrides.unchecked) checkContent(type, stateKey, content, this.config.serverName);
+      // No alias can lead to the room before it is there, but the one that is made with it.
+      const foreign =
+        type === 'm.room.canonical_alias' && !overrides.unchecked && aliasesIn(content).find((one) => one !== alias);
+      if (foreign) throw MatrixError.badAlias(`The alias ${foreign} does not lead to this room`);
       set(type, stateKey, content);
     }
     if (request.name !== undefined) set('m.room.name', '', { name: request.name });

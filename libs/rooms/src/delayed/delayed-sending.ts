@@ -43,7 +43,7 @@ export class DelayedSending {
     if (row.event_type === 'm.room.member' && stateKey !== undefined)
       return void (await this.memberships.byContent(requester, row.room_id, stateKey, content));
     if (row.event_type === 'm.room.canonical_alias' && stateKey !== undefined)
-      await this.aliases.checkCanonical(row.room_id, content);
+      await this.aliases.checkCanonical(requester, row.room_id, content);
     await this.creation.send(
       requester,
       {

@@ -110,14 +110,18 @@ export class AliasService {
   }
 
   /**
-   * Checks the aliases that a canonical alias event adds.
-   * @throws MatrixError 400 `M_BAD_ALIAS` when one leads elsewhere or nowhere, 400 `M_BAD_JSON` for too many
+   * Checks the aliases that a canonical alias event adds. Other servers are asked only for who may send it.
+   * @throws MatrixError 403 `M_FORBIDDEN`, 429; 400 `M_BAD_ALIAS` when one leads elsewhere or nowhere, 400 `M_BAD_JSON` for too many
    * @spec client-server-api#put_matrixclientv3roomsroomidstateeventtypestatekey
    */
-  async checkCanonical(roomId: string, content: Readonly<JsonObject>): Promise<void> {
+  async checkCanonical(requester: Requester, roomId: string, content: Readonly<JsonObject>): Promise<void> {
+    if (!(await this.canonical.mayChange(requester.userId, roomId)))
+      throw MatrixError.forbidden('You may not change the aliases of this room');
     const known = new Set(await this.canonical.aliasesIn(roomId));
     const added = new Set(aliasesIn(content).filter((alias) => !known.has(alias)));
     if (added.size > maxAdded) throw MatrixError.badJson(`Not more than ${maxAdded} aliases can be added at once`);
+    const elsewhere = [...added].filter((alias) => parseRoomAlias(alias) && this.isElsewhere(alias)).length;
+    if (elsewhere > 0) await this.limiter.take('rc_message', requester.userId, requester);
     for (const alias of added) {
       if (!parseRoomAlias(alias)) throw MatrixError.invalidParam(`${alias.slice(0, 100)} is not a room alias`);
       if ((await this.resolve(alias))?.roomId !== roomId) {

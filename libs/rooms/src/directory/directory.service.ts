@@ -70,14 +70,15 @@ export class RoomDirectory {
    * @throws MatrixError 400 `M_INVALID_PARAM`, 404 `M_NOT_FOUND`
    */
   async search(request: PublicRoomsRequest, server?: string, forServer = false): Promise<JsonObject> {
-    if (server !== undefined && server !== this.config.serverName) {
-      if (!isValidServerName(server)) throw MatrixError.invalidParam('This is not a server name');
+    const isElsewhere = server !== undefined && server !== this.config.serverName;
+    if (isElsewhere && !isValidServerName(server)) throw MatrixError.invalidParam('This is not a server name');
+    if (!this.config.get('enable_room_list_search')) return { chunk: [], total_room_count_estimate: 0 };
+    if (isElsewhere) {
       const { gateway } = this.remote;
       if (!gateway) throw MatrixError.notFound('The server cannot be reached');
       const given = Object.entries(request).filter(([, value]) => value !== null && value !== undefined);
       return gateway.directory.publicRooms(server, Object.fromEntries(given));
     }
-    if (!this.config.get('enable_room_list_search')) return { chunk: [], total_room_count_estimate: 0 };
     const limit = Math.max(1, Math.min(request.limit || maxPage, maxPage));
     const since = request.since ? readToken(request.since) : undefined;
     const search: PublicRoomSearch = {

@@ -91,12 +91,13 @@ export class RoomSummaries {
    */
   async one(userId: string | undefined, roomId: string, via: readonly string[] = []): Promise<JsonObject> {
     const summary = await this.visible(userId, roomId);
-    if (summary) return this.write(summary);
+    // Whoever says who they are is told that they are not in it, too.
+    if (summary) return { ...this.write(summary), ...(userId !== undefined && membershipOr(summary.membership)) };
     const told = userId === undefined ? undefined : await this.elsewhere(userId, roomId, via, false);
     if (!told) throw MatrixError.notFound('There is no such room, or you may not see it');
     const { children_state: _, ...shown } = told;
     const membership = (await this.memberships.inRoom(userId!, roomId))?.membership;
-    return { ...shown, ...(membership !== undefined && { membership }) };
+    return { ...shown, ...membershipOr(membership) };
   }
 
   /**
@@ -125,6 +126,8 @@ export class RoomSummaries {
     return roomIds.some((roomId) => joined.has(roomId));
   }
 }
+
+const membershipOr = (membership: string | undefined): JsonObject => ({ membership: membership ?? 'leave' });
 
 /** Join rules by which everybody may know of a room of another server, which knows its version. */
 const openRules: ReadonlySet<unknown> = new Set(['public', 'knock', 'knock_restricted']);

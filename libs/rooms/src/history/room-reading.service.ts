@@ -300,6 +300,9 @@ export class RoomReadingService {
       const upTo = Math.min(place.stream, leftAt?.streamOrdering ?? place.stream);
       eventId = await this.timeline.lastEventId(roomId, upTo);
       if (eventId === undefined) return this.#firstStateIds(roomId, filter);
+      const last = await this.events.one(eventId);
+      // The state of a time counts as what was said then: whoever came later may not see it everywhere.
+      if (!last || !(await this.visibility.isVisible(requester.userId, last))) throw MatrixError.notInRoom();
     }
     if (eventId === undefined) return [...(await this.state.currentIds(roomId, filter)).values()];
     return [...((await this.state.idsAfter([eventId], filter)).get(eventId)?.values() ?? [])];

@@ -37,7 +37,7 @@ export const eventFilter = param.parsed('Which events are wanted.', 'filter as J
 const messagesQuery = queryOf({
   from: param.string('Where the page begins: a token of an earlier answer.'),
   to: param.string('Where to stop: a token of an earlier answer.'),
-  dir: param.choice('Forwards (`f`) or backwards (`b`) in time.', ['f', 'b'], { otherwise: 'b' }),
+  dir: param.choice('Forwards (`f`) or backwards (`b`) in time.', ['f', 'b'], { otherwise: 'f' }),
   limit: param.integer(`How many events at most; never more than ${maxLimit}.`),
   filter: eventFilter,
 });

@@ -11,7 +11,6 @@ const listQuery = queryOf({
   dir: param.choice('Forwards (`f`) or backwards (`b`) in time.', ['f', 'b'], { otherwise: 'b' }),
   limit: param.integer('How many entries at most.', { min: 1, max: 100, clamp: true, otherwise: 5 }),
   recurse: param.boolean('Whether what relates to related events counts, too.', {
-    otherwise: false,
     also: ['org.matrix.msc3981.recurse'],
   }),
 });

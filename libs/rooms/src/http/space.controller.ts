@@ -32,7 +32,7 @@ export class SpaceController {
     ...client(['v1'], '/rooms/:roomId/hierarchy'),
     ...client(['unstable'], '/org.matrix.msc2946/rooms/:roomId/hierarchy'),
   ])
-  @Access({ auth: 'required', largeAnswer: true })
+  @Access({ auth: 'required', guests: true, largeAnswer: true })
   walk(
     @Who() requester: Requester,
     @Query(walkQuery) query: InferQuery<typeof walkQuery>,

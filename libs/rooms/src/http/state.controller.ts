@@ -52,7 +52,7 @@ export class StateController {
       // Where nothing changed, or another server made the event, it is the one that counts now.
       return { event_id: changed?.eventId ?? (await this.state.currentId(roomId, type, target)) ?? '' };
     }
-    if (type === 'm.room.canonical_alias') await this.aliases.checkCanonical(roomId, content);
+    if (type === 'm.room.canonical_alias') await this.aliases.checkCanonical(requester, roomId, content);
     const sent = await this.creation.send(requester, event);
     return { event_id: sent.eventId };
   }

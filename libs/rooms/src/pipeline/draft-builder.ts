@@ -192,7 +192,8 @@ export class DraftBuilder {
     }
     const levels = powerLevelsOf(state, room.rules);
     if (levels.user(draft.sender) >= levels.scalar('redact')) return false;
-    if (target && target.sender !== draft.sender) throw MatrixError.forbidden('You may not redact events of others');
+    if (!target) throw MatrixError.noSuchEvent();
+    if (target.sender !== draft.sender) throw MatrixError.forbidden('You may not redact events of others');
     return true;
   }
 }

@@ -28,7 +28,8 @@ export interface RelationsRequest {
   readonly to?: string | undefined;
   readonly direction: 'f' | 'b';
   readonly limit: number;
-  readonly recurse: boolean;
+  /** Absent where the client said nothing of it, and is told nothing. */
+  readonly recurse: boolean | undefined;
 }
 
 /** How far recursion follows relations of relations. */
@@ -93,7 +94,7 @@ export class RelationsService {
       chunk: await this.serializer.serialize(requester, visible),
       ...(next && { next_batch: formatRoomToken(placeBehind(next)) }),
       ...(request.from !== undefined && { prev_batch: request.from }),
-      ...(request.recurse && { recursion_depth: maxDepth }),
+      ...(request.recurse !== undefined && { recursion_depth: request.recurse ? maxDepth : 1 }),
     };
   }
 

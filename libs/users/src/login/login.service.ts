@@ -134,7 +134,17 @@ export class LoginService {
       throw MatrixError.forbidden('Unknown user');
     await this.participation.assertRoomFor({});
     const localpart = await this.accounts.checkAvailable(method.userId.slice(1, method.userId.indexOf(':')));
-    const userId = await this.accounts.register({ localpart, displayName: method.displayName, origin: { request } });
+    const shadowBanned = await this.modules.checkRegistration(
+      {
+        ...{ email: undefined, username: localpart, authProviderId: undefined },
+        requests: [{ ip: request.ip, userAgent: request.userAgent }],
+      },
+      { request },
+    );
+    const userId = await this.accounts.register({
+      ...{ localpart, displayName: method.displayName, shadowBanned },
+      origin: { request },
+    });
     return (await this.accounts.find(userId))!;
   }
 

@@ -4,10 +4,9 @@ import { type Infer, json } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Ids, type RequestOrigin } from '@rookery/platform';
 import { LRUCache } from 'lru-cache';
-import { LoginService } from '../login/login.service.js';
-import { SessionService } from '../sessions/session.service.js';
 import { AccountService } from '../accounts/account.service.js';
 import { PasswordService } from '../accounts/password.service.js';
+import { RegistrationAnswers } from './registration-answers.js';
 
 const nonceLifetimeMs = 60_000;
 /** Nonces kept; more push out the oldest. */
@@ -46,8 +45,7 @@ export class AdminRegistrationService {
     private readonly config: Config,
     private readonly accounts: AccountService,
     private readonly passwords: PasswordService,
-    private readonly sessions: SessionService,
-    private readonly logins: LoginService,
+    private readonly answers: RegistrationAnswers,
   ) {}
 
   /** A number used once, within a minute. @throws MatrixError 400 `M_UNKNOWN` when there is no shared secret */
@@ -80,7 +78,7 @@ export class AdminRegistrationService {
       throw MatrixError.unknownUserType();
     if (!macHolds(secret, body)) throw MatrixError.forbidden('The MAC is wrong');
     const localpart = await this.accounts.checkAvailable(body.username);
-    this.passwords.assertAcceptable(body.password);
+    this.passwords.assertUsable(body.password);
     const userId = await this.accounts.register({
       localpart,
       passwordHash: await this.passwords.hash(body.password),
@@ -90,14 +88,7 @@ export class AdminRegistrationService {
       approved: true,
       origin: { request, byAdmin: true },
     });
-    if (body.inhibit_login) return { user_id: userId, home_server: this.config.serverName };
-    const session = await this.sessions.open({
-      userId,
-      deviceId: body.device_id,
-      initialDisplayName: body.initial_device_display_name,
-      refreshable: body.refresh_token,
-    });
-    return this.logins.response(session);
+    return this.answers.for(userId, body, request);
   }
 
   #secret(): string {

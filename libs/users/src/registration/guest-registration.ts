@@ -47,6 +47,7 @@ export class GuestRegistration {
       isGuest: true,
       initialDisplayName: body.initial_device_display_name ?? undefined,
     });
+    await this.modules.loggedIn(userId, undefined, undefined, { request });
     return this.logins.response(session);
   }
 

@@ -278,9 +278,16 @@ export async function markValidated(tx: Tx, tokenId: number, nowMs: number): Pro
   await tx.run('UPDATE access_tokens SET last_validated = ? WHERE id = ?', [nowMs, tokenId]);
 }
 
-/** Deletes access tokens that expired before a moment. Their devices and refresh tokens stay. */
+/**
+ * Deletes access tokens that expired before a moment and whose devices are gone: as long as there is the device, its client must be told
+ * that it may log in again without losing its keys.
+ */
 export async function purgeExpiredTokens(tx: Tx, beforeMs: number): Promise<void> {
-  await tx.run('DELETE FROM access_tokens WHERE valid_until_ms < ?', [beforeMs]);
+  await tx.run(
+    `DELETE FROM access_tokens WHERE valid_until_ms < ? AND NOT EXISTS (
+       SELECT 1 FROM devices d WHERE d.user_id = access_tokens.user_id AND d.device_id = access_tokens.device_id)`,
+    [beforeMs],
+  );
 }
 
 /** Devices of a user that have an access token; `null` for tokens without a device. */

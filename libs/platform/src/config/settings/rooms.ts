@@ -6,8 +6,15 @@ const aliasRule = k.object({
   user_id: k.field(k.text(), '*', 'Glob of the user.'),
   alias: k.field(k.text(), '*', 'Glob of the alias.'),
   room_id: k.field(k.text(), '*', 'Glob of the room.'),
-  action: k.need(k.oneOf('allow', 'deny'), 'What holds when all three match.'),
+  action: k.field(k.oneOf('allow', 'deny'), 'allow', 'What holds when all three match.'),
 });
+
+/** What is set of one preset; `null` for nothing. */
+const presetLevels: k.Kind<Readonly<Record<string, unknown>>> = {
+  ...k.mapOf(k.anything),
+  schema: k.orNull(k.mapOf(k.anything).schema),
+  read: (value, path, context) => k.mapOf(k.anything).read(value ?? {}, path, context),
+};
 
 const eventType: k.Kind<string | readonly [string, string]> = {
   label: 'event type, or pair of event type and state key',
@@ -60,7 +67,7 @@ export const roomSettings = {
     'Who may publish which room: the first rule that matches; none matches: deny. Unset: administrators only.',
     { since: '1.126' },
   ),
-  default_power_level_content_override: optional(k.mapOf(k.mapOf(k.anything)), 'Power levels of new rooms, by preset.'),
+  default_power_level_content_override: optional(k.mapOf(presetLevels), 'Power levels of new rooms, by preset.'),
   forget_rooms_on_leave: setting(k.flag, false, 'Leaving a room forgets it.'),
   // A client lets go of a room when it is told that its user has left. Nobody has, and clients go by the event that would say so.
   exclude_rooms_from_sync: setting(
