@@ -84,7 +84,7 @@ const mebibyte = 1_048_576;
 /** So many calls are kept in mind, for what comes of them. */
 const maxContexts = 1_024;
 /** While it is loaded, which engines may do for long without a break, it may be silent for so long at least. */
-const loadingLimitMs = 10_000;
+const loadingLimitMs = 20_000;
 /** While it is loaded, what it waits for a processor does not count as silence, up to so many times its limit. */
 const maxPatience = 6;
 const lookAgainMs = 10;
