@@ -210,6 +210,25 @@ describe.each(['sqlite', 'postgres'] as const)('one’s own account (%s)', (kind
       expect(json.status).toBeGreaterThanOrEqual(400);
     });
 
+    it('are not reset by the proof of an address that was begun to register, whichever way the address is spelt', async () => {
+      const { sid } = await post('/register/email/requestToken', {
+        ...{ client_secret: 'early', email: 'eli@example.org', send_attempt: 1 },
+      });
+      await openPage(homeserver, linkOf(await mail.next('eli@example.org')));
+      const eli = await join('eli');
+      await addEmail(eli, 'eli@example.org', 'password 1 of eli');
+      for (const path of ['/account/password', '/account/password/', '/account/passwor%64']) {
+        const change = { new_password: 'of a thief 3' };
+        const { session } = await challengeOf(homeserver.request('POST', path, change));
+        const threepid_creds = { sid, client_secret: 'early' };
+        const auth = { type: 'm.login.email.identity', session, threepid_creds };
+        expect([path, await post(path, { ...change, auth })]).toEqual([
+          path,
+          expect.objectContaining({ status: 401, errcode: 'M_THREEPID_AUTH_FAILED' }),
+        ]);
+      }
+    });
+
     it('are not reset for addresses that nobody has', async () => {
       expect(
         await post('/account/password/email/requestToken', {

@@ -446,4 +446,37 @@ describe.each(databases)('history visibility (%s)', (database) => {
     expect(threads.chunk).toEqual([]);
     expect(outcome(await reader.request('GET', `/rooms/${open}/event/${here}`))).toBe('200');
   });
+
+  it('tells nothing of a room with the event by which somebody knocked, was invited or was kept out', async () => {
+    const [knocking, invited, withdrawn, banned] = await Promise.all(
+      ['knocking', 'invited', 'withdrawn', 'banned'].map((name) => homeserver.registerUser(`only-${name}`)),
+    );
+    const roomId = await createRoom(alice, {
+      ...{ preset: 'private_chat', topic: 'secret', room_version: '11' },
+      initial_state: [{ type: 'm.room.join_rules', content: { join_rule: 'knock' } }],
+    });
+    const member = async (by: TestUser, of: TestUser, membership: string): Promise<string> => {
+      const path = `/rooms/${roomId}/state/m.room.member/${of.userId}`;
+      return (await ok<{ event_id: string }>(by, 'PUT', path, { membership })).event_id;
+    };
+    const own: [TestUser, string][] = [
+      [knocking!, await member(knocking!, knocking!, 'knock')],
+      [invited!, await member(alice, invited!, 'invite')],
+      [banned!, await member(alice, banned!, 'ban')],
+    ];
+    await member(alice, withdrawn!, 'invite');
+    own.push([withdrawn!, await member(alice, withdrawn!, 'leave')]);
+    for (const [user, id] of own) {
+      expect(outcome(await user.request('GET', `/rooms/${roomId}/state`))).toBe('403 M_FORBIDDEN');
+      const context = await user.request<Record<'state' | 'events_before' | 'events_after', WireEvent[]>>(
+        ...(['GET', `/rooms/${roomId}/context/${id}?limit=20`] as const),
+      );
+      if (context.status !== 200) continue;
+      const { state, events_before: before, events_after: after } = context.body;
+      expect(state).toEqual([]);
+      for (const event of [...before, ...after]) expect(event).toMatchObject({ state_key: user.userId });
+    }
+    const context = await ok<{ state: WireEvent[] }>(alice, 'GET', `/rooms/${roomId}/context/${own[0]![1]}`);
+    expect(context.state.length).toBeGreaterThan(5);
+  });
 });

@@ -42,6 +42,8 @@ export class CanonicalAliases {
 
   /** Takes a deleted alias out of the room's state, if the requester may; otherwise it stays there and leads nowhere. */
   async withdraw(requester: Requester, roomId: string, alias: string): Promise<void> {
+    // What somebody does whom nobody hears changes no room.
+    if (requester.shadowBanned) return;
     const stored = await this.state.currentEvent(roomId, type);
     if (!stored || !aliasesIn(stored.event.content).includes(alias)) return;
     const { alias: main, alt_aliases: others, ...rest } = stored.event.content;

@@ -46,6 +46,17 @@ export class RoomAccess {
     throw MatrixError.notInRoom();
   }
 
+  /** Whether {@link read} would let a user in. */
+  async mayRead(requester: Requester, roomId: string): Promise<boolean> {
+    try {
+      await this.read(requester, roomId);
+      return true;
+    } catch (error) {
+      if (!MatrixError.is(error)) throw error;
+      return false;
+    }
+  }
+
   /** Waits until all members of a room are known. @throws MatrixError 503 when that takes too long */
   whole(roomId: string): Promise<void> {
     return this.partial.whole(roomId);

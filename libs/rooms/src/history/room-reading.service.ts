@@ -98,7 +98,11 @@ export class RoomReadingService {
     const all = [...visibleBefore, middle, ...visibleAfter];
     const last = visibleAfter.at(-1) ?? middle;
     const stateFilter: StateFilter | undefined = filter.lazyLoadMembers ? { members: sendersOf(all) } : undefined;
-    const ids = (await this.state.idsAfter([last.stored.event.eventId], stateFilter)).get(last.stored.event.eventId);
+    // Everybody sees the event by which they were invited or knocked, and with it nothing of the room.
+    const seesState = scope !== 'visible' || (await this.access.mayRead(requester, roomId));
+    const ids = seesState
+      ? (await this.state.idsAfter([last.stored.event.eventId], stateFilter)).get(last.stored.event.eventId)
+      : undefined;
     const written = await this.serializer.serialize(requester, all);
     return {
       event: written[visibleBefore.length],

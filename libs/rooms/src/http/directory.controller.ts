@@ -1,5 +1,19 @@
 import { Controller, Get, Param, Post, Put } from '@nestjs/common';
-import { Access, type Infer, type InferQuery, json, JsonBody, param, Query, queryOf, stable, Who } from '@rookery/http';
+import {
+  Access,
+  Inbound,
+  type InboundRequest,
+  type Infer,
+  type InferQuery,
+  json,
+  JsonBody,
+  param,
+  Query,
+  queryOf,
+  RateLimiter,
+  stable,
+  Who,
+} from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
 import { publicRoomsSchema, RoomDirectory } from '../directory/directory.service.js';
@@ -26,29 +40,40 @@ export class DirectoryController {
   constructor(
     private readonly directory: RoomDirectory,
     private readonly config: Config,
+    private readonly limiter: RateLimiter,
   ) {}
 
   /** GET /_matrix/client/v3/publicRooms */
   @Get(stable('/publicRooms'))
   @Access({ auth: 'optional', guests: true })
-  list(
+  async list(
     @Who() requester: Requester | undefined,
+    @Inbound() request: InboundRequest,
     @Query(listQuery) query: InferQuery<typeof listQuery>,
   ): Promise<object> {
     if (!requester && !this.config.get('allow_public_rooms_without_auth')) {
       throw MatrixError.missingToken();
     }
+    await this.#countAsking(query.server, requester?.userId ?? request.ip, requester);
     return this.directory.search({ limit: query.limit, since: query.since }, query.server);
   }
 
   /** POST /_matrix/client/v3/publicRooms */
   @Post(stable('/publicRooms'))
   @Access({ auth: 'required', guests: true })
-  search(
+  async search(
+    @Who() requester: Requester,
     @Query(searchQuery) query: InferQuery<typeof searchQuery>,
     @JsonBody(publicRoomsSchema, { optional: true }) body: Infer<typeof publicRoomsSchema>,
   ): Promise<object> {
+    await this.#countAsking(query.server, requester.userId, requester);
     return this.directory.search(body, query.server);
+  }
+
+  /** Anybody could have any server asked otherwise, as often as they like. */
+  async #countAsking(server: string | undefined, key: string, requester: Requester | undefined): Promise<void> {
+    if (server !== undefined && server !== this.config.serverName)
+      await this.limiter.take('rc_profile', key, requester);
   }
 
   /** GET /_matrix/client/v3/directory/list/room/{roomId} */

@@ -1,5 +1,16 @@
 import { Controller, Get, Param } from '@nestjs/common';
-import { Access, client, type InferQuery, param, Query, queryOf, Who } from '@rookery/http';
+import {
+  Access,
+  client,
+  Inbound,
+  type InboundRequest,
+  type InferQuery,
+  param,
+  Query,
+  queryOf,
+  RateLimiter,
+  Who,
+} from '@rookery/http';
 import { Config, type Requester } from '@rookery/platform';
 import { AliasService } from '../directory/alias.service.js';
 import { RoomSummaries } from '../directory/room-summaries.service.js';
@@ -25,6 +36,7 @@ export class SpaceController {
     private readonly summaries: RoomSummaries,
     private readonly aliases: AliasService,
     private readonly config: Config,
+    private readonly limiter: RateLimiter,
   ) {}
 
   /** GET /_matrix/client/v1/rooms/{roomId}/hierarchy */
@@ -57,9 +69,13 @@ export class SpaceController {
   @Access({ auth: 'optional', guests: true })
   async summary(
     @Who() requester: Requester | undefined,
+    @Inbound() request: InboundRequest,
     @Query(summaryQuery) query: InferQuery<typeof summaryQuery>,
     @Param('roomIdOrAlias') roomIdOrAlias: string,
   ): Promise<object> {
+    // Strangers could have any server asked otherwise, as often as they like.
+    if (!roomIdOrAlias.startsWith('!') && this.aliases.isElsewhere(roomIdOrAlias))
+      await this.limiter.take('rc_profile', requester?.userId ?? request.ip, requester);
     const { roomId, servers } = await this.aliases.resolveRoom(roomIdOrAlias, query.via);
     return this.summaries.one(requester?.userId, roomId, servers);
   }

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { RateLimiter } from '@rookery/http';
 import { type RoomEvent, roomVersionRules, type RoomVersionRules } from '@rookery/events';
-import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { domainOf, isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { callbackContext, ModuleDispatcher } from '@rookery/module-host';
 import { type Requester, SingleFlight } from '@rookery/platform';
 import { authStateOf, creatorsOf, parsePowerLevel, powerLevelsOf } from '@rookery/state-res';
@@ -10,6 +10,7 @@ import type { CreateRoomRequest } from '../creation/create-room.schema.js';
 import { RoomCreation } from '../creation/room-creation.service.js';
 import { moveListing } from '../directory/directory.query.js';
 import { RoomHooks } from '../hooks.js';
+import { EventCreation } from '../sending/event-creation.service.js';
 import { Participation } from '../sending/participation.js';
 import { EventPersister } from '../pipeline/event-persister.js';
 import { originOf } from '../model/requesters.js';
@@ -40,7 +41,7 @@ const lookedAt = [
 export class RoomUpgrade {
   readonly #underWay = new SingleFlight<string>();
 
-  // Nine parameters: an upgrade is allowed, makes a room, moves state, bans and listing, and is told to hooks and modules.
+  // Ten parameters: an upgrade is allowed or only pretended, makes a room, moves state, bans and listing, and is told to hooks and modules.
   constructor(
     private readonly database: Database,
     private readonly state: RoomStateReader,
@@ -51,6 +52,7 @@ export class RoomUpgrade {
     private readonly modules: ModuleDispatcher,
     private readonly limiter: RateLimiter,
     private readonly participation: Participation,
+    private readonly sending: EventCreation,
   ) {}
 
   /**
@@ -89,6 +91,7 @@ export class RoomUpgrade {
     const create = state('m.room.create', '');
     if (!create) throw MatrixError.noSuchRoom();
     this.#checkPower(requester, events, create);
+    if (requester.shadowBanned) return this.#pretend(requester, roomId, rules);
     const levels = withNumbers(state('m.room.power_levels', '')?.content ?? {}, create.rules);
     const moved = movedLevels(levels, create, rules, {
       requester: requester.userId,
@@ -118,6 +121,12 @@ export class RoomUpgrade {
       await this.modules.notify('onRoomUpgraded', callbackContext(requester), roomId, replacement, requester.userId);
     }
     return replacement;
+  }
+
+  /** A room that nobody ever sees, for whom nobody hears. */
+  async #pretend(requester: Requester, roomId: string, { roomIdFormat }: RoomVersionRules): Promise<string> {
+    const { eventId } = await this.sending.pretend(requester, roomId);
+    return roomIdFormat === 'domain' ? `!${eventId.slice(1, 19)}:${domainOf(requester.userId)}` : `!${eventId.slice(1)}`;
   }
 
   /** What is looked at of the old room: of its members only the requester and who is banned. */

@@ -53,7 +53,8 @@ export class ResultContexts {
     const written = new Map(visible.map(({ stored }, index) => [stored.event.eventId, events[index]]));
     const pick = (list: readonly StoredEvent[]): object[] =>
       list.flatMap(({ event }) => written.get(event.eventId) ?? []);
-    const profiles = request.profiles ? await this.#profiles(around) : undefined;
+    const shown = new Set([...written.keys(), ...around.map(({ result }) => result.event.eventId)]);
+    const profiles = request.profiles ? await this.#profiles(around, shown) : undefined;
     return new Map(
       around.map(({ result, before, after }): [string, JsonObject] => [
         result.event.eventId,
@@ -80,10 +81,13 @@ export class ResultContexts {
     return { result, before, after };
   }
 
-  async #profiles(around: readonly Around[]): Promise<Map<string, JsonObject>> {
+  /** @param shown the events that the reader may see: of who sent others nothing is told */
+  async #profiles(around: readonly Around[], shown: ReadonlySet<string>): Promise<Map<string, JsonObject>> {
     const senders = new Set(
       around.flatMap(({ result, before, after }) =>
-        [result, ...before.events, ...after.events].map(({ event }) => event.sender),
+        [result, ...before.events, ...after.events].flatMap(({ event }) =>
+          shown.has(event.eventId) ? event.sender : [],
+        ),
       ),
     );
     const states = await this.state.idsAfter(

@@ -35,7 +35,10 @@ it.each<[string, string, boolean]>([
   ['https://app.example/other', 'https://app.example/app', false],
   ['http://app.example/', 'https://app.example/', false],
   ['element://vector/webapp', 'element://', true],
-  ['https://APP.example/', 'https://app.example/', false],
+  ['https://APP.example/', 'https://app.example/', true],
+  ['https://app.example/web/../other', 'https://app.example/web/', false],
+  ['https://app.example/web/%2e%2e/other', 'https://app.example/web/', false],
+  ['https://app.example:443/web/x', 'https://app.example/web/', true],
 ])('%s with %s in the whitelist: %s', (url, beginning, trusted) => {
   expect(isTrustedClient(url, ['https://nobody.example/', beginning])).toBe(trusted);
 });

@@ -28,16 +28,15 @@ export function checkClientAddress(url: string): URL {
 }
 
 /**
- * Whether an address begins as one of those that are trusted. One that names a host only does not trust hosts whose names
- * begin like it.
+ * Whether an address begins as one of those that are trusted, as browsers understand both: a path may lead out of itself. One that names
+ * a host only does not trust hosts whose names begin like it.
  */
 export function isTrustedClient(url: string, beginnings: readonly string[]): boolean {
-  return beginnings.some((beginning) => {
-    if (!url.startsWith(beginning)) return false;
-    const hostOnly = /^https?:\/\/[^/?#]*$/i.test(beginning);
-    return !hostOnly || new URL(url).origin === new URL(beginning).origin;
-  });
+  const target = understood(url);
+  return beginnings.some((beginning) => target.startsWith(understood(beginning)));
 }
+
+const understood = (address: string): string => (URL.canParse(address) ? new URL(address).href : address);
 
 /** The part of an address that tells people where it leads. */
 export const displayedAddress = (url: string): string => url.split(/[?#]/, 1)[0]!;

@@ -39,7 +39,10 @@ export class PasswordReset {
     const { new_password: password, logout_devices: logout = true } = body;
     if (password !== undefined) this.passwords.assertAcceptable(password);
     else if (body['auth'] !== undefined) throw MatrixError.missingParam("Missing parameter 'new_password'");
-    const { results } = await this.uia.authenticate({ request, body, flows, description: 'set a new password' });
+    const { results } = await this.uia.authenticate({
+      ...{ request, body, flows, description: 'set a new password' },
+      purpose: 'password_reset',
+    });
     const proved = provedAddress(results['m.login.email.identity']) ?? provedAddress(results['m.login.msisdn']);
     if (password === undefined) throw MatrixError.missingParam("Missing parameter 'new_password'");
     const userId = proved && (await userOfThreepid(this.database, proved.medium, proved.address));

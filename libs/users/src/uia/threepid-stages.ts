@@ -21,10 +21,9 @@ class EmailStage implements UiaStage {
   readonly type = 'm.login.email.identity';
   constructor(private readonly verification: EmailVerification) {}
 
-  async check({ auth, request }: StageAttempt): Promise<unknown> {
+  async check({ auth, purpose = 'registration' }: StageAttempt): Promise<unknown> {
     const { sid, clientSecret } = threepidCredentials(auth);
     // A proof counts for what its mail said that it is for.
-    const purpose = /\/account\/password(\?|$)/.test(request.url) ? 'password_reset' : 'registration';
     const proved = await this.verification.proved(sid, clientSecret, purpose);
     return { medium: 'email', address: proved.address, validated_at: proved.validatedMs, sid: proved.sid };
   }

@@ -9,6 +9,8 @@ export interface StageAttempt {
   /** The user who has to prove themself; absent where nobody is logged in. */
   readonly userId?: string | undefined;
   readonly request: RequestOrigin;
+  /** What an address is proved for; an account that is about to be made, unless told. */
+  readonly purpose?: 'registration' | 'password_reset' | undefined;
 }
 
 /** One way to prove something: a stage of interactive auth. */

@@ -42,6 +42,8 @@ export interface UiaRequest {
   readonly userId?: string | undefined;
   /** The parameters may change from stage to stage, as those of clients in use do; the last ones count. */
   readonly mayChange?: boolean;
+  /** What an address is proved for; an account that is about to be made, unless told. */
+  readonly purpose?: 'password_reset';
 }
 
 /** What a session proved. */
@@ -287,7 +289,10 @@ export class UiaService {
   async #attempt(sessionId: string, type: string, auth: JsonObject, operation: UiaRequest): Promise<UiaCredential> {
     const stage = operation.flows.some((stages) => stages.includes(type)) ? this.stage(type) : undefined;
     if (!stage) throw MatrixError.unrecognizedKind('This stage is not offered here');
-    const result = await stage.check({ auth, userId: operation.userId, request: operation.request });
+    const result = await stage.check({
+      ...{ auth, userId: operation.userId, request: operation.request },
+      purpose: operation.purpose,
+    });
     await this.#record(sessionId, stage, result);
     return { stageType: type, result };
   }
