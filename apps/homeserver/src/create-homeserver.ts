@@ -188,16 +188,15 @@ export class Homeserver {
 
   /**
    * Takes over changed settings and modules, certificates included, without dropping a connection.
-   * @throws ModuleLoadError when a module is wrong; then everything stays as it was. What goes wrong afterwards is in the log.
+   * @throws ModuleLoadError when a module is wrong, SettingsError when the file of `log_config` is; then everything stays as it was.
+   * What goes wrong afterwards is left, and in the log.
    */
   async reload(next: Config): Promise<ReloadReport> {
+    // Also where nothing changed in the settings: the file that log_config names may have.
+    const { level, levels } = loggerOptions(next);
     const { keptProviders, ...modules } = await this.modules.reload([...moduleEntriesOf(next), ...this.#moreModules]);
     const { changed, needRestart } = this.config.reload(next);
-    // Also where nothing changed in the settings: the file that log_config names may have.
-    if (this.log instanceof PinoLogger) {
-      const { level, levels } = loggerOptions(this.config);
-      this.log.setLevels(level, levels);
-    }
+    if (this.log instanceof PinoLogger) this.log.setLevels(level, levels);
     const left: string[] = [];
     try {
       this.#http?.reloadTls();
@@ -205,7 +204,12 @@ export class Homeserver {
       left.push('the TLS certificate could not be read again');
       this.logger.error('The TLS certificate could not be read again; the one from before stays in use', { err });
     }
-    await this.#moduleServices?.refresh();
+    try {
+      await this.#moduleServices?.refresh();
+    } catch (err) {
+      left.push('what runs for modules could not all be adapted to them; reload once more');
+      this.logger.error('What runs for modules could not all be adapted to them', { err });
+    }
     this.logger.info('Settings reloaded', { changed: [...changed], modules });
     if (needRestart.length > 0) {
       this.logger.warn('Settings that changed hold after a restart only', { settings: needRestart });

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { callbackContext, ModuleDispatcher, toModuleEvent, toStateView } from '@rookery/module-host';
 import { Clock, eachLimit, Logger, Semaphore } from '@rookery/platform';
-import { Follower, forgetCursor, Notifier } from '@rookery/replication';
+import { cursorOf, Follower, forgetCursor, Notifier } from '@rookery/replication';
 import { type StoredEvent, TimelineReader } from '@rookery/rooms';
 import { StatesAfterEvents } from './states-after-events.js';
 
@@ -49,13 +49,14 @@ export class NewEvents {
         const logger = this.logger.child('modules');
         const advance = (after: number, upTo: number): Promise<number> => this.#advance(after, upTo);
         const options = { name: cursor, stream: 'events', database, notifier, clock, logger, advance };
-        this.#follower = new Follower({ ...options, startAt: 'now' });
-        await this.#follower.start();
+        const follower = new Follower({ ...options, startAt: 'now' });
+        await follower.start();
+        this.#follower = follower;
       } else if (!wanted) {
         await this.#end();
-        await this.database.write((tx) => forgetCursor(tx, cursor), {
-          name: 'module_new_events',
-        });
+        // A reload has nothing to write where nobody wants to be told, as on a database that takes nothing at the moment.
+        if ((await cursorOf(this.database, cursor)) === undefined) return;
+        await this.database.write((tx) => forgetCursor(tx, cursor), { name: 'module_new_events' });
       }
     });
   }

@@ -1,6 +1,10 @@
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { Database } from '@rookery/database';
+import { ModuleServices } from '@rookery/module-services';
 import { Config } from '@rookery/platform';
 import { eventually, createTestHomeserver } from '@rookery/testing';
+import { temporaryFolder } from '@rookery/testing/internal';
 import { operatorOf } from '../admin/operator-world.js';
 import { probe, startProbe } from './probe-server.js';
 
@@ -135,6 +139,45 @@ describe('modules that come and go while the server runs', () => {
       expect(server.server.moduleNames).toEqual(['probe']);
       expect(server.server.config.get('tls_certificate_path')).toBe('/tls/next.pem');
     } finally {
+      await server.stop();
+    }
+  });
+
+  it('stay as they are, with all settings, when the file of log_config is wrong', async () => {
+    const server = await createTestHomeserver({});
+    const log = join(await temporaryFolder('rookery-log-'), 'log.yaml');
+    await writeFile(log, 'root: {level: LOUD}');
+    const more = { modules: [{ module }], tls_certificate_path: '/tls/next.pem', log_config: log };
+    const next = Config.fromObject({ server_name: 'rookery.test', report_stats: false, ...more });
+    try {
+      await expect(server.server.reload(next)).rejects.toThrow('expected one of DEBUG');
+      expect(server.server.moduleNames).toEqual([]);
+      expect(server.server.config.get('tls_certificate_path')).toBeUndefined();
+      await writeFile(log, 'root: {level: DEBUG}');
+      await server.server.reload(next);
+      expect(server.server.moduleNames).toEqual(['probe']);
+    } finally {
+      await server.stop();
+    }
+  });
+
+  it('are in force where what runs for them cannot be adapted, and that is said', async () => {
+    const server = await createTestHomeserver({ processes: 1 });
+    const settings = (modules: object[]): Config =>
+      Config.fromObject({ server_name: 'rookery.test', report_stats: false, modules });
+    const write = jest.spyOn(server.server.service(Database), 'write');
+    try {
+      const said = 'what runs for modules could not all be adapted to them; reload once more';
+      expect((await server.server.reload(settings([]))).left).not.toContain(said);
+      expect(write).not.toHaveBeenCalledWith(expect.anything(), { name: 'module_new_events' });
+      jest.spyOn(server.server.service(ModuleServices), 'refresh').mockRejectedValueOnce(new Error('no room'));
+      const { left, modules } = await server.server.reload(settings([{ module }]));
+      expect(modules.added).toEqual(['probe']);
+      expect(left).toContain(said);
+      expect((await server.server.reload(settings([{ module }]))).left).not.toContain(said);
+      expect((await server.request('GET', '/_synapse/client/probe/files/x')).status).toBe(200);
+    } finally {
+      write.mockRestore();
       await server.stop();
     }
   });

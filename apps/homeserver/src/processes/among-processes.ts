@@ -175,9 +175,15 @@ export class AmongProcesses {
   }
 
   /** Takes over changed settings, as {@link Homeserver.reload} does, also for what it begins later. */
-  reload(next: Config): ReturnType<Homeserver['reload']> {
+  async reload(next: Config): ReturnType<Homeserver['reload']> {
+    const before = this.config;
     this.config = next;
-    return this.server.reload(next);
+    try {
+      return await this.server.reload(next);
+    } catch (error) {
+      this.config = before;
+      throw error;
+    }
   }
 
   /** Answers what is under way and ends; another process takes over what this one did. Never rejects. */
