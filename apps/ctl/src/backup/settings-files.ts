@@ -1,5 +1,6 @@
 import { existsSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
+import { modulesFolder } from '@rookery/module-host';
 import { type Config, filesAt, settingNames } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import { filesOf } from './media-store.js';
@@ -13,8 +14,10 @@ export interface SettingsFile {
 /** What the server writes itself, or what is backed up otherwise. */
 const notSettings =
   /^(?:media_store_path|backup_media_store_path|media_storage_providers|databases?|database_path|pid_file|listeners|redis\.path)(?:\.|$)/;
-/** Beside the settings: which versions of modules are installed. */
-const besides = ['package.json', 'package-lock.json'];
+/** Which versions of modules are installed: by `rookery module add`, or by npm beside the settings. */
+const packageFiles = [modulesFolder, '.'].flatMap((folder) =>
+  ['package.json', 'package-lock.json'].map((name) => join(folder, name)),
+);
 const mostFiles = 2_000;
 const mostBytes = 256 * 1_048_576;
 
@@ -33,7 +36,7 @@ export async function settingsFiles(config: Config): Promise<SettingsFile[]> {
     found.set(path, { path, setting });
   };
   for (const path of config.paths.flatMap((each) => filesAt(each))) add(resolve(path), 'settings');
-  for (const name of besides) {
+  for (const name of packageFiles) {
     const path = join(config.configDir, name);
     if (existsSync(path)) add(path, 'modules');
   }
