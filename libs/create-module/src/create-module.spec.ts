@@ -87,18 +87,19 @@ it('writes a Nest module likewise', () => {
 
 it('uses the packages of the checkout that wrote it, for npm finds them nowhere else yet', () => {
   const place = join(folder, 'deep', 'my-module');
-  createModule(place);
-  const { devDependencies, peerDependencies } = JSON.parse(readFileSync(join(place, 'package.json'), 'utf8')) as {
-    devDependencies: Record<string, string>;
-    peerDependencies: Record<string, string>;
-  };
-  for (const name of ['@rookery/module-api', '@rookery/testing']) {
-    const linked = devDependencies[name]?.replace(/^file:/, '') ?? '';
-    const manifest = JSON.parse(readFileSync(join(place, linked, 'package.json'), 'utf8')) as { name: string };
-    expect(manifest.name).toBe(name);
+  createModule(place, 'my-module', 'nest');
+  const manifest = JSON.parse(readFileSync(join(place, 'package.json'), 'utf8')) as Record<
+    'dependencies' | 'devDependencies' | 'peerDependencies',
+    Record<string, string>
+  >;
+  for (const name of ['@rookery/module-api', '@rookery/nest', '@rookery/testing']) {
+    const linked = manifest.devDependencies[name]?.replace(/^file:/, '') ?? '';
+    const found = JSON.parse(readFileSync(join(place, linked, 'package.json'), 'utf8')) as { name: string };
+    expect(found.name).toBe(name);
   }
   // What is published asks for a version.
-  expect(peerDependencies).toEqual({ '@rookery/module-api': '^0.1.0' });
+  expect(manifest.peerDependencies).toEqual({ '@rookery/module-api': '^0.1.0' });
+  expect(Object.values(manifest.dependencies).filter((version) => !/^\^\d/.test(version))).toEqual([]);
 });
 
 it('writes into a new repository, and says in a line what is in its way', () => {

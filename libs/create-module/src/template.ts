@@ -8,8 +8,8 @@ export interface Sources {
 /** How a module is written: with functions, or as a Nest module. */
 export type Style = 'plain' | 'nest';
 
-/** What a module asks of the server that loads it. */
-const peerVersion = '^0.1.0';
+/** What a module asks of the server that loads it, and of the registry: a folder of this machine is nowhere else. */
+const publishedVersion = '^0.1.0';
 /** The package that starts servers in tests. A module needs it, the program that writes modules does not. */
 const testing = '@rookery/testing';
 const quoted = `'${testing}'`;
@@ -53,10 +53,12 @@ const packageJson = (name: string, sources: Sources, isNest: boolean): string =>
     // What it uses, shown to whoever installs it; in a thread of its own it is held to that.
     rookery: { callbacks: ['checkEventForSpam'], settings: ['max_length', 'message'] },
     // npm installs them once for all modules that ask for the same.
-    ...(isNest && { dependencies: { '@rookery/nest': sources.nest, ...nestPackages } }),
-    peerDependencies: { '@rookery/module-api': peerVersion },
+    ...(isNest && { dependencies: { '@rookery/nest': publishedVersion, ...nestPackages } }),
+    peerDependencies: { '@rookery/module-api': publishedVersion },
     devDependencies: {
       '@rookery/module-api': sources.api,
+      // Here it wins over what is asked of the registry.
+      ...(isNest && sources.nest !== publishedVersion && { '@rookery/nest': sources.nest }),
       [testing]: sources.testing,
       '@types/node': '^24.0.0',
       // Runs TypeScript tests as they are; the machine's own may be older.
