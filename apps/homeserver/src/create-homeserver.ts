@@ -223,9 +223,9 @@ export class Homeserver {
     return { changed: [...changed], modules: { added, changed: changedModules, removed }, left };
   }
 
-  /** Keeps what modules let escape from ending the process; for programs that are nothing but this server. */
-  guardProcess(): void {
-    guardProcess(() => this.modules.running, this.logger.child('modules'));
+  /** Keeps what modules let escape from ending the process; for programs that are nothing but this server. The result undoes it. */
+  guardProcess(): () => void {
+    return guardProcess(() => this.modules.running, this.logger.child('modules'));
   }
 
   /**

@@ -106,7 +106,8 @@ it('runs a module, builds and reloads it when its code changes, and says what it
   write(`BROKEN ${source('NOT_SPAM')}`);
   await eventually(() => notes.some((note) => note.includes('it is broken')));
   expect((await say())[0]).toBe(200);
-  write(source(`{ errcode: Codes.FORBIDDEN, message: 'not that' }`));
+  // What escapes from the module ends nothing, as in the server itself.
+  write(source(`{ errcode: Codes.FORBIDDEN, message: setTimeout(() => { throw new Error('late'); }) && 'not that' }`));
   await eventually(() => notes.includes('Reloaded judge.'));
   expect((await say())[0]).toBe(403);
   await eventually(() => out.some((line) => line.includes(`${about}  refused  M_FORBIDDEN: not that`)));

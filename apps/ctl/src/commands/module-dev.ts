@@ -110,8 +110,9 @@ export async function developModule(
   if (!(await built())) throw new CommandError('Correct it, and begin again');
   const { Homeserver } = await import('@rookery/homeserver');
   const server = Homeserver.create(config);
-  await server.start();
+  const unguard = server.guardProcess();
   try {
+    await server.start();
     const dispatcher = server.service(ModuleDispatcher);
     const own = async (): Promise<string | undefined> =>
       (await dispatcher.report()).find((report) => report.entry === entry.module)?.name;
@@ -151,5 +152,6 @@ export async function developModule(
     }
   } finally {
     await server.stop();
+    unguard();
   }
 }
