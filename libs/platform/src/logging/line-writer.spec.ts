@@ -1,7 +1,8 @@
 import { execFileSync, spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { eventually } from '@rookery/testing';
 import { LineWriter } from './line-writer.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'rookery-lines-'));
@@ -49,4 +50,34 @@ describe('the writer of log lines', () => {
       expect(await new Promise((resolve) => child.on('exit', resolve))).toBe(3);
     },
   );
+
+  // A limit of the system on the size of files stands for a full disk: it can be lifted from outside.
+  (process.platform === 'linux' ? it : it.skip).each([false, true])(
+    'goes on where a file could not be written for a while (at once: %s)',
+    async (sync) => {
+      const file = join(folder, `full-${sync}.log`);
+      const code = `
+        import { LineWriter } from ${JSON.stringify(new URL('./line-writer.ts', import.meta.url).href)};
+        const writer = new LineWriter(${JSON.stringify(file)}, ${sync});
+        for (let i = 0; i < 1000; i++) writer.write('line ' + i + '\\n');
+        setTimeout(() => writer.write('later\\n'), 200);
+        process.stdin.on('data', () => writer.close().then(() => process.exit(0)));`;
+      const args = ['-c', 'ulimit -S -f 1; exec "$0" "$@"', process.execPath, '--input-type=module', '-e', code];
+      const child = spawn('bash', args, { stdio: ['pipe', 'ignore', 'ignore'] });
+      const ended = new Promise((resolve) => child.on('exit', resolve));
+      await eventually(() => statSync(file, { throwIfNoEntry: false })?.size === 1024);
+      await new Promise((resolve) => setTimeout(resolve, 500));
+      execFileSync('prlimit', ['--pid', String(child.pid), '--fsize=unlimited:']);
+      const all = `${Array.from({ length: 1000 }, (_, i) => `line ${i}\n`).join('')}later\n`;
+      await eventually(() => readFileSync(file, 'utf8') === all);
+      child.stdin.write('end');
+      expect(await ended).toBe(0);
+    },
+  );
+
+  it('closes a file that cannot be written', async () => {
+    const writer = new LineWriter('/dev/full', false);
+    writer.write('line\n');
+    await writer.close();
+  });
 });

@@ -1,10 +1,14 @@
-import { closeSync, mkdirSync, openSync, write, writeSync } from 'node:fs';
+import { closeSync, fstatSync, mkdirSync, openSync, write, writeSync } from 'node:fs';
 import { dirname } from 'node:path';
 
 /** Most bytes that wait for a reader that has stalled; what comes on top is dropped and counted. */
 const waitingLimitBytes = 16 * 1024 * 1024;
 /** Pause before writing again to a pipe that is full. */
 const fullPipeMs = 50;
+/** Pause after any other failure: of a disk that is full, above all. */
+const failedMs = 1_000;
+/** A standard stream that nobody reads any more, or that is closed, never comes back. */
+const goneForGood: ReadonlySet<string | undefined> = new Set(['EPIPE', 'EBADF']);
 
 const open = new Set<LineWriter>();
 process.on('exit', () => {
@@ -13,8 +17,8 @@ process.on('exit', () => {
 
 /**
  * Appends lines to a file or to the standard output without making anybody wait: lines gather while the last ones are being
- * written, and go out when the process ends. A reader that stalls costs lines, one that goes away costs the log, neither
- * ever the server.
+ * written, and go out when the process ends. A reader that stalls costs lines, and so does a disk that is full for long; a reader
+ * that goes away costs the log, none of them ever the server.
  */
 export class LineWriter {
   readonly #fd: number;
@@ -25,7 +29,11 @@ export class LineWriter {
   /** What is being written, and from where. */
   #current: Buffer | undefined;
   #offset = 0;
+  /** A thread is writing it. */
   #inFlight = false;
+  /** Until it is tried again. */
+  #pause: NodeJS.Timeout | undefined;
+  #closing = false;
   #broken = false;
 
   /**
@@ -41,7 +49,12 @@ export class LineWriter {
     open.add(this);
   }
 
-  /** Takes a line with its end. */
+  /** Which file it writes to, by whatever name that goes now. @throws Error when that cannot be found out */
+  get identity(): string {
+    return identityOf(fstatSync(this.#fd, { bigint: true }));
+  }
+
+  /** Takes a line with its end. Never throws. */
   write(line: string): void {
     if (this.#broken) return;
     if (this.#waitingBytes > waitingLimitBytes) {
@@ -50,6 +63,7 @@ export class LineWriter {
     }
     this.#waiting.push(line);
     this.#waitingBytes += line.length;
+    if (this.#pause) return;
     if (this.#sync) this.flushSync();
     else if (!this.#inFlight) this.#next();
   }
@@ -59,6 +73,8 @@ export class LineWriter {
    * lets its threads finish before the process ends.
    */
   flushSync(): void {
+    clearTimeout(this.#pause);
+    this.#pause = undefined;
     if (this.#inFlight) {
       this.#current = undefined;
       this.#inFlight = false;
@@ -68,13 +84,14 @@ export class LineWriter {
         this.#offset += writeSync(this.#fd, chunk, this.#offset);
       }
     } catch (error) {
-      this.#broken = (error as NodeJS.ErrnoException).code !== 'EAGAIN';
+      this.#failed(error as NodeJS.ErrnoException);
     }
   }
 
-  /** Writes what waits and closes the file; lines that come later are ignored. */
+  /** Writes what waits, as far as that can be written now, and closes the file; lines that come later are ignored. */
   async close(): Promise<void> {
-    while (!this.#broken && (this.#inFlight || this.#waiting.length > 0))
+    this.#closing = true;
+    while (!this.#broken && (this.#inFlight || this.#pause || this.#waiting.length > 0))
       await new Promise((resolve) => setTimeout(resolve, 5));
     open.delete(this);
     this.#broken = true;
@@ -105,13 +122,25 @@ export class LineWriter {
     if (!chunk || this.#broken) return;
     write(this.#fd, chunk, this.#offset, chunk.length - this.#offset, null, (error, written) => {
       if (this.#current !== chunk) return; // The process ends.
-      if (error?.code === 'EAGAIN') {
-        setTimeout(() => this.#next(), fullPipeMs).unref();
-        return;
-      }
-      if (error) this.#broken = true;
+      this.#inFlight = false;
       this.#offset += written ?? 0;
-      this.#next();
+      if (error) this.#failed(error);
+      else this.#next();
     });
   }
+
+  #failed({ code }: NodeJS.ErrnoException): void {
+    const isFull = code === 'EAGAIN';
+    this.#broken = (this.#fd <= 2 && goneForGood.has(code)) || (this.#closing && !isFull);
+    if (this.#broken) return;
+    const again = (): void => {
+      this.#pause = undefined;
+      if (this.#sync) this.flushSync();
+      else this.#next();
+    };
+    this.#pause = setTimeout(again, isFull ? fullPipeMs : failedMs).unref();
+  }
 }
+
+/** Tells files apart whatever they are called. */
+export const identityOf = ({ dev, ino }: { readonly dev: bigint; readonly ino: bigint }): string => `${dev}:${ino}`;

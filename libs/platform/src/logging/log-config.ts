@@ -133,9 +133,9 @@ export function readLogConfig(file: string): Partial<LoggerOptions> {
         ? value
         : (wrong([...at, key], 'expected a number, 0 or more') ?? otherwise);
     };
-    const inFile = (rotation?: Rotation): LogOutput[] =>
+    const inFile = (more: { readonly rotation?: Rotation; readonly watched?: true } = {}): LogOutput[] =>
       typeof handler['filename'] === 'string'
-        ? [{ to: 'file', file: resolve(handler['filename']), ...common, ...(rotation ? { rotation } : {}) }]
+        ? [{ to: 'file', file: resolve(handler['filename']), ...common, ...more }]
         : (wrong([...at, 'filename'], 'expected the path of a file') ?? []);
     if (kind in passingOn)
       return typeof handler['target'] === 'string'
@@ -147,18 +147,20 @@ export function readLogConfig(file: string): Partial<LoggerOptions> {
       case 'StreamHandler':
         return [{ to: /stdout/.test(String(handler['stream'] ?? '')) ? 'stdout' : 'stderr', ...common }];
       case 'FileHandler':
-      case 'WatchedFileHandler':
         return inFile();
+      case 'WatchedFileHandler':
+        return inFile({ watched: true });
       case 'RotatingFileHandler': {
         const [maxBytes, keep] = [number('maxBytes', 0), number('backupCount', 0)];
-        return inFile(maxBytes > 0 && keep > 0 ? { maxBytes, keep } : undefined);
+        return inFile(maxBytes > 0 && keep > 0 ? { rotation: { maxBytes, keep } } : {});
       }
       case 'TimedRotatingFileHandler': {
         const unit = String(handler['when'] ?? 'h').toUpperCase();
         const everyMs = unit === 'MIDNIGHT' ? 'midnight' : unit.startsWith('W') ? 7 * periods['D']! : periods[unit];
         if (everyMs === undefined) return wrong([...at, 'when'], 'expected S, M, H, D, W0 to W6 or midnight') ?? [];
         const keep = number('backupCount', 0);
-        return inFile({ everyMs: everyMs === 'midnight' ? everyMs : everyMs * (number('interval', 1) || 1), keep });
+        const spanMs = everyMs === 'midnight' ? everyMs : everyMs * (number('interval', 1) || 1);
+        return inFile({ rotation: { everyMs: spanMs, keep } });
       }
       case 'SysLogHandler': {
         const address = handler['address'];

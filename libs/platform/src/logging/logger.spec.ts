@@ -1,5 +1,5 @@
 import { createSocket } from 'node:dgram';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Config } from '../config/config.js';
@@ -7,7 +7,7 @@ import { SettingsError } from '../config/problem.js';
 import { loggerOptions, readLogConfig } from './log-config.js';
 import { LogContext } from './log-context.js';
 import { eventually } from '@rookery/testing';
-import { RotatingFile } from './outputs.js';
+import { RotatingFile, WatchedFile } from './outputs.js';
 import { PinoLogger } from './pino-logger.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'rookery-log-'));
@@ -209,5 +209,55 @@ root: {level: INFO, handlers: [all, errors, net]}
     expect(there).toEqual(['daily.log', 'daily.log.2026-02-01', 'daily.log.2026-02-02']);
     await eventually(() => readFileSync(`${name}.2026-02-02`, 'utf8') === '33\n');
     expect(readFileSync(name, 'utf8')).toBe('34\n');
+  });
+
+  it('goes on with the file of before where another cannot be opened, and tries again', async () => {
+    const [place, away] = [join(folder, 'place'), join(folder, 'away')];
+    let now = 0;
+    const rotating = new RotatingFile(join(place, 'a.log'), { maxBytes: 10, keep: 2 }, () => now);
+    rotating.write('eight 1\n');
+    renameSync(place, away);
+    writeFileSync(place, '');
+    for (const line of ['eight 2\n', 'eight 3\n']) rotating.write(line);
+    const read = (name: string): string => readFileSync(join(name), 'utf8');
+    await eventually(() => read(join(away, 'a.log')) === 'eight 1\neight 2\neight 3\n');
+    rmSync(place);
+    renameSync(away, place);
+    now += 1_000;
+    rotating.write('eight 4\n');
+    await rotating.close();
+    expect(readdirSync(place)).toEqual(['a.log', 'a.log.1']);
+    expect(read(join(place, 'a.log'))).toBe('eight 4\n');
+  });
+
+  it('begins another file where somebody has put one aside, or deleted it', async () => {
+    const name = join(folder, 'watched.log');
+    let now = 0;
+    const watched = new WatchedFile(name, false, () => now);
+    watched.write('1\n');
+    await eventually(() => readFileSync(name, 'utf8') === '1\n');
+    renameSync(name, `${name}.1`);
+    // Once a second is enough.
+    watched.write('2\n');
+    now += 1_000;
+    watched.write('3\n');
+    await eventually(() => existsSync(name) && readFileSync(name, 'utf8') === '3\n');
+    await eventually(() => readFileSync(`${name}.1`, 'utf8') === '1\n2\n');
+    rmSync(name);
+    now += 1_000;
+    watched.write('4\n');
+    await watched.close();
+    expect(readFileSync(name, 'utf8')).toBe('4\n');
+  });
+
+  it.each([
+    ['WatchedFileHandler', true],
+    ['FileHandler', undefined],
+  ])('knows by a handler whether its file is watched: %s', (kind, watched) => {
+    writeFileSync(
+      file,
+      `handlers: {file: {class: logging.handlers.${kind}, filename: /tmp/a.log}}\nroot: {handlers: [file]}\n`,
+    );
+    expect(readLogConfig(file).outputs?.[0]?.watched).toBe(watched);
   });
 });

@@ -1,8 +1,8 @@
 import { createSocket } from 'node:dgram';
-import { mkdirSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { compileLayout, type LineLayout } from './layout.js';
-import { LineWriter } from './line-writer.js';
+import { identityOf, LineWriter } from './line-writer.js';
 import type { LogLevel } from './logger.js';
 import { readableLine } from './readable.js';
 
@@ -21,6 +21,8 @@ export interface LogOutput {
   readonly to: 'stdout' | 'stderr' | 'file' | 'syslog' | 'journal';
   readonly file?: string;
   readonly rotation?: Rotation;
+  /** Somebody else puts the file aside. */
+  readonly watched?: true;
   readonly format: 'auto' | 'text' | 'json';
   /** Of text, where it is not the usual. */
   readonly layout?: LineLayout;
@@ -36,12 +38,15 @@ export interface LogOutput {
 export const severities: Readonly<Record<string, number>> = { trace: 7, debug: 7, info: 6, warn: 4, error: 3 };
 const rank: Readonly<Record<string, number>> = { trace: 10, debug: 20, info: 30, warn: 40, error: 50 };
 const dayMs = 86_400_000;
+/** Before what failed is tried again, and the place of a file is looked at again. */
+const againMs = 1_000;
 
 /** A file that is put aside when it is large or old. */
 export class RotatingFile {
   #writer: LineWriter;
   #bytes: number;
   #untilMs: number;
+  #notBeforeMs = -Infinity;
 
   /** @throws Error when the file cannot be opened */
   constructor(
@@ -56,11 +61,13 @@ export class RotatingFile {
     this.#writer = new LineWriter(file, false);
   }
 
+  /** Takes a line with its end. Never throws. */
   write(line: string): void {
     const { maxBytes = 0 } = this.rotation;
     const size = Buffer.byteLength(line);
     const isFull = maxBytes > 0 && this.#bytes > 0 && this.#bytes + size > maxBytes;
-    if (isFull || this.now() >= this.#untilMs) this.#rotate();
+    const nowMs = this.now();
+    if ((isFull || nowMs >= this.#untilMs) && nowMs >= this.#notBeforeMs) this.#rotate(nowMs);
     this.#bytes += size;
     this.#writer.write(line);
   }
@@ -77,20 +84,29 @@ export class RotatingFile {
     return new Date(fromMs).setHours(24, 0, 0, 0);
   }
 
-  #rotate(): void {
+  #rotate(nowMs: number): void {
     const { file, rotation } = this;
-    const old = this.#writer;
     try {
-      if (rotation.everyMs === undefined) this.#shift();
-      else this.#date();
+      // Put aside already where no new one could be opened.
+      if (existsSync(file)) {
+        if (rotation.everyMs === undefined) this.#shift();
+        else this.#date();
+      }
     } catch {
-      // The log goes on in the same file; the next attempt comes with the next line that is too many.
+      // The log goes on in the same file.
+      this.#notBeforeMs = nowMs + againMs;
     }
-    // What is still being written goes to the file that was put aside.
-    void old.close();
-    this.#writer = new LineWriter(file, false);
-    this.#bytes = statSync(file).size;
-    this.#untilMs = this.#end(this.now());
+    try {
+      const next = new LineWriter(file, false);
+      // What is still being written goes to the file that was put aside.
+      void this.#writer.close();
+      this.#writer = next;
+      this.#bytes = statSync(file).size;
+      this.#untilMs = this.#end(nowMs);
+    } catch {
+      // It goes on in the one that was put aside.
+      this.#notBeforeMs = nowMs + againMs;
+    }
   }
 
   /** `file.1` is the newest, as the field's handler has it. */
@@ -124,9 +140,55 @@ export class RotatingFile {
   }
 }
 
+/** A file that somebody else puts aside, as logrotate does: where it has gone, another one is begun. */
+export class WatchedFile {
+  #writer: LineWriter;
+  #identity: string;
+  #lookAtMs: number;
+
+  /** @throws Error when the file cannot be opened */
+  constructor(
+    private readonly file: string,
+    private readonly sync: boolean,
+    private readonly now: () => number = () => performance.now(),
+  ) {
+    this.#writer = new LineWriter(file, sync);
+    this.#identity = this.#writer.identity;
+    this.#lookAtMs = now() + againMs;
+  }
+
+  /** Takes a line with its end. Never throws. */
+  write(line: string): void {
+    const nowMs = this.now();
+    if (nowMs >= this.#lookAtMs) {
+      this.#lookAtMs = nowMs + againMs;
+      this.#look();
+    }
+    this.#writer.write(line);
+  }
+
+  /** Writes what waits. */
+  close(): Promise<void> {
+    return this.#writer.close();
+  }
+
+  #look(): void {
+    try {
+      const there = statSync(this.file, { bigint: true, throwIfNoEntry: false });
+      if (there && identityOf(there) === this.#identity) return;
+      const next = new LineWriter(this.file, this.sync);
+      this.#identity = next.identity;
+      void this.#writer.close();
+      this.#writer = next;
+    } catch {
+      // The log goes on in the file of before.
+    }
+  }
+}
+
 /** Opens a place; what it gives takes a line of JSON. @throws Error when a file cannot be opened */
 export function openOutput(output: LogOutput): (json: string, level: LogLevel) => void {
-  const { to, file, rotation, level = 'trace' } = output;
+  const { to, file, rotation, watched, level = 'trace' } = output;
   const isTerminal = (to === 'stdout' ? process.stdout : process.stderr).isTTY === true;
   const isText = output.format === 'text' || (output.format === 'auto' && to !== 'file' && isTerminal);
   const color = isText && (to === 'stdout' || to === 'stderr') && isTerminal && !process.env['NO_COLOR'];
@@ -150,9 +212,11 @@ export function openOutput(output: LogOutput): (json: string, level: LogLevel) =
       };
     }
     const target =
-      rotation && file !== undefined
+      file !== undefined && rotation
         ? new RotatingFile(file, rotation)
-        : new LineWriter(file, isText, to === 'stderr' ? 2 : 1);
+        : file !== undefined && watched
+          ? new WatchedFile(file, isText)
+          : new LineWriter(file, isText, to === 'stderr' ? 2 : 1);
     // The journal reads the priority in front of each line.
     if (to === 'journal') return (json, lineLevel) => target.write(`<${severities[lineLevel] ?? 6}>${shown(json)}`);
     return (json) => target.write(shown(json));
