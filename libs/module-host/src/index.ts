@@ -22,6 +22,7 @@ export { needsServer, offlineCapabilities } from './offline.js';
 export type { CallbackReport, ModuleReport } from './report.js';
 export type { TracedCall } from './trace.js';
 export { guardProcess } from './process-guard.js';
+export { providerParts } from './provider-parts.js';
 export { type ModuleIdentityProvider, ModuleRegistry, type ProviderFactory } from './registry.js';
 export { assertAllowed, type GateVerdict, refusalError } from './verdict.js';
 export { fitOf, misfitOf } from './versions.js';

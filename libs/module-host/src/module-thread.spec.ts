@@ -12,6 +12,7 @@ import { toModuleEvent, toStateView } from './isolation.js';
 import type { ModuleEntry } from './loader.js';
 import { starvedMs } from './module-thread.js';
 import { MemoryDocuments, offlineCapabilities } from './offline.js';
+import { providerParts } from './provider-parts.js';
 
 let folder: string;
 let host: ModuleHost;
@@ -440,6 +441,23 @@ it('makes providers in the thread', async () => {
   expect(await provider.downloadUrl?.('a', info, headers)).toBe('https://files.example/a?text/plain');
   expect(await provider.downloadUrl?.('b', info, headers)).toBeUndefined();
   await provider.remove?.('a', info);
+});
+
+it('tells what a provider in the thread is refused with, and makes it anew afterwards', async () => {
+  write(
+    'stores',
+    `let made = 0;
+    api.registerMediaStorageProvider('late', ({ from }) => {
+      if (++made < from) throw new ConfigError('not yet', ['from']);
+      return { storeFile: async () => {}, fetch: async () => undefined };
+    })`,
+  );
+  await start([entryOf('stores')]);
+  const provider = host.dispatcher.provider('mediaStorage', 'late')!.create({ from: 2 }, mediaSettings);
+  const info = { serverName: undefined, fileId: 'f1', urlCache: false };
+  await expect(providerParts(provider)).rejects.toMatchObject({ message: 'not yet', path: ['from'] });
+  expect(Object.keys(await providerParts(provider)).sort()).toEqual(['fetch', 'storeFile']);
+  await provider.storeFile('a', info, '/nowhere');
 });
 
 it('checks passwords and tells of the login afterwards', async () => {

@@ -16,6 +16,7 @@ import type { Code } from './code-files.js';
 import type { ConfigProblem } from './definition.js';
 import { isHostAllowed, type ModuleManifest } from './manifest.js';
 import { type Owner, runAs } from './owner.js';
+import { madeElsewhere } from './provider-parts.js';
 import { type ApiSurface, identityProviderMethods, type InSlot, type Registration, surfaceOf } from './thread-api.js';
 import { type Lent, Peer } from './thread-peer.js';
 import { PollAnswer, type PollMember, type PollMemory, type Polls } from './thread-polls.js';
@@ -474,7 +475,7 @@ export class ModuleThread {
     }
   }
 
-  /** A provider in the thread. It is made at once, and again where another thread takes over. */
+  /** A provider in the thread. It is made at once, and again where another thread takes over or it could not be made. */
   #provider(method: string, name: string, from: readonly unknown[]): unknown {
     let maker: ModuleThread | undefined;
     let made: Promise<Readonly<Record<string, Lent>>> | undefined;
@@ -482,7 +483,11 @@ export class ModuleThread {
       const thread = await this.#current();
       if (maker !== thread || !made) {
         maker = thread;
-        made = thread.call(`${method}:${name}`, from) as Promise<Readonly<Record<string, Lent>>>;
+        const making = thread.call(`${method}:${name}`, from) as Promise<Readonly<Record<string, Lent>>>;
+        made = making;
+        making.catch(() => {
+          if (made === making) made = undefined;
+        });
       }
       return made;
     };
@@ -493,24 +498,33 @@ export class ModuleThread {
         (await provider())[part]?.(...args) as Promise<never>;
     switch (method) {
       case 'registerMediaStorageProvider':
-        return {
-          storeFile: calling('storeFile'),
-          fetch: calling('fetch'),
-          remove: calling('remove'),
-          downloadUrl: calling('downloadUrl'),
-        } satisfies MediaStorageProvider;
+        return madeElsewhere<MediaStorageProvider>(
+          {
+            storeFile: calling('storeFile'),
+            fetch: calling('fetch'),
+            remove: calling('remove'),
+            downloadUrl: calling('downloadUrl'),
+          },
+          provider,
+        );
       case 'registerOidcMappingProvider':
-        return {
-          getRemoteUserId: calling('getRemoteUserId') as unknown as OidcMappingProvider['getRemoteUserId'],
-          mapUserAttributes: calling('mapUserAttributes'),
-          getExtraAttributes: async (...args) => (await calling('getExtraAttributes')(...args)) ?? {},
-        } satisfies OidcMappingProvider;
+        return madeElsewhere<OidcMappingProvider>(
+          {
+            getRemoteUserId: calling('getRemoteUserId') as unknown as OidcMappingProvider['getRemoteUserId'],
+            mapUserAttributes: calling('mapUserAttributes'),
+            getExtraAttributes: async (...args) => (await calling('getExtraAttributes')(...args)) ?? {},
+          },
+          provider,
+        );
       default:
-        return {
-          getSamlAttributes: calling('getSamlAttributes') as unknown as SamlMappingProvider['getSamlAttributes'],
-          getRemoteUserId: calling('getRemoteUserId') as unknown as SamlMappingProvider['getRemoteUserId'],
-          samlResponseToUserAttributes: calling('samlResponseToUserAttributes'),
-        } satisfies SamlMappingProvider;
+        return madeElsewhere<SamlMappingProvider>(
+          {
+            getSamlAttributes: calling('getSamlAttributes') as unknown as SamlMappingProvider['getSamlAttributes'],
+            getRemoteUserId: calling('getRemoteUserId') as unknown as SamlMappingProvider['getRemoteUserId'],
+            samlResponseToUserAttributes: calling('samlResponseToUserAttributes'),
+          },
+          provider,
+        );
     }
   }
 

@@ -1,6 +1,6 @@
 import { madeStorageProvider } from '@rookery/media';
 import type { ModuleApi, ModuleMigration } from '@rookery/module-api';
-import type { ModuleDispatcher } from '@rookery/module-host';
+import { type ModuleDispatcher, providerParts } from '@rookery/module-host';
 import { type Config, SilentLogger, SystemIds } from '@rookery/platform';
 import { readTemplates } from './messaging/templates.js';
 import { checkSteps } from './storage/tables.js';
@@ -55,20 +55,26 @@ function wantedProviders(config: Config): WantedProvider[] {
 }
 
 /** Why the server would not start with these modules although each of them loads: what other settings want of them. */
-export function missingProviders(config: Config, dispatcher: ModuleDispatcher): string[] {
-  const make = ({ kind, name, own }: WantedProvider): unknown => {
-    if (kind !== 'mediaStorage') return dispatcher.provider(kind, name)?.create(own);
+export async function missingProviders(config: Config, dispatcher: ModuleDispatcher): Promise<string[]> {
+  const isMade = async ({ kind, name, own }: WantedProvider): Promise<boolean> => {
+    if (kind === 'mediaStorage') {
+      const factory = dispatcher.provider(kind, name);
+      if (factory) await madeStorageProvider(factory, own, config);
+      return factory !== undefined;
+    }
     const factory = dispatcher.provider(kind, name);
-    return factory && madeStorageProvider(factory, own, config);
+    if (factory) await providerParts<object>(factory.create(own));
+    return factory !== undefined;
   };
-  return wantedProviders(config).flatMap((wanted) => {
+  const problems = wantedProviders(config).map(async (wanted) => {
     const { what, name, where } = wanted;
     const problem = (reason: string): string => `${where === undefined ? '' : `${where}: `}${what} ${name}: ${reason}`;
     try {
-      if (make(wanted)) return [];
+      if (await isMade(wanted)) return [];
       return [problem(`no module provides a ${what} of this name`)];
     } catch (error) {
       return [problem(error instanceof Error ? error.message : String(error))];
     }
   });
+  return (await Promise.all(problems)).flat();
 }

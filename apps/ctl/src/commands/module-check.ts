@@ -166,7 +166,7 @@ async function tryOut(
   await host.start(await ready(good), capabilities);
   const summary = new Map(host.dispatcher.summary().map((row) => [row.module, row]));
   const allLoad = results.every(({ problem }) => problem === undefined);
-  const problems = allLoad ? missingProviders(config, host.dispatcher) : [];
+  const problems = allLoad ? await missingProviders(config, host.dispatcher) : [];
   await host.stop();
   // What was rejected with nobody listening is told of only once everything that waits has run.
   await setImmediate();

@@ -146,33 +146,36 @@ describe('module check', () => {
     });
   });
 
-  it('fails where other settings want something that no module provides, or that cannot be made', async () => {
-    write(
-      'tape.mjs',
-      source(
-        'tape',
-        `api.registerMediaStorageProvider('tape', (config) => { if (!config) throw new Error('no config'); return {}; });
+  it.each(['', ', isolate: thread'])(
+    'fails where other settings want what no module provides, or cannot be made%s',
+    async (how) => {
+      write(
+        'tape.mjs',
+        source(
+          'tape',
+          `api.registerMediaStorageProvider('tape', (config) => { if (!config) throw new Error('no config'); return {}; });
         api.registerMediaStorageProvider('vault', (_, server) => { throw new Error(server.maxUploadBytes + ' is too much for ' + server.serverName); });
         api.registerMediaStorageProvider('hole', () => ({}));`,
-      ),
-    );
-    const check = async (name: string): Promise<{ code: number; out: string }> => {
-      settings(
-        `modules: [{ module: ./tape.mjs }]\nmedia_storage_providers: [{ module: ${name}, store_local: true }]\n`,
+        ),
       );
-      return rookery('check', '-c', file);
-    };
-    for (const [name, said] of [
-      ['disk', 'no module provides a media storage of this name'],
-      ['tape', 'no config'],
-      ['vault', '52428800 is too much for example.org'],
-      ['hole', 'what the module made is no storage provider'],
-    ] as const) {
-      const { code, out } = await check(name);
-      expect(out).toContain(`homeserver.yaml:5: media storage ${name}: ${said}`);
-      expect(code).toBe(1);
-    }
-  });
+      const check = async (name: string): Promise<{ code: number; out: string }> => {
+        settings(
+          `modules: [{ module: ./tape.mjs${how} }]\nmedia_storage_providers: [{ module: ${name}, store_local: true }]\n`,
+        );
+        return rookery('check', '-c', file);
+      };
+      for (const [name, said] of [
+        ['disk', 'no module provides a media storage of this name'],
+        ['tape', 'no config'],
+        ['vault', '52428800 is too much for example.org'],
+        ['hole', 'what the module made is no storage provider'],
+      ] as const) {
+        const { code, out } = await check(name);
+        expect(out).toContain(`homeserver.yaml:5: media storage ${name}: ${said}`);
+        expect(code).toBe(1);
+      }
+    },
+  );
 
   it('shows what each module registers', async () => {
     write(

@@ -1,5 +1,5 @@
 import type { MediaServerSettings, MediaStorageProvider } from '@rookery/module-api';
-import type { ProviderFactory } from '@rookery/module-host';
+import { type ProviderFactory, providerParts } from '@rookery/module-host';
 import type { Config } from '@rookery/platform';
 
 /**
@@ -7,13 +7,14 @@ import type { Config } from '@rookery/platform';
  * @param own the entry's `config`
  * @throws Error when the module refuses it, or makes something else
  */
-export function madeStorageProvider(
+export async function madeStorageProvider(
   factory: ProviderFactory<'mediaStorage'>,
   own: unknown,
   config: Config,
-): MediaStorageProvider {
+): Promise<MediaStorageProvider> {
   const provider = factory.create(own, mediaServerSettings(config));
-  if (typeof provider?.storeFile !== 'function' || typeof provider.fetch !== 'function')
+  const { storeFile, fetch } = (await providerParts(provider)) ?? {};
+  if (typeof storeFile !== 'function' || typeof fetch !== 'function')
     throw new Error('what the module made is no storage provider');
   return provider;
 }

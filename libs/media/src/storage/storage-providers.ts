@@ -55,14 +55,15 @@ export class StorageProviders implements OnModuleInit {
   }
 
   /** Makes the providers. @throws ModuleLoadError when a setting names none, or its configuration is refused */
-  load(): void {
-    this.#entries = this.config.get('media_storage_providers').map((setting, index) => ({
+  async load(): Promise<void> {
+    const made = this.config.get('media_storage_providers').map(async (setting, index) => ({
       name: setting.module,
-      provider: this.#create(setting.module, setting.config, index),
+      provider: await this.#create(setting.module, setting.config, index),
       storesLocal: setting.store_local,
       storesRemote: setting.store_remote,
       synchronous: setting.store_synchronous,
     }));
+    this.#entries = await Promise.all(made);
   }
 
   /** Whether there are any. */
@@ -193,14 +194,14 @@ export class StorageProviders implements OnModuleInit {
     this.logger.error(message, { provider: entry.name, path: place.path, err });
   }
 
-  #create(name: string, config: unknown, index: number): MediaStorageProvider {
+  async #create(name: string, config: unknown, index: number): Promise<MediaStorageProvider> {
     const where = this.config.where('media_storage_providers', index);
     try {
       if (name === builtIn) return fileSystemProvider(config, this.config.configDir);
       const factory = this.modules.provider('mediaStorage', name);
       if (factory === undefined)
         throw new Error(`no module provides a media storage of this name: list one that does under 'modules'`);
-      return madeStorageProvider(factory, config, this.config);
+      return await madeStorageProvider(factory, config, this.config);
     } catch (error) {
       throw new ModuleLoadError(name, error instanceof Error ? error.message : String(error), where, { cause: error });
     }

@@ -2,7 +2,7 @@ import { execFileSync, spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { eventually } from '@rookery/testing';
+import { eventually, itWhere } from '@rookery/testing';
 import { LineWriter } from './line-writer.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'rookery-lines-'));
@@ -52,9 +52,9 @@ describe('the writer of log lines', () => {
   );
 
   // A limit of the system on the size of files stands for a full disk: it can be lifted from outside.
-  (process.platform === 'linux' ? it : it.skip).each([false, true])(
-    'goes on where a file could not be written for a while (at once: %s)',
-    async (sync) => {
+  const limited = itWhere(process.platform === 'linux', 'only Linux lifts the limits of another process');
+  for (const sync of [false, true])
+    limited(`goes on where a file could not be written for a while (each line at once: ${String(sync)})`, async () => {
       const file = join(folder, `full-${sync}.log`);
       const code = `
         import { LineWriter } from ${JSON.stringify(new URL('./line-writer.ts', import.meta.url).href)};
@@ -72,8 +72,7 @@ describe('the writer of log lines', () => {
       await eventually(() => readFileSync(file, 'utf8') === all);
       child.stdin.write('end');
       expect(await ended).toBe(0);
-    },
-  );
+    });
 
   it('closes a file that cannot be written', async () => {
     const writer = new LineWriter('/dev/full', false);

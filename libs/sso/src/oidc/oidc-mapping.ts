@@ -1,5 +1,5 @@
 import { ConfigError, type OidcMappingProvider } from '@rookery/module-api';
-import type { ModuleDispatcher, ProviderFactory } from '@rookery/module-host';
+import { type ModuleDispatcher, type ProviderFactory, providerParts } from '@rookery/module-host';
 import type { Clock, OidcProviderSetting } from '@rookery/platform';
 import { checkRemoteId, askMapping } from '../providers/mapping-call.js';
 import type { NewUser } from '../providers/identity-provider.js';
@@ -27,8 +27,13 @@ export class OidcMapping {
   }
 
   /** @throws ConfigError when no module provides the mapping, or it refuses its settings */
-  check(): void {
-    this.#current();
+  async check(): Promise<void> {
+    const mapping = this.#current();
+    try {
+      await providerParts(mapping);
+    } catch (error) {
+      throw inConfig(error);
+    }
   }
 
   /** By what the provider knows the person. @throws SsoError */
@@ -60,10 +65,13 @@ export class OidcMapping {
       try {
         this.#made = { factory, mapping: factory.create(this.setting?.config) };
       } catch (error) {
-        if (!ConfigError.is(error)) throw error;
-        throw new ConfigError(error.message, ['config', ...error.path]);
+        throw inConfig(error);
       }
     }
     return this.#made.mapping;
   }
 }
+
+/** What a module says of its own settings, as it is said of the setting that holds them. */
+const inConfig = (error: unknown): unknown =>
+  ConfigError.is(error) ? new ConfigError(error.message, ['config', ...error.path]) : error;

@@ -42,8 +42,18 @@ export class OidcProviders implements OnModuleInit {
     this.lifecycle.on('streams', {
       name: 'single sign-on mappings',
       everyProcess: true,
-      start: () => this.all.forEach(({ mapping }, index) => this.#located(index, () => mapping.check())),
+      start: () => this.#check(),
     });
+  }
+
+  async #check(): Promise<void> {
+    for (const [index, { mapping }] of this.all.entries()) {
+      try {
+        await mapping.check();
+      } catch (error) {
+        throw this.#located(index, error);
+      }
+    }
   }
 
   /** The provider of an id. */
@@ -59,10 +69,7 @@ export class OidcProviders implements OnModuleInit {
       const message = 'expected an https address; without TLS it needs skip_verification: true';
       throw settingError(this.config, 'oidc_providers', [index, 'issuer'], message);
     }
-    const mapping = this.#located(
-      index,
-      () => new OidcMapping(setting.user_mapping_provider, this.modules, this.clock),
-    );
+    const mapping = this.#mapping(setting, index);
     const client = new OidcClient(setting, this.http, this.clock, this.#signedSecret(setting, index));
     return new OidcProvider(setting, client, mapping, this.cookies, this.addresses, this.ids);
   }
@@ -77,14 +84,18 @@ export class OidcProviders implements OnModuleInit {
     }
   }
 
-  /** Adds the place in the settings to what is wrong with a mapping. */
-  #located<T>(index: number, step: () => T): T {
+  #mapping(setting: OidcProviderSetting, index: number): OidcMapping {
     try {
-      return step();
+      return new OidcMapping(setting.user_mapping_provider, this.modules, this.clock);
     } catch (error) {
-      if (!ConfigError.is(error)) throw error;
-      const path = error.path[0] === 'module' || error.path[0] === 'config' ? error.path : ['config', ...error.path];
-      throw settingError(this.config, 'oidc_providers', [index, 'user_mapping_provider', ...path], error.message);
+      throw this.#located(index, error);
     }
+  }
+
+  /** Adds the place in the settings to what is wrong with a mapping. */
+  #located(index: number, error: unknown): unknown {
+    if (!ConfigError.is(error)) return error;
+    const path = error.path[0] === 'module' || error.path[0] === 'config' ? error.path : ['config', ...error.path];
+    return settingError(this.config, 'oidc_providers', [index, 'user_mapping_provider', ...path], error.message);
   }
 }

@@ -6,7 +6,7 @@ import {
   type SamlMappingProvider,
   type SamlResponse,
 } from '@rookery/module-api';
-import { ModuleDispatcher, type ProviderFactory } from '@rookery/module-host';
+import { ModuleDispatcher, type ProviderFactory, providerParts } from '@rookery/module-host';
 import { Clock, Config, Ids, Lifecycle, settingError } from '@rookery/platform';
 import { checkRequirements } from '../common/attribute-requirements.js';
 import { type CookieOptions, SealedCookies } from '../common/sealed-cookies.js';
@@ -80,12 +80,12 @@ export class SamlProvider implements IdentityProvider, OnModuleInit {
       this.sessionMs,
     );
     const { module: name, config } = this.config.get('saml2_config.user_mapping_provider') ?? {};
-    if (name === undefined || builtIn.test(name)) this.#own = this.#located(() => attributeMapping(config));
+    if (name === undefined || builtIn.test(name)) this.#own = await this.#located(() => attributeMapping(config));
     this.providers.add(this);
     this.lifecycle.on('streams', {
       name: 'SAML mapping',
       everyProcess: true,
-      start: () => void this.#located(() => this.#mapping()),
+      start: async () => void (await this.#located(() => providerParts(this.#mapping()))),
     });
   }
 
@@ -195,9 +195,9 @@ export class SamlProvider implements IdentityProvider, OnModuleInit {
     return this.#made.mapping;
   }
 
-  #located<T>(step: () => T): T {
+  async #located<T>(step: () => T | Promise<T>): Promise<T> {
     try {
-      return step();
+      return await step();
     } catch (error) {
       if (!ConfigError.is(error)) throw error;
       const path = error.path[0] === 'module' ? error.path : ['config', ...error.path];
