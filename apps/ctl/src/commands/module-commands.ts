@@ -17,6 +17,7 @@ import { askersOf, besideModules, checkModules, type CheckedModule, nameOfModule
 import { addModuleEntry, entriesOfPackage, listsModules, moduleEntries, removeModuleEntry } from './module-entries.js';
 import { developModule } from './module-dev.js';
 import { dependenciesIn, ModuleFolder, notRun, withScripts } from './module-folder.js';
+import { isRunning, reload } from './reload.js';
 import { describeSettings, schemaOfModule } from './module-schema.js';
 import { searchModules, showModuleInfo } from './module-registry.js';
 import { suggestModules } from './module-suggest.js';
@@ -291,8 +292,12 @@ async function remove(name: string, options: RemoveOptions, terminal: Terminal):
   // While it is still installed, the module can say what it is called.
   const own = options.keepData === true ? undefined : await nameOfModule(paths, name);
   if (options.force !== true) await assertUnneeded(name, own, paths);
-  if (removeModuleEntry(file, name))
-    terminal.note(`${file} does not list ${name} any more. A running server ends it after: rookery reload`);
+  const isRun = isRunning(paths);
+  const removed = removeModuleEntry(file, name);
+  if (removed) terminal.note(`${file} does not list ${name} any more.`);
+  // A server that has it still needs its code, and writes what it stores.
+  if (isRun) await endInServer(name, paths, terminal);
+  else if (removed) terminal.note('A running server ends it after: rookery reload');
   if (used !== undefined && entriesOfPackage(file, used).length === 0) {
     if (Object.hasOwn(modules.dependencies, used)) await modules.apply(['uninstall', '--save', used]);
   }
@@ -302,6 +307,18 @@ async function remove(name: string, options: RemoveOptions, terminal: Terminal):
   } else if (moduleEntries(file).includes(name)) {
     terminal.note('It is listed a second time: nothing was deleted.');
   } else await forget(own, paths, terminal);
+}
+
+/** @throws CommandError when the running server may still have it */
+async function endInServer(name: string, paths: readonly string[], terminal: Terminal): Promise<void> {
+  try {
+    await reload(paths, terminal);
+  } catch (error) {
+    throw new CommandError(
+      `The running server may still have ${name}: its package and what it stored stay. ${(error as Error).message}\n` +
+        `When that is mended: rookery module add and remove ${name} again`,
+    );
+  }
 }
 
 /** @throws CommandError when other modules, or other settings, need a module @param own what it calls itself, if that is known */
