@@ -139,9 +139,11 @@ async function watch(files: readonly string[], config: Config, { processes, secr
   if (!secretsInConfig) args.push('--no-secrets-in-config');
   const logger = openLog(config);
   const watched = new WatchedProcesses({ count: processes, program: process.argv[1] ?? '', args, logger });
-  writePidFile(config);
+  const pidFile = writePidFile(config);
   stopOnSignals(() => watched.stop());
-  process.on('SIGHUP', () => watched.signal('SIGHUP'));
+  process.on('SIGHUP', () => {
+    void watched.reload().then((outcome) => pidFile !== undefined && writeReloadOutcome(pidFile, outcome));
+  });
   await watched.failed;
   await watched.stop();
   process.exit(1);
@@ -234,6 +236,8 @@ async function run(): Promise<void> {
   if (options.oneOf !== undefined) beWatched(stop);
   const tell = (outcome: ReloadOutcome): void => {
     if (pidFile !== undefined) writeReloadOutcome(pidFile, outcome);
+    if (options.oneOf !== undefined)
+      process.send?.({ reloaded: outcome } satisfies WatchMessage, undefined, undefined, () => {});
   };
   reload = () => {
     Promise.resolve()

@@ -284,6 +284,24 @@ describeWithRedis('A server of several processes', () => {
     expect(await query('SELECT name FROM processes WHERE NOT fenced')).toEqual([]);
   });
 
+  it('says as one what a reload did in all of its processes', async () => {
+    const parent = start('--config', file, '--processes', '2');
+    await register(port, 'alice');
+    await eventually(() => log.includes('answers beside the one that writes'));
+    await writeFile(file, JSON.stringify(settings({ log_level: 'debug' })));
+    expect(await rookery('reload', '--config', file)).toMatchObject({
+      code: 0,
+      output: expect.stringContaining('changed settings: log_level'),
+    });
+    expect(log.match(/Settings reloaded/g)).toHaveLength(2);
+    await writeFile(file, JSON.stringify(settings({ modules: [{ module: './gone.mjs' }] })));
+    expect(await rookery('reload', '--config', file)).toMatchObject({
+      code: 1,
+      output: expect.stringMatching(/Nothing was reloaded\. .*gone\.mjs/),
+    });
+    await end(parent);
+  });
+
   it('says nothing in clear between its processes where that is set', async () => {
     await writeFile(file, JSON.stringify(settings({ processes: { tls: true } })));
     const parent = start('--config', file, '--processes', '2');

@@ -13,7 +13,10 @@ describe('the files of a backup beside the database', () => {
       writeFileSync(join(folder, name), '{}');
     }
     const file = join(folder, 'homeserver.yaml');
-    writeFileSync(file, 'server_name: rookery.test\nreport_stats: false\nmodules: [{module: one}, {module: ./one.mjs}]\n');
+    writeFileSync(
+      file,
+      'server_name: rookery.test\nreport_stats: false\nmodules: [{module: one}, {module: ./one.mjs}]\n',
+    );
     const found = await settingsFiles(loadConfig([file]));
     expect(found.filter(({ setting }) => setting === 'modules').map(({ path }) => path)).toEqual(
       installed.map((name) => join(folder, name)),

@@ -4,7 +4,7 @@ import { fileProblem } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
 import { ModuleFolder, notRun, withScripts } from './module-folder.js';
-import { isRunning, reload } from './reload.js';
+import { isRunning, reload, ReloadUnanswered } from './reload.js';
 
 /** How packages are brought up to date. */
 export interface Upgrade {
@@ -72,6 +72,8 @@ export async function upgradeModules(folder: ModuleFolder, upgrade: Upgrade, ter
       try {
         await reload(paths, terminal);
       } catch (error) {
+        // It may well run with the new ones: what lies there has to stay.
+        if (error instanceof ReloadUnanswered) throw new CommandError(`They are installed. ${error.message}`);
         // It goes on with the code that it has; so it shall after its next start.
         candidate.takeBack();
         throw new CommandError(`The running server did not take them over. ${fileProblem(error)}: ${stays}`);

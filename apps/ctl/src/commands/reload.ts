@@ -2,7 +2,7 @@ import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Command } from 'commander';
 import type { ReloadOutcome } from '@rookery/homeserver';
-import { loadConfig } from '@rookery/platform';
+import { type Config, loadConfig } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
 import { collect, configHelp, oddEntries } from './common.js';
@@ -24,9 +24,18 @@ export function registerReloadCommand(program: Command, terminal: Terminal): voi
     .action(({ config = ['homeserver.yaml'] }: ReloadOptions) => reload(config, terminal));
 }
 
+/** The server has been told to reload, and has not said what became of it. */
+export class ReloadUnanswered extends CommandError {}
+
+/** Where the process of these settings leaves its id, by which setting. */
+function pidFileOf(config: Config): { readonly setting: string; readonly file: string | undefined } {
+  const setting = config.get('worker_app') === undefined ? 'pid_file' : 'worker_pid_file';
+  return { setting, file: config.get(setting) };
+}
+
 /** Whether the server of these settings runs and can be found. */
 export function isRunning(files: readonly string[]): boolean {
-  const file = loadConfig(files).get('pid_file');
+  const { file } = pidFileOf(loadConfig(files));
   if (file === undefined || !existsSync(file)) return false;
   const pid = Number(readFileSync(file, 'utf8').trim());
   try {
@@ -36,14 +45,17 @@ export function isRunning(files: readonly string[]): boolean {
   }
 }
 
-/** Has the running server take over what changed, and says what it took. @throws CommandError when it took nothing */
+/**
+ * Has the running server take over what changed, and says what it took.
+ * @throws CommandError when it took nothing, ReloadUnanswered when it does not say
+ */
 export async function reload(files: readonly string[], terminal: Terminal): Promise<void> {
   // What is wrong with the settings is said here, where somebody reads it, and nothing is sent.
   const config = loadConfig(files);
-  const file = config.get('pid_file');
+  const { setting, file } = pidFileOf(config);
   if (file === undefined) {
     throw new CommandError(
-      'Set pid_file in the settings and restart the server, so that it can be found; or send it SIGHUP',
+      `Set ${setting} in the settings and restart the server, so that it can be found; or send it SIGHUP`,
     );
   }
   const pid = existsSync(file) ? Number(readFileSync(file, 'utf8').trim()) : Number.NaN;
@@ -61,7 +73,10 @@ export async function reload(files: readonly string[], terminal: Terminal): Prom
     );
   }
   const outcome = await outcomeOf(outcomeFile, pid);
-  if ('problem' in outcome) throw new CommandError(`Nothing was reloaded. ${outcome.problem}`);
+  if ('problem' in outcome) {
+    const taken = outcome.partly === true ? 'Some processes of the server took nothing over' : 'Nothing was reloaded';
+    throw new CommandError(`${taken}. ${outcome.problem}`);
+  }
   const { changed, modules, left } = outcome.report;
   terminal.note(`The server (process ${pid}) has taken over the settings.`);
   const parts = { 'changed settings': changed, 'modules added': modules.added, 'modules changed': modules.changed };
@@ -72,7 +87,7 @@ export async function reload(files: readonly string[], terminal: Terminal): Prom
   for (const warning of oddEntries(config)) terminal.note(`warning: ${warning}`);
 }
 
-/** What the server says became of the reload. @throws CommandError when it says nothing */
+/** What the server says became of the reload. @throws CommandError when it has ended, ReloadUnanswered when it says nothing */
 async function outcomeOf(file: string, pid: number): Promise<ReloadOutcome> {
   for (let waitedMs = 0; waitedMs < limitMs; waitedMs += lookEveryMs) {
     if (existsSync(file)) return JSON.parse(readFileSync(file, 'utf8')) as ReloadOutcome;
@@ -83,7 +98,7 @@ async function outcomeOf(file: string, pid: number): Promise<ReloadOutcome> {
     }
     await pause(lookEveryMs);
   }
-  throw new CommandError(
+  throw new ReloadUnanswered(
     `The server (process ${pid}) was told to reload and did not say what became of it; its log may`,
   );
 }

@@ -1,6 +1,7 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 import type { Logger } from '@rookery/platform';
+import { joinedOutcome, type ReloadOutcome } from '../reload-outcome.js';
 
 /** How the processes are begun. */
 export interface WatchOptions {
@@ -12,7 +13,7 @@ export interface WatchOptions {
 }
 
 /** What a process and the one that watches it say to each other. */
-export type WatchMessage = 'ready' | 'ping' | 'pong';
+export type WatchMessage = 'ready' | 'ping' | 'pong' | { readonly reloaded: ReloadOutcome };
 
 const pingMs = 2_000;
 /** A process that says nothing for so long is ended: longer than it takes for others to have its work. */
@@ -22,6 +23,8 @@ const longestPauseMs = 30_000;
 /** One that lived so long was no failed start. */
 const livedMs = 30_000;
 const stopLimitMs = 8_000;
+/** Less than `rookery reload` waits. */
+const reloadLimitMs = 110_000;
 /** One that starts for longer waits for something, and not for a processor. */
 const startLimitMs = 20_000;
 
@@ -37,6 +40,7 @@ export class WatchedProcesses {
   readonly #toStart: { readonly index: number; readonly failures: number }[] = [];
   readonly #starting = new Set<number>();
   #isStopping = false;
+  #reloading: Promise<unknown> = Promise.resolve();
   #tellFailed: () => void = () => {};
 
   constructor(options: WatchOptions) {
@@ -54,6 +58,16 @@ export class WatchedProcesses {
   /** Passes a signal on to all. */
   signal(signal: NodeJS.Signals): void {
     for (const child of this.#children.values()) child.kill(signal);
+  }
+
+  /** Has all take over what changed; one that begins meanwhile does so anyway. @returns what became of it. Never rejects */
+  reload(): Promise<ReloadOutcome> {
+    // One after the other: signals that a process has not looked at yet count once.
+    const done = this.#reloading.then(async () =>
+      joinedOutcome((await Promise.all([...this.#children.values()].map(reloadOf))).flat()),
+    );
+    this.#reloading = done;
+    return done;
   }
 
   /** Stops all, and kills those that do not in time. */
@@ -139,4 +153,25 @@ export class WatchedProcesses {
       });
     });
   }
+}
+
+/** Has one process take over what changed. @returns what it says, if it does not end before */
+function reloadOf(child: ChildProcess): Promise<readonly ReloadOutcome[]> {
+  return new Promise((resolve) => {
+    const finish = (outcomes: readonly ReloadOutcome[]): void => {
+      clearTimeout(late);
+      child.off('message', hear);
+      child.off('exit', end);
+      resolve(outcomes);
+    };
+    const hear = (message: WatchMessage): void => {
+      if (typeof message === 'object') finish([message.reloaded]);
+    };
+    const end = (): void => finish([]);
+    const nothing = { changed: [], modules: { added: [], changed: [], removed: [] } };
+    const silent = `process ${String(child.pid)} has not said yet what it took over`;
+    const late = setTimeout(() => finish([{ report: { ...nothing, left: [silent] } }]), reloadLimitMs);
+    child.on('message', hear).once('exit', end);
+    child.kill('SIGHUP');
+  });
 }

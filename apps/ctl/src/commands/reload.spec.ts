@@ -1,0 +1,15 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { temporaryFolder } from '@rookery/testing/internal';
+import { isRunning } from './reload.js';
+
+it('finds a worker by its own pid file', async () => {
+  const folder = await temporaryFolder('rookery-reload-');
+  const [main, worker] = [join(folder, 'homeserver.yaml'), join(folder, 'worker.yaml')];
+  writeFileSync(main, 'server_name: rookery.test\nreport_stats: false\npid_file: main.pid\n');
+  writeFileSync(worker, 'worker_app: synapse.app.generic_worker\nworker_name: one\nworker_pid_file: one.pid\n');
+  expect(isRunning([main, worker])).toBe(false);
+  writeFileSync(join(folder, 'one.pid'), `${process.pid}\n`);
+  expect(isRunning([main, worker])).toBe(true);
+  expect(isRunning([main])).toBe(false);
+});
