@@ -39,7 +39,8 @@ export class SyncResponses {
    * @spec client-server-api#get_matrixclientv3sync
    */
   async build(context: SyncContext, asText: boolean): Promise<SyncResponse> {
-    const { joined } = await this.activity.roomsOf(context.userId);
+    // Not those of this moment: what was said in a room before the user went is told by no later sync.
+    const joined = await this.activity.joinedAt(context.userId, context.now.events);
     const accountData = await this.accountData.changes(context);
     const entries = await this.withNews.entries(joined, accountData, context);
     const fresh = entries.filter((entry) => entry.fresh && entry.section === 'join').map((entry) => entry.roomId);

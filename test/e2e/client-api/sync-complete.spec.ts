@@ -1,3 +1,4 @@
+import { RoomHooks } from '@rookery/rooms';
 import { stateKeyOf } from '@rookery/state-res';
 import type { TestHomeserver, TestUser } from '@rookery/testing';
 import { nobodyHelps, TwoServers, yan, zoe } from '../federation/two-servers.js';
@@ -129,6 +130,42 @@ describe.each(databases)('a sync leaves nothing out (%s)', (database) => {
         [dave.userId, 'join'],
       ]),
     );
+  });
+
+  it.each(['', '&full_state=true'])('tells what was said before a leave that is stored already (%s)', async (more) => {
+    const [kate, roomId, other] = [
+      await homeserver.registerUser(`kate-${database}${more.length}`),
+      await createRoom(alice, { preset: 'public_chat' }),
+      await createRoom(alice),
+    ];
+    await join(kate, roomId);
+    const { next_batch: since } = await sync(kate);
+    await say(alice, roomId, 'before the leave');
+    // No reader gets further than to where this is being stored.
+    const held = Promise.withResolvers<void>();
+    const isHeld = Promise.withResolvers<void>();
+    const hasLeft = Promise.withResolvers<void>();
+    homeserver.server.service(RoomHooks).subscribe({
+      prepare: async (batch) => {
+        if (batch.roomId !== other) return;
+        isHeld.resolve();
+        await held.promise;
+      },
+      afterCommit: ({ moves }) => {
+        if (moves.some(({ userId, membership }) => userId === kate.userId && membership === 'leave')) hasLeft.resolve();
+      },
+    });
+    const sent = [say(alice, other, 'held')];
+    await isHeld.promise;
+    const left = leave(kate, roomId);
+    await hasLeft.promise;
+    const first = await ok<Sync>(kate, 'GET', `/sync?timeout=0&since=${since}${more}`);
+    held.resolve();
+    await Promise.all([...sent, left]);
+    const bodies = (first.rooms?.join?.[roomId]?.timeline.events ?? []).map((event) => event.content['body']);
+    expect(bodies).toEqual(['before the leave']);
+    const second = await sync(kate, { since: first.next_batch });
+    expect(Object.keys(second.rooms?.leave ?? {})).toEqual([roomId]);
   });
 
   it('names in device_lists who left in a gap, and who was invited', async () => {

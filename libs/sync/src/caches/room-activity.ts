@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Cache, Config } from '@rookery/platform';
 import { type ChangedKeys, Streams } from '@rookery/replication';
-import { eventsStream, MembershipReader, RoomHooks } from '@rookery/rooms';
+import { eventsStream, MembershipHistory, MembershipReader, RoomHooks } from '@rookery/rooms';
 import type { RoomMembership } from '../model/rooms.js';
 
 const maxBytes = 64 * 1024 * 1024;
@@ -12,6 +12,8 @@ const bytesPerList = 1024;
 export interface UserRooms {
   readonly byId: ReadonlyMap<string, RoomMembership>;
   readonly joined: ReadonlySet<string>;
+  /** Position of the membership that changed last. */
+  readonly lastChange: number;
 }
 
 /**
@@ -26,6 +28,7 @@ export class RoomActivity {
 
   constructor(
     private readonly memberships: MembershipReader,
+    private readonly history: MembershipHistory,
     streams: Streams,
     hooks: RoomHooks,
     config: Config,
@@ -74,6 +77,20 @@ export class RoomActivity {
     return entry.rooms;
   }
 
+  /** The rooms that the user was in at a position. No query unless a membership has changed behind it. */
+  async joinedAt(userId: string, position: number): Promise<ReadonlySet<string>> {
+    const { byId, joined, lastChange } = await this.roomsOf(userId);
+    if (lastChange <= position) return joined;
+    const later = [...byId.values()].filter((each) => each.streamOrdering > position).map(({ roomId }) => roomId);
+    const before = await this.history.at(userId, later, position);
+    const then = new Set(joined);
+    for (const roomId of later) {
+      if (before.get(roomId)?.membership === 'join') then.add(roomId);
+      else then.delete(roomId);
+    }
+    return then;
+  }
+
   /** Forgets the rooms of a user: after one was forgotten or deleted. */
   forget(userId: string): void {
     this.#lists.delete(userId);
@@ -94,5 +111,6 @@ function indexed(list: readonly RoomMembership[]): UserRooms {
   return {
     byId: new Map(list.map((membership) => [membership.roomId, membership])),
     joined: new Set(list.filter((entry) => entry.membership === 'join').map((entry) => entry.roomId)),
+    lastChange: list.reduce((last, { streamOrdering }) => Math.max(last, streamOrdering), 0),
   };
 }

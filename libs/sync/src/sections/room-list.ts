@@ -52,14 +52,15 @@ export class RoomList {
   /**
    * The rooms to look at, without those of which not all members are known where the client wants to have them all: these come
    * as new once they are.
-   * @param otherNews joined rooms with news that are not events
+   * @param joined rooms that the user is in at the end of this sync
+   * @param otherNews those of them with news that are not events
    */
-  async entries(context: SyncContext, otherNews: readonly string[]): Promise<RoomEntry[]> {
-    const entries = await this.#all(context, otherNews);
+  async entries(context: SyncContext, joined: ReadonlySet<string>, otherNews: readonly string[]): Promise<RoomEntry[]> {
+    const entries = await this.#all(context, joined, otherNews);
     if (entries.length === 0 || context.filter.room.state.lazyLoadMembers) return entries;
-    const joined = entries.filter(({ section }) => section === 'join').map(({ roomId }) => roomId);
+    const shown = entries.filter(({ section }) => section === 'join').map(({ roomId }) => roomId);
     const { since, now } = context;
-    const completed = await this.partial.completed(joined, since?.events ?? now.events, now.events);
+    const completed = await this.partial.completed(shown, since?.events ?? now.events, now.events);
     return entries
       .filter(({ section, roomId }) => section !== 'join' || !this.partial.has(roomId))
       .map((entry) => (completed.has(entry.roomId) ? { ...entry, fresh: true, after: 0 } : entry));
@@ -69,7 +70,7 @@ export class RoomList {
    * The rooms to look at: for an initial sync all of the user's (left ones only where the filter asks), for an incremental
    * one those with news and those whose membership changed. A quiet room costs nothing.
    */
-  async #all(context: SyncContext, otherNews: readonly string[]): Promise<RoomEntry[]> {
+  async #all(context: SyncContext, joined: ReadonlySet<string>, otherNews: readonly string[]): Promise<RoomEntry[]> {
     const { filter, since, now, userId } = context;
     const wanted = (roomId: string): boolean =>
       !filter.room.notRooms.has(roomId) && (filter.room.rooms === undefined || filter.room.rooms.has(roomId));
@@ -92,9 +93,9 @@ export class RoomList {
       : [];
     const active = context.fullState
       ? [...rooms.byId.values()]
-          .filter(({ membership }) => sectionOf[membership] !== 'leave')
+          .filter((each) => sectionOf[each.membership] !== 'leave' || each.streamOrdering > now.events)
           .map(({ roomId }) => roomId)
-      : this.activity.changedRooms(rooms.joined, since.events);
+      : this.activity.changedRooms(joined, since.events);
     if (active.length + otherNews.length + changes.length === 0) return [];
     const roomIds = new Set([...active, ...otherNews].filter(wanted));
     for (const change of changes) roomIds.add(change.roomId);

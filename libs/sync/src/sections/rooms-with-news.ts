@@ -22,7 +22,7 @@ export class RoomsWithNews {
 
   /**
    * Of all sections.
-   * @param joined rooms that the user is in now
+   * @param joined rooms that the user is in at the end of this sync
    * @param accountData what changed of account data, in rooms as well
    */
   async entries(
@@ -31,7 +31,7 @@ export class RoomsWithNews {
     context: SyncContext,
   ): Promise<readonly RoomEntry[]> {
     const ephemeral = await this.ephemeral.changedRooms(joined, context);
-    const listed = await this.list.entries(context, [
+    const listed = await this.list.entries(context, joined, [
       ...accountData.byRoom.keys(),
       ...ephemeral,
       ...this.sticky.changedRooms(joined, context),
