@@ -104,6 +104,20 @@ describe.each(databases)('memberships that state resolution takes back (%s)', (d
     expect(outcome(await bob.request('GET', `/rooms/${roomId}/messages?dir=b`))).toBe('403 M_FORBIDDEN');
   });
 
+  it('a stay that state resolution ended is no longer one for typing and receipts', async () => {
+    const { roomId, close } = await forked();
+    await join(bob, roomId);
+    const said = await say(alice, roomId, 'while bob was there');
+    const type = (): Promise<string> =>
+      bob
+        .request('PUT', `/rooms/${roomId}/typing/${bob.userId}`, { typing: true, timeout: 20_000 })
+        .then((answer) => outcome(answer));
+    expect(await type()).toBe('200');
+    await close();
+    expect(await type()).toBe('403 M_FORBIDDEN');
+    expect(outcome(await bob.request('POST', `/rooms/${roomId}/receipt/m.read/${said}`, {}))).toBe('403 M_FORBIDDEN');
+  });
+
   it('a sync that waits is woken when state resolution undoes a membership', async () => {
     const { roomId, close } = await forked();
     await join(bob, roomId);

@@ -30,8 +30,8 @@ export class RoomAudience {
     hooks.subscribe({
       afterCommit: ({ roomId, events, moves, room, backfilled }) => {
         if (backfilled) return;
-        if (events.length === 0)
-          for (const { userId } of moves) this.#changed(roomId, userId, room.localMembers.has(userId));
+        // State resolution ends and begins stays of those whom no event of the batch is about.
+        for (const { userId } of moves) this.#changed(roomId, userId, room.localMembers.has(userId));
         for (const { event } of events)
           if (event.type === 'm.room.member' && event.stateKey !== undefined)
             this.#changed(roomId, event.stateKey, room.localMembers.has(event.stateKey));
