@@ -445,6 +445,51 @@ describe.each(['sqlite', 'postgres'] as const)('simplified sliding sync (%s)', (
     expect((await sliding(bob, request)).rooms).toEqual({});
   });
 
+  it('tells of bans and their ends, in the window of a list or not', async () => {
+    const bob = await newUser();
+    const act = async (verb: string, roomId: string): Promise<void> => {
+      const { status } = await alice.request('POST', `/rooms/${roomId}/${verb}`, { user_id: bob.userId });
+      expect(status).toBe(200);
+    };
+    const request = all({ required_state: [['m.room.member', '$ME']] });
+    for (const gone of ['kicked', 'left']) {
+      const roomId = await shared(bob);
+      let { pos } = await sliding(bob, request);
+      const own = async (asked: object = request): Promise<unknown> => {
+        const answer = await sliding(bob, asked, { pos });
+        ({ pos } = answer);
+        const room = answer.rooms[roomId];
+        return room?.required_state?.find((event) => event.state_key === bob.userId)?.content['membership'];
+      };
+      if (gone === 'kicked') await act('kick', roomId);
+      else await bob.request('POST', `/rooms/${roomId}/leave`, {});
+      expect(await own()).toBe('leave');
+      await act('ban', roomId);
+      expect(await own()).toBe('ban');
+      expect(await own()).toBeUndefined();
+      await act('unban', roomId);
+      expect(await own({ lists: {} })).toBe('leave');
+      expect(await own()).toBeUndefined();
+    }
+  });
+
+  it('tells of an invite that was made anew while the room was out of sight', async () => {
+    const bob = await newUser();
+    const roomId = await createRoom(alice, { invite: [bob.userId] });
+    const first = await sliding(bob, all());
+    expect(first.rooms[roomId]?.invite_state).toBeDefined();
+    const { status } = await alice.request('PUT', `/rooms/${roomId}/state/m.room.member/${bob.userId}`, {
+      membership: 'invite',
+      reason: 'anew',
+    });
+    expect(status).toBe(200);
+    const away = await sliding(bob, { lists: {} }, { pos: first.pos });
+    expect(away.rooms).toEqual({});
+    const back = await sliding(bob, all(), { pos: away.pos });
+    expect(back.rooms[roomId]?.invite_state?.at(-1)?.content).toMatchObject({ reason: 'anew' });
+    expect((await sliding(bob, all(), { pos: back.pos })).rooms).toEqual({});
+  });
+
   it('names heroes where there is no name, and tells when names and avatars change', async () => {
     const bob = await newUser();
     await alice.request('PUT', `/profile/${alice.userId}/displayname`, { displayname: 'Alice in Chains' });

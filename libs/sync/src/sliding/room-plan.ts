@@ -43,6 +43,8 @@ export interface PlanContext {
   readonly changed: ReadonlySet<string>;
   /** Rooms whose unread counts changed though nothing happened: the user has read them. */
   readonly read: ReadonlySet<string>;
+  /** Rooms to which the user was invited or at which it knocked after `since`. */
+  readonly asked: ReadonlySet<string>;
 }
 
 /** Events of timelines in one answer, roughly: what is beyond is left for the next request, which follows at once. */
@@ -79,13 +81,17 @@ export function planRooms(selection: Selection, left: readonly CurrentMembership
   for (const membership of left) {
     const { roomId } = membership;
     const known = memory?.rooms.get(roomId);
-    if (known === undefined || known.section === 'leave' || looked.has(roomId)) continue;
+    if (known === undefined || looked.has(roomId)) continue;
+    // Who is banned after going, or no longer, hears of that too.
+    if (known.section === 'leave' && membership.streamOrdering <= since) continue;
     looked.add(roomId);
     parts.push(leavePart(membership, known, since));
   }
   for (const [roomId, known] of memory?.rooms ?? []) {
-    if (known.sentUpTo !== undefined || looked.has(roomId) || known.section !== 'join') continue;
-    if (context.changed.has(roomId) || context.read.has(roomId)) changes.set(roomId, { ...known, sentUpTo: since });
+    if (known.sentUpTo !== undefined || looked.has(roomId) || known.section === 'leave') continue;
+    const isMissed =
+      known.section === 'join' ? context.changed.has(roomId) || context.read.has(roomId) : context.asked.has(roomId);
+    if (isMissed) changes.set(roomId, { ...known, sentUpTo: since });
   }
   return { parts, deferred, changes };
 }
@@ -99,10 +105,11 @@ function partOf(
 ): RoomPart | undefined {
   const { roomId, section, membership } = listed;
   const base = { roomId, section, membership, listed, config, memory: known };
-  if (known?.section !== section || (section !== 'join' && section !== 'leave' && membership.streamOrdering > since)) {
+  const isRenewed = section !== 'join' && membership.streamOrdering > (known?.sentUpTo ?? since);
+  if (known?.section !== section || (isRenewed && section !== 'leave')) {
     return { ...base, initial: true, expanded: false, formerState: undefined, after: 0, always: true };
   }
-  if (section !== 'join') return undefined;
+  if (section !== 'join') return isRenewed ? { ...leavePart(membership, known, since), listed, config } : undefined;
   const expanded = config.timelineLimit > known.timelineLimit;
   const differs = config.requiredState.key !== known.requiredState;
   const always = known.sentUpTo !== undefined || read.has(roomId);

@@ -73,6 +73,13 @@ export class SlidingDrafts {
       since: since?.events,
       changed: new Set(since === undefined ? [] : this.activity.changedRooms(joined, since.events)),
       read: news.readRooms,
+      asked: new Set(
+        view.listed.flatMap(({ section, roomId, membership }) =>
+          (section === 'invite' || section === 'knock') && membership.streamOrdering > (since?.events ?? 0)
+            ? [roomId]
+            : [],
+        ),
+      ),
     });
     const answers = await this.writer.write(plan.parts, {
       userId,
