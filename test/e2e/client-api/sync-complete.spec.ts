@@ -432,6 +432,34 @@ describe.each(databases)('a sync leaves nothing out (%s)', (database) => {
       expect((await reader.request('GET', `/rooms/${roomId}/event/${fork.eventId}`)).status).toBe(200);
       // Whoever has left is shown what came until then.
       await leave(reader, roomId);
+  it('tells of what is missing, also where nothing behind it passes the filter', async () => {
+    const servers = await TwoServers.start(database);
+    try {
+      const { alice: owner, inside } = servers;
+      const { roomId, server, state, head } = await servers.shared('11');
+      const stateBefore = { state: [...state.values()], authChain: [...state.values()] };
+      inside.useMissingEvents({ ...nobodyHelps, stateBefore: () => Promise.resolve(stateBefore) });
+      const { next_batch: since } = await sync(owner);
+      const before = await say(owner, roomId, 'before the gap');
+      const missing = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'missing' } }, [head], state);
+      const last = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'last' } }, [missing], state);
+      expect(await servers.receive(last)).toBe('accepted');
+      const timelineOf = async (timeline: object): Promise<Room['timeline'] | undefined> =>
+        (await sync(owner, { since, filter: { room: { timeline } } })).rooms?.join?.[roomId]?.timeline;
+      expect((await timelineOf({}))?.events.map((event) => event.event_id)).toEqual([last.eventId]);
+      for (const filter of [{ senders: [owner.userId] }, { types: ['org.example'] }]) {
+        const shown = await timelineOf(filter);
+        expect(shown).toMatchObject({ limited: true, events: [] });
+        const path = `/rooms/${roomId}/messages?dir=b&limit=50&from=${shown?.prev_batch}`;
+        const { chunk } = await ok<{ chunk: WireEvent[] }>(owner, 'GET', path);
+        expect(chunk.map((event) => event.event_id)).toContain(before);
+        expect(chunk.map((event) => event.event_id)).not.toContain(last.eventId);
+      }
+    } finally {
+      await servers.homeserver.stop();
+    }
+  });
+
       const late = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'late' } }, [fork], state);
       expect(await servers.receive(late)).toBe('accepted');
       expect((await reader.request('GET', `/rooms/${roomId}/event/${fork.eventId}`)).status).toBe(200);

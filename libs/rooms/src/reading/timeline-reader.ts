@@ -31,7 +31,7 @@ const maxNews = 100;
 /** The last events of a room, oldest first. */
 export interface TimelineSlice {
   readonly events: readonly StoredEvent[];
-  /** There are more between the lower bound and the first event. */
+  /** There are more between the lower bound and the first event, or may be: something is missing there. */
   readonly limited: boolean;
   /**
    * The place before the first event, or behind what there is when none was asked for; pagination backwards goes on from it.
@@ -98,13 +98,19 @@ export class TimelineReader {
     }
     await this.gaps.ready();
     const cut = new Set<string>();
-    for (const [roomId, list] of places) {
+    for (const roomId of roomIds) {
       // A slice begins behind the last gap, as if the limit had been there.
       const gap = this.gaps.lastIn(roomId, after, range.upTo);
-      const behind = gap === undefined ? [] : list.filter(({ stream }) => stream >= gap);
-      if (behind.length === 0) continue;
-      places.set(roomId, behind);
-      cut.add(roomId);
+      if (gap === undefined) continue;
+      const behind = (places.get(roomId) ?? []).filter(({ stream }) => stream >= gap);
+      if (behind.length > 0) {
+        places.set(roomId, behind);
+        cut.add(roomId);
+      } else if (range.filter !== undefined) {
+        // Nothing behind it passes the filter; what is missing might.
+        places.delete(roomId);
+        slices.set(roomId, { events: [], limited: true, start: { topological: undefined, stream: gap - 1 } });
+      }
     }
     const loaded = await this.events.many([...places.values()].flatMap(lastOf).map((place) => place.eventId));
     for (const [roomId, list] of places) {
