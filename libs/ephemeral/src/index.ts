@@ -10,7 +10,7 @@ export type { StoredPresence } from './presence/presence.query.js';
 export { PresenceReader } from './presence/presence-reader.js';
 export { PresenceService } from './presence/presence.service.js';
 export { presenceStream } from './presence/presence-publisher.js';
-export { type Receipt, receiptContent, type StoredReceipt } from './model/receipt.js';
+export { type Receipt, receiptContent, receiptContents, type StoredReceipt } from './model/receipt.js';
 export { ReceiptService, receiptsStream } from './receipts/receipt.service.js';
 export { type StickyEvent, StickyEvents } from './sticky/sticky-events.service.js';
 export { TypingService } from './typing/typing.service.js';

@@ -19,7 +19,10 @@ interface Room {
   readonly state?: { readonly events: WireEvent[] };
   readonly timeline: { readonly events: WireEvent[]; readonly limited: boolean; readonly prev_batch: string };
   readonly summary?: Readonly<Record<string, unknown>>;
+  readonly ephemeral?: { readonly events: { readonly content: object }[] };
 }
+
+type ReceiptsOf = Record<string, Record<string, { thread_id?: string }>>;
 
 interface Sync {
   readonly next_batch: string;
@@ -209,6 +212,22 @@ describe.each(databases)('a sync leaves nothing out (%s)', (database) => {
     expect({ limited, timeline }).toEqual({ limited: true, timeline: [] });
     const room = (await sync(henry, { since, filter: { room: { timeline: { limit: 1 } } } })).rooms?.join?.[roomId];
     expect(room?.timeline).toMatchObject({ limited: true, events: [] });
+  });
+
+  it('brings both receipts of a user who has read the root of a thread there and in the main timeline', async () => {
+    const roomId = await createRoom(alice, { preset: 'public_chat' });
+    await join(bob, roomId);
+    const root = await say(alice, roomId, 'root');
+    const { next_batch: since } = await sync(alice);
+    for (const thread of ['main', root])
+      await ok(bob, 'POST', `/rooms/${roomId}/receipt/m.read/${root}`, { thread_id: thread });
+    for (const options of [{ since }, {}]) {
+      const ephemeral = (await sync(alice, options)).rooms?.join?.[roomId]?.ephemeral?.events ?? [];
+      const threads = ephemeral.map(
+        ({ content }) => (content as Record<string, ReceiptsOf>)[root]?.['m.read']?.[bob.userId]?.thread_id,
+      );
+      expect(threads.toSorted()).toEqual([root, 'main'].toSorted());
+    }
   });
 
   it('says where a timeline begins of which nothing is left', async () => {
@@ -413,25 +432,6 @@ describe.each(databases)('a sync leaves nothing out (%s)', (database) => {
     }
   });
 
-  it('shows a member what a server sent that had not heard of the member', async () => {
-    const servers = await TwoServers.start(database);
-    try {
-      const { alice: owner, homeserver: here, inside } = servers;
-      inside.useMissingEvents(nobodyHelps);
-      const { roomId, server, state, head } = await servers.shared('11');
-      const reader = await here.registerUser('reader');
-      await join(reader, roomId);
-      const { next_batch: since } = await sync(reader);
-      const fork = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'from afar' } }, [head], state);
-      expect(await servers.receive(fork)).toBe('accepted');
-      const last = await say(owner, roomId, 'after it');
-      const ids = (events: readonly WireEvent[] = []): string[] => events.map((event) => event.event_id);
-      expect(ids((await sync(reader, { since })).rooms?.join?.[roomId]?.timeline.events)).toEqual([fork.eventId, last]);
-      const page = await ok<{ chunk: WireEvent[] }>(reader, 'GET', `/rooms/${roomId}/messages?dir=b&limit=50`);
-      expect(ids(page.chunk)).toContain(fork.eventId);
-      expect((await reader.request('GET', `/rooms/${roomId}/event/${fork.eventId}`)).status).toBe(200);
-      // Whoever has left is shown what came until then.
-      await leave(reader, roomId);
   it('tells of what is missing, also where nothing behind it passes the filter', async () => {
     const servers = await TwoServers.start(database);
     try {
@@ -460,6 +460,25 @@ describe.each(databases)('a sync leaves nothing out (%s)', (database) => {
     }
   });
 
+  it('shows a member what a server sent that had not heard of the member', async () => {
+    const servers = await TwoServers.start(database);
+    try {
+      const { alice: owner, homeserver: here, inside } = servers;
+      inside.useMissingEvents(nobodyHelps);
+      const { roomId, server, state, head } = await servers.shared('11');
+      const reader = await here.registerUser('reader');
+      await join(reader, roomId);
+      const { next_batch: since } = await sync(reader);
+      const fork = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'from afar' } }, [head], state);
+      expect(await servers.receive(fork)).toBe('accepted');
+      const last = await say(owner, roomId, 'after it');
+      const ids = (events: readonly WireEvent[] = []): string[] => events.map((event) => event.event_id);
+      expect(ids((await sync(reader, { since })).rooms?.join?.[roomId]?.timeline.events)).toEqual([fork.eventId, last]);
+      const page = await ok<{ chunk: WireEvent[] }>(reader, 'GET', `/rooms/${roomId}/messages?dir=b&limit=50`);
+      expect(ids(page.chunk)).toContain(fork.eventId);
+      expect((await reader.request('GET', `/rooms/${roomId}/event/${fork.eventId}`)).status).toBe(200);
+      // Whoever has left is shown what came until then.
+      await leave(reader, roomId);
       const late = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'late' } }, [fork], state);
       expect(await servers.receive(late)).toBe('accepted');
       expect((await reader.request('GET', `/rooms/${roomId}/event/${fork.eventId}`)).status).toBe(200);

@@ -4,7 +4,7 @@ import {
   EphemeralHooks,
   presenceContent,
   presenceStream,
-  receiptContent,
+  receiptContents,
   receiptsStream,
   type StoredPresence,
   type StoredReceipt,
@@ -88,8 +88,9 @@ export class EphemeralFeed implements OnModuleInit {
         if (!wantsEphemeral(service)) continue;
         // Private ones are for those who sent them.
         const shown = inRoom.filter(({ type, userId }) => type !== 'm.read.private' || service.covers(userId));
-        if (shown.length > 0)
-          this.#offer?.(service.id, { type: 'm.receipt', room_id: roomId, content: receiptContent(shown) });
+        if (shown.length === 0) continue;
+        for (const content of receiptContents(shown))
+          this.#offer?.(service.id, { type: 'm.receipt', room_id: roomId, content });
       }
     }
   }

@@ -20,15 +20,18 @@ export interface StoredReceipt extends Receipt {
   readonly position: number;
 }
 
+type Users = Record<string, { ts: number; thread_id?: string }>;
+/** By event, type and user. */
+type ReceiptContent = Record<string, Record<string, Users>>;
+
 /**
  * The content of an `m.receipt` event. Of several receipts of one user for one event, that for the whole room is shown:
  * it says the most.
  * @spec client-server-api#mreceipt
  */
-export function receiptContent(receipts: readonly Receipt[]): Record<string, unknown> {
-  type Users = Record<string, { ts: number; thread_id?: string }>;
+export function receiptContent(receipts: readonly Receipt[]): ReceiptContent {
   // Without a prototype: other servers say what ids look like.
-  const content = Object.create(null) as Record<string, Record<string, Users>>;
+  const content = Object.create(null) as ReceiptContent;
   for (const { eventId, type, userId, ts, threadId } of receipts) {
     const users = ((content[eventId] ??= {})[type] ??= {});
     const before = users[userId];
@@ -36,4 +39,17 @@ export function receiptContent(receipts: readonly Receipt[]): Record<string, unk
     users[userId] = threadId === undefined ? { ts } : { ts, thread_id: threadId };
   }
   return content;
+}
+
+/**
+ * The contents of as many `m.receipt` events as it takes: one holds one receipt of a user for an event, and the root of a thread
+ * may be read there and in the main timeline.
+ */
+export function receiptContents(receipts: readonly Receipt[]): Record<string, unknown>[] {
+  const content = receiptContent(receipts);
+  const others = receipts.filter(({ eventId, type, userId, threadId }) => {
+    const shown = content[eventId]?.[type]?.[userId]?.thread_id;
+    return shown !== undefined && shown !== threadId;
+  });
+  return others.length === 0 ? [content] : [...receiptContents(others), content];
 }

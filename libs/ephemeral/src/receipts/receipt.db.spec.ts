@@ -3,7 +3,7 @@ import { eachDatabase, FakeClock, holdUp, type TestDatabase } from '@rookery/tes
 import { AccountDataService } from '@rookery/users';
 import { buildEphemeral, type EphemeralFixture, fixtureMigrations, requesterOf } from '../ephemeral.fixture.js';
 import { EphemeralHooks } from '../hooks.js';
-import { type Receipt, receiptContent, type StoredReceipt } from '../model/receipt.js';
+import { type Receipt, receiptContent, receiptContents, type StoredReceipt } from '../model/receipt.js';
 import { type MarkerType, ReceiptService, receiptsStream } from './receipt.service.js';
 
 const alice = requesterOf('alice');
@@ -26,6 +26,23 @@ describe('the content of m.receipt', () => {
     const expected = { $e: { 'm.read': { '@a:b': { ts: 5 } } } };
     expect(receiptContent([whole, threaded])).toEqual(expected);
     expect(receiptContent([threaded, whole])).toEqual(expected);
+  });
+
+  it('is one more where a user has read an event in several threads', () => {
+    const [main, root, other, whole] = ['main', '$e', '$f', undefined].map((threadId, index): Receipt => ({
+      ...receipt,
+      threadId,
+      ts: index,
+    })) as [Receipt, Receipt, Receipt, Receipt];
+    const content = (ts: number, threadId: string) => ({ $e: { 'm.read': { '@a:b': { ts, thread_id: threadId } } } });
+    expect(receiptContents([main])).toEqual([content(0, 'main')]);
+    expect(receiptContents([main, root, other])).toEqual([content(0, 'main'), content(1, '$e'), content(2, '$f')]);
+    expect(receiptContents([main, root, whole])).toEqual([{ $e: { 'm.read': { '@a:b': { ts: 3 } } } }]);
+    const [first, second] = receiptContents([{ ...main, userId: '@c:b' }, main, root]);
+    expect([first, second]).toEqual([
+      content(0, 'main'),
+      { $e: { 'm.read': { '@c:b': { ts: 0, thread_id: 'main' }, '@a:b': { ts: 1, thread_id: '$e' } } } },
+    ]);
   });
 });
 

@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { presenceContent, PresenceReader, receiptContent, ReceiptService } from '@rookery/ephemeral';
+import { presenceContent, PresenceReader, receiptContents, ReceiptService } from '@rookery/ephemeral';
 import type { JsonObject } from '@rookery/matrix-types';
 import { Clock, type Requester } from '@rookery/platform';
 import { SyncService } from '../sync.service.js';
@@ -31,9 +31,9 @@ export class RoomCompany {
       presence: states.map((each) => ({
         ...{ type: 'm.presence', sender: each.userId, content: presenceContent(each, nowMs) },
       })),
-      receipts: [...receipts.values()].map((list) => ({
-        ...{ type: 'm.receipt', room_id: roomId, content: receiptContent(list) as JsonObject },
-      })),
+      receipts: [...receipts.values()]
+        .flatMap((list) => receiptContents(list))
+        .map((content) => ({ ...{ type: 'm.receipt', room_id: roomId, content: content as JsonObject } })),
     };
   }
 }

@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { receiptContent, ReceiptService, TypingService } from '@rookery/ephemeral';
+import { receiptContents, ReceiptService, TypingService } from '@rookery/ephemeral';
 import { type JsonObject, passesRoom, passesType } from '@rookery/matrix-types';
 import type { SyncContext } from '../sync-context.js';
 import type { RoomEntry } from './room-list.js';
@@ -49,7 +49,8 @@ export class EphemeralSection {
           : undefined,
       ]);
       for (const [roomId, receipts] of [...(whole ?? []), ...(changed ?? [])]) {
-        if (receipts.length > 0) add(roomId, { type: 'm.receipt', content: receiptContent(receipts) });
+        if (receipts.length === 0) continue;
+        for (const content of receiptContents(receipts)) add(roomId, { type: 'm.receipt', content });
       }
     }
     return result;
