@@ -526,6 +526,17 @@ describe.each(['sqlite', 'postgres'] as const)('simplified sliding sync (%s)', (
     expect((await sliding(bob, all(), { pos: read.pos })).rooms).toEqual({});
   });
 
+  it('counts for those, too, who want no timeline', async () => {
+    const bob = await newUser();
+    const roomId = await shared(bob);
+    const request = all({ timeline_limit: 0 });
+    const first = await sliding(bob, request);
+    await send(alice, roomId, 'one');
+    const unread = await sliding(bob, request, { pos: first.pos });
+    expect(unread.rooms[roomId]).toMatchObject({ notification_count: 1, timeline: [], limited: true });
+    expect((await sliding(bob, request, { pos: unread.pos })).rooms).toEqual({});
+  });
+
   it('brings account data, receipts and typing, once', async () => {
     const bob = await newUser();
     const roomId = await shared(bob);

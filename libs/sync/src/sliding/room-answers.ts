@@ -176,9 +176,8 @@ export class RoomAnswerWriter {
     upTo: number,
     sizeOf: (limit: number) => number,
   ): Promise<Map<string, TimelineSlice>> {
-    const wanted = parts.filter((part) => part.config.timelineLimit > 0 || part.initial);
     const groups = [
-      ...Map.groupBy(wanted, (part) => {
+      ...Map.groupBy(parts, (part) => {
         const isWhole = part.initial || part.expanded;
         return `${isWhole ? 'whole' : part.memory?.sentUpTo === undefined ? 'live' : 'late'} ${part.config.timelineLimit}`;
       }).values(),
