@@ -537,6 +537,38 @@ describe.each(['sqlite', 'postgres'] as const)('simplified sliding sync (%s)', (
     expect((await sliding(bob, request, { pos: unread.pos })).rooms).toEqual({});
   });
 
+  it('tells of account data that was deleted while the extension was off, or for other rooms', async () => {
+    const bob = await newUser();
+    const roomId = await shared(bob);
+    const put = async (where: string, content: object): Promise<void> => {
+      const answer = await bob.request('PUT', `/user/${bob.userId}${where}/account_data/org.example`, content);
+      expect(answer.status).toBe(200);
+    };
+    const room = `/rooms/${roomId}`;
+    const request = (extension: object): object => ({ ...all(), extensions: { account_data: extension } });
+    const on = request({ enabled: true });
+    const found = (answer: Answer): object => {
+      const { global = [], rooms = {} } = answer.extensions.account_data ?? {};
+      const own = global.filter(({ type }) => type === 'org.example');
+      return { own: own.map((event) => (event as { content?: unknown }).content), room: rooms[roomId]?.[0]?.content };
+    };
+    for (const off of [request({ enabled: false }), request({ enabled: true, lists: [], rooms: [] })]) {
+      await put('', { a: 1 });
+      await put(room, { a: 1 });
+      const first = await sliding(bob, on);
+      expect(found(first)).toEqual({ own: [{ a: 1 }], room: { a: 1 } });
+      await put('', {});
+      await put(room, {});
+      const away = await sliding(bob, off, { pos: first.pos });
+      const later = await sliding(bob, off, { pos: away.pos });
+      const back = await sliding(bob, on, { pos: later.pos });
+      const own = [away, back].flatMap((answer) => (found(answer) as { own: unknown[] }).own);
+      expect({ ...found(back), own }).toEqual({ own: [{}], room: {} });
+      // Nothing to whoever begins anew.
+      expect(found(await sliding(bob, on))).toEqual({ own: [], room: undefined });
+    }
+  });
+
   it('brings account data, receipts and typing, once', async () => {
     const bob = await newUser();
     const roomId = await shared(bob);

@@ -117,8 +117,11 @@ export class Extensions {
 
   async #accountData(query: ExtensionQuery, extension: RoomExtension, context: ExtensionContext): Promise<Written> {
     const { userId, deviceId, isGuest, now } = query;
-    const isTold = context.memory?.rooms.get(wholeAccount)?.accountData === true;
-    const since = isTold ? query.since : undefined;
+    const { memory } = context;
+    const before = memory?.rooms.get(wholeAccount);
+    const isTold = before?.accountData === true;
+    // Who had it once hears of what was deleted meanwhile as well.
+    const since = isTold ? query.since : before && query.since && { ...query.since, accountData: 0 };
     const news: AccountDataNews = await this.accountDataNews.changes({
       userId,
       deviceId,
@@ -126,13 +129,16 @@ export class Extensions {
       since,
       now,
       filter: everything,
-      fullState: false,
+      fullState: !isTold,
       useStateAfter: false,
     });
     if (!isTold) context.changes.set(wholeAccount, { ...unknownRoom, accountData: true });
-    const changed = since === undefined ? await this.#roomDataSince(query) : news.byRoom;
+    const changed = isTold ? news.byRoom : await this.#roomDataSince(query);
     const { anew, following } = scopeOf('accountData', extension, query.request, changed.keys(), context);
-    const whole = (anew.length > 0 ? await this.accountData.forRooms(userId, anew) : []).filter(isKept);
+    const whole = (anew.length > 0 ? await this.accountData.forRooms(userId, anew) : []).filter(
+      // The connection may have been told of a room that it knows before the extension was for others.
+      (row) => isKept(row) || memory?.rooms.has(row.roomId) === true,
+    );
     const rooms: JsonObject = {};
     const add = (rows: ReadonlyMap<string, readonly RoomAccountDataRow[]>, roomIds: readonly string[]): void => {
       for (const roomId of roomIds) {
