@@ -76,18 +76,27 @@ export function delayedOf(db: Db, localpart: string): Promise<DelayedEventRow[]>
   return db.query<DelayedEventRow>(`${selected} WHERE user_localpart = ? ORDER BY send_ts, delay_id`, [localpart]);
 }
 
-/** What is due, the longest first. */
-export function dueAt(db: Db, nowMs: number, limit: number): Promise<DelayedEventRow[]> {
-  return db.query<DelayedEventRow>(
-    `${selected} WHERE send_ts <= ? ORDER BY send_ts, delay_id LIMIT ${Math.trunc(limit)}`,
-    [nowMs],
+/** What is due, the longest first. @param except ids of those that are none of it */
+export function dueAt(
+  db: Db,
+  nowMs: number,
+  except: readonly string[],
+  limit: number,
+): Promise<Pick<DelayedEventRow, 'delay_id'>[]> {
+  return db.query<Pick<DelayedEventRow, 'delay_id'>>(
+    `SELECT delay_id FROM delayed_events WHERE send_ts <= ? AND ${db.dialect.noneOf('delay_id')}
+     ORDER BY send_ts, delay_id LIMIT ${Math.trunc(limit)}`,
+    [nowMs, except],
   );
 }
 
-/** When the next one is due, milliseconds since the epoch. */
-export async function nextDue(db: Db): Promise<number | undefined> {
-  const row = await db.get<{ next: number | null }>('SELECT MIN(send_ts) AS next FROM delayed_events');
-  return row?.next ?? undefined;
+/** When the next one is due, milliseconds since the epoch. @param except ids of those that do not count */
+export async function nextDue(db: Db, except: readonly string[]): Promise<number | undefined> {
+  const row = await db.get<{ send_ts: number }>(
+    `SELECT send_ts FROM delayed_events WHERE ${db.dialect.noneOf('delay_id')} ORDER BY send_ts LIMIT 1`,
+    [except],
+  );
+  return row?.send_ts;
 }
 
 /** Rooms with state that is to be sent later. */
@@ -98,9 +107,13 @@ export async function roomsWithDelayedState(db: Db): Promise<string[]> {
   return rows.map((row) => row.room_id);
 }
 
-/** @returns how many there were: 0 or 1 */
-export function restartDelayed(tx: Tx, delayId: string, nowMs: number): Promise<number> {
-  return tx.run('UPDATE delayed_events SET send_ts = ? + delay WHERE delay_id = ?', [nowMs, delayId]);
+/** @returns when it is due from now on; `undefined` when it is not there */
+export async function restartDelayed(tx: Tx, delayId: string, nowMs: number): Promise<number | undefined> {
+  const row = await tx.get<{ send_ts: number }>(
+    'UPDATE delayed_events SET send_ts = ? + delay WHERE delay_id = ? RETURNING send_ts',
+    [nowMs, delayId],
+  );
+  return row?.send_ts;
 }
 
 /** @returns how many there were: 0 or 1 */

@@ -14,7 +14,6 @@ import type { SendRequest } from '../sending/event-creation.service.js';
 import { deviceKeyOf } from '../model/requesters.js';
 import { DelayedOutbox } from './delayed-outbox.js';
 import {
-  deleteDelayed,
   deleteDelayedOfRoom,
   deleteDelayedOfUser,
   deleteDelayedState,
@@ -23,7 +22,6 @@ import {
   findDelayed,
   findDelayedByTransaction,
   insertDelayed,
-  restartDelayed,
   roomsWithDelayedState,
 } from './delayed-events.query.js';
 
@@ -166,18 +164,9 @@ export class DelayedEvents implements OnApplicationBootstrap {
    */
   async act(delayId: string, action: DelayedAction, requester: Requester | undefined, ip: string): Promise<void> {
     await this.limiter.take('rc_delayed_event_mgmt', requester?.userId ?? ip, requester);
-    const row = delayId.length > 64 ? undefined : await findDelayed(this.database, delayId);
-    if (row === undefined) throw MatrixError.notFound('There is no such delayed event');
-    if (action === 'send') {
-      await this.outbox.send(row);
-      return;
-    }
-    const nowMs = this.clock.nowMs();
-    const found = await this.database.write(
-      (tx) => (action === 'cancel' ? deleteDelayed(tx, delayId) : restartDelayed(tx, delayId, nowMs)),
-      { name: 'delayed_events_act' },
-    );
-    if (found === 0) throw MatrixError.notFound('There is no such delayed event');
+    if (delayId.length > 64 || (await findDelayed(this.database, delayId)) === undefined)
+      throw MatrixError.notFound('There is no such delayed event');
+    await this.outbox[action](delayId);
   }
 
   async #insert(row: DelayedEventRow): Promise<string | undefined> {
