@@ -16,6 +16,7 @@ import { roomsMigrations } from '../migrations/index.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
 import { MembershipTemplates } from '../servers/membership-templates.js';
+import { RedactionCensor } from '../upkeep/redaction-censor.js';
 import { ChainCovers } from '../upkeep/chain-covers.service.js';
 import { EventCreation } from '../sending/event-creation.service.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
@@ -601,6 +602,39 @@ eachDatabase('events of other servers', (open) => {
       const related = 'SELECT relates_to_id FROM event_relations WHERE event_id = ?';
       expect(await test.database.query(related, [eventId])).toEqual([{ relates_to_id: first.eventId }]);
     }
+  });
+
+  it('makes what is redacted final in its time, whatever the time of the redaction says, and whichever came first', async () => {
+    const { roomId, server, state, head } = await shared();
+    const say = (body: string): RoomEvent =>
+      server.make({ type: 'm.room.message', sender: zoe, content: { body } }, [head], state);
+    const redact = ({ eventId }: RoomEvent): RoomEvent =>
+      server.make({ type: 'm.room.redaction', sender: zoe, content: { redacts: eventId } }, [head], state);
+    const left = async ({ eventId }: RoomEvent): Promise<boolean> => {
+      const row = await test.database.get<{ json: string }>('SELECT json FROM event_json WHERE event_id = ?', [
+        eventId,
+      ]);
+      return (row?.json ?? '').includes('"body"');
+    };
+    const [here, late] = [say('here'), say('late')];
+    // Both say that they are of 1970.
+    expect(await receive(here, redact(here), redact(late))).toEqual(['accepted', 'accepted', 'accepted']);
+    const censor = rooms.get(RedactionCensor);
+    await censor.run();
+    expect(await left(here)).toBe(true);
+    // As one of before, whose sender's clock is far ahead.
+    await test.database.write((tx) =>
+      tx.run('UPDATE redactions SET received_ts = ? WHERE redacts = ?', [clock.nowMs() * 2, here.eventId]),
+    );
+    await censor.run();
+    await clock.advance(8 * 24 * 3_600_000);
+    await censor.run();
+    expect(await left(here)).toBe(false);
+    expect(await receive(late)).toEqual(['accepted']);
+    expect(await left(late)).toBe(true);
+    await censor.run();
+    expect(await left(late)).toBe(false);
+    expect(await timeline(roomId)).toContain(late.eventId);
   });
 
   it.each(['1', '11', '12'])('takes events in order, once each (version %s)', async (version) => {

@@ -94,6 +94,7 @@ export class StateCompletion {
         replacesState: key === undefined ? undefined : at.idAt(key),
         softFailed: entry.softFailed,
         streamOrdering: entry.streamOrdering,
+        receivedTs: entry.receivedTs,
         redactionRecheck: await this.#redactionRecheck(room, event, at),
       });
       last = group === groupOf(at.chain) ? { group, state: at } : undefined;

@@ -16,7 +16,7 @@ import type { StagedEvent } from '../room/staged-event.js';
 import type { GroupPlan } from '../state/state-groups.js';
 import { membershipIn, type RejudgedEvent, type WorkingRoom } from '../room/working-room.js';
 import { dropRedactedFigures, writeCurrentState } from './write-current-state.query.js';
-import { forgetReferences, referencesOf, writeReferences } from './write-references.query.js';
+import { forgetReferences, referencesOf, reopenRedactions, writeReferences } from './write-references.query.js';
 
 /** A batch with its stream orderings. */
 export interface WritableBatch {
@@ -43,6 +43,12 @@ export async function writeBatches(tx: Tx, batches: readonly WritableBatch[], is
   await writeEventRows(tx, batches);
   if (!isSplit) await writeStateGroups(tx, batches);
   await writeGroupsOfEvents(tx, batches);
+  // What is made here comes before anything that redacts it.
+  const remote = batches.flatMap(({ room }) => room.staged.filter((staged) => staged.isRemote));
+  await reopenRedactions(
+    tx,
+    remote.map(({ event }) => event.eventId),
+  );
   const redactedState = new Map<string, readonly string[]>();
   for (const { room, stored } of batches)
     redactedState.set(room.roomId, await writeReferences(tx, room.roomId, referencesOf(room, stored)));

@@ -9,6 +9,7 @@ import type { WorkingRoom } from '../room/working-room.js';
 export interface Reference {
   readonly event: RoomEvent;
   readonly streamOrdering: number;
+  readonly receivedTs: number;
   readonly redactionRecheck: boolean | undefined;
 }
 
@@ -17,8 +18,13 @@ export const referencesOf = (room: WorkingRoom, stored: readonly StoredEvent[]):
   room.staged.flatMap(({ event, outlier, softFailed, rejectedReason, redactionRecheck }, index) =>
     outlier || softFailed || rejectedReason !== undefined
       ? []
-      : [{ event, streamOrdering: stored[index]!.streamOrdering, redactionRecheck }],
+      : [{ ...placeOf(stored[index]!), event, redactionRecheck }],
   );
+
+const placeOf = ({ streamOrdering, receivedTs }: StoredEvent): Pick<Reference, 'streamOrdering' | 'receivedTs'> => ({
+  streamOrdering,
+  receivedTs,
+});
 
 /**
  * Writes what events relate to and redact, and the threads that go on with them.
@@ -46,10 +52,10 @@ export async function writeReferences(
   await tx.insertMany(
     'redactions',
     ['event_id', 'redacts', 'received_ts', 'recheck'],
-    redactions.map(({ event, redactionRecheck }) => [
+    redactions.map(({ event, receivedTs, redactionRecheck }) => [
       event.eventId,
       event.redacts!,
-      event.originServerTs,
+      receivedTs,
       redactionRecheck!,
     ]),
   );
@@ -60,6 +66,13 @@ export async function writeReferences(
     redacted.map((target) => target.event_id),
   );
   return redacted.filter((target) => target.state_key !== null).map((target) => target.event_id);
+}
+
+/** Of events that came after their redaction was made final: there is something to make final now. */
+export async function reopenRedactions(tx: Tx, eventIds: readonly string[]): Promise<void> {
+  if (eventIds.length === 0) return;
+  // All of them, so that it waits for whoever is about to make one final.
+  await tx.exec(`UPDATE redactions SET have_censored = FALSE WHERE ${tx.dialect.anyOf('redacts')}`, [eventIds]);
 }
 
 interface RedactedRow {

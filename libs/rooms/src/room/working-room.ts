@@ -27,6 +27,7 @@ export interface RejudgedEvent {
   readonly replacesState: string | undefined;
   readonly softFailed: boolean;
   readonly streamOrdering: number;
+  readonly receivedTs: number;
   /** For redactions: whether it counts only for events of the sender's own server. */
   readonly redactionRecheck: boolean | undefined;
 }

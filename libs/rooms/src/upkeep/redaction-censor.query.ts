@@ -38,6 +38,25 @@ export async function updateEventJson(tx: Tx, streamOrdering: number, json: stri
   await tx.run('UPDATE event_json SET json = ? WHERE stream_ordering = ?', [json, streamOrdering]);
 }
 
+/** Redactions of before had the time of their sender: none came later than now. */
+export async function boundRedactionTimes(tx: Tx, nowMs: number): Promise<void> {
+  await tx.run('UPDATE redactions SET received_ts = ? WHERE have_censored = FALSE AND received_ts > ?', [nowMs, nowMs]);
+}
+
+/**
+ * Takes the mark from those redactions whose events have come meanwhile. Behind {@link markCensored}, which waits for whoever stores
+ * such an event.
+ */
+export async function unmarkArrived(tx: Tx, eventIds: readonly string[]): Promise<void> {
+  if (eventIds.length === 0) return;
+  await tx.run(
+    `UPDATE redactions SET have_censored = FALSE WHERE ${tx.dialect.anyOf('event_id')} AND EXISTS (
+       SELECT 1 FROM events e JOIN events t ON t.event_id = redactions.redacts AND t.room_id = e.room_id
+       JOIN event_json j ON j.stream_ordering = t.stream_ordering WHERE e.event_id = redactions.event_id)`,
+    [eventIds],
+  );
+}
+
 export async function markCensored(tx: Tx, eventIds: readonly string[]): Promise<void> {
   await tx.run(`UPDATE redactions SET have_censored = TRUE WHERE ${tx.dialect.anyOf('event_id')}`, [eventIds]);
 }

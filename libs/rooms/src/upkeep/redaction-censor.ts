@@ -6,7 +6,14 @@ import { EventStore, isRedactable, knownRules, sameServer } from '../store/event
 import { expireTransactions } from '../store/transactions.query.js';
 import { RoomHooks } from '../hooks.js';
 import { keptRooms } from './history-removal.js';
-import { type DueRow, markCensored, selectDueRedactions, updateEventJson } from './redaction-censor.query.js';
+import {
+  boundRedactionTimes,
+  type DueRow,
+  markCensored,
+  selectDueRedactions,
+  unmarkArrived,
+  updateEventJson,
+} from './redaction-censor.query.js';
 
 const periodMs = 5 * 60_000;
 const batchSize = 100;
@@ -32,7 +39,13 @@ export class RedactionCensor implements OnModuleInit {
   /** Makes all redactions final that are old enough. */
   async run(): Promise<void> {
     const now = this.clock.nowMs();
-    await this.database.write((tx) => expireTransactions(tx, now - transactionsMs), { name: 'expire_transactions' });
+    await this.database.write(
+      async (tx) => {
+        await expireTransactions(tx, now - transactionsMs);
+        await boundRedactionTimes(tx, now);
+      },
+      { name: 'expire_transactions' },
+    );
     const retentionMs = this.config.get('redaction_retention_period');
     if (retentionMs === undefined || retentionMs === null) return;
     let last: DueRow | undefined;
@@ -66,10 +79,15 @@ export class RedactionCensor implements OnModuleInit {
         }
         const ids = due.map((row) => row.event_id);
         await markCensored(tx, ids);
+        const absent = due.filter((row) => row.json === null || row.stream_ordering === null);
+        await unmarkArrived(
+          tx,
+          absent.map((row) => row.event_id),
+        );
+        tx.unlessRolledBack(() => this.events.forget(due.map((row) => row.redacts)));
       },
       { name: 'censor_redactions', erase: true },
     );
-    this.events.forget(due.map((row) => row.redacts));
     return next;
   }
 }
