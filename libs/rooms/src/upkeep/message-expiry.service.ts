@@ -107,10 +107,10 @@ export class MessageExpiry implements OnApplicationBootstrap, OnModuleDestroy {
           await replaceEventJson(tx, place, pduText(left));
         }
         await deleteExpiries(tx, ids);
+        tx.unlessRolledBack(() => this.events.forget(ids));
       },
       { name: 'expire_messages', erase: true },
     );
-    this.events.forget(ids);
     this.logger.info('Messages destroyed themselves', { events: ids.length });
   }
 }

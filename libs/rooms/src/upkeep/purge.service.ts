@@ -162,10 +162,10 @@ export class PurgeService implements OnModuleInit {
       async (tx) => {
         for (const hook of this.hooks.all) await hook.onEventsPurged?.(tx, roomId, eventIds);
         await deleteEvents(tx, roomId, eventIds);
+        tx.unlessRolledBack(() => this.events.forget(eventIds));
       },
       { name: 'purge_events', erase: true },
     );
-    this.events.forget(eventIds);
   }
 
   async #setAside(roomId: string, eventIds: readonly string[]): Promise<void> {
@@ -173,10 +173,10 @@ export class PurgeService implements OnModuleInit {
       async (tx) => {
         for (const hook of this.hooks.all) await hook.onEventsPurged?.(tx, roomId, eventIds);
         await setAside(tx, roomId, eventIds);
+        tx.unlessRolledBack(() => this.events.forget(eventIds));
       },
       { name: 'purge_events' },
     );
-    this.events.forget(eventIds);
   }
 
   async #placeOf(roomId: string, limit: PurgeLimit): Promise<PurgeBefore> {

@@ -1,5 +1,5 @@
 import { databaseMigrations } from '@rookery/database';
-import { parseEventFilter } from '@rookery/matrix-types';
+import { type JsonObject, parseEventFilter } from '@rookery/matrix-types';
 import { replicationMigrations } from '@rookery/replication';
 import { eachDatabase, eventually, FakeClock, type TestDatabase } from '@rookery/testing';
 import { AccountDataService, usersMigrations } from '@rookery/users';
@@ -13,6 +13,7 @@ import { MembershipReader } from '../reading/membership-reader.js';
 import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
 import { EventCreation } from '../sending/event-creation.service.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
+import { EventStore } from '../store/event-store.js';
 import { PurgeService } from './purge.service.js';
 import { RedactionCensor } from './redaction-censor.js';
 import { Retention } from './retention.service.js';
@@ -208,6 +209,48 @@ eachDatabase('upkeep of rooms', (open) => {
     expect((await rooms.get(RoomReadingService).event(alice, roomId, sent.eventId)).unsigned).toHaveProperty(
       'redacted_because',
     );
+  });
+
+  it('remembers nothing of what it may have deleted, whatever is said of the commit', async () => {
+    const database = await test.reopen(clock);
+    const settings = { enable_ephemeral_messages: true, redaction_retention_period: '0s' };
+    const again = await buildRooms({ database, clock, settings });
+    const { write } = database;
+    const events = again.get(EventStore);
+    const send = async (roomId: string, content: JsonObject): Promise<string> =>
+      (await again.get(EventCreation).send(alice, { roomId, type: 'm.room.message', content })).eventId;
+    /** As when the connection breaks behind the commit. */
+    const unanswered = async (name: string, work: () => Promise<unknown>): Promise<void> => {
+      database.write = async (fn, options) => {
+        const result = await write.call(database, fn, options);
+        if (options?.name === name) throw new Error('Connection terminated unexpectedly');
+        return result as Awaited<ReturnType<typeof fn>>;
+      };
+      await work().catch(() => undefined);
+      database.write = write;
+    };
+    const roomId = await create();
+    const old = await send(roomId, { body: 'old' });
+    await clock.advance(10);
+    const due = await send(roomId, { body: 'due', 'org.matrix.self_destruct_after': clock.nowMs() + 10 });
+    const secret = await send(roomId, { body: 'secret' });
+    await again.get(EventCreation).send(alice, { roomId, type: 'm.room.redaction', content: {}, redacts: secret });
+    await events.many([old, due, secret]);
+    expect([old, due, secret].map((id) => events.peek(id) !== undefined)).toEqual([true, true, true]);
+    await unanswered('censor_redactions', () => again.get(RedactionCensor).run());
+    expect(events.peek(secret)).toBeUndefined();
+    await unanswered('purge_events', () => again.get(PurgeService).purgeOlder(roomId, clock.nowMs() - 5));
+    expect(await events.one(old)).toBeUndefined();
+    await unanswered('expire_messages', async () => {
+      await clock.advance(60_000);
+      await eventually(async () => {
+        const row = await test.database.get<{ json: string }>('SELECT json FROM event_json WHERE event_id = ?', [due]);
+        return !row?.json.includes('due');
+      });
+    });
+    await eventually(async () => events.peek(due) === undefined);
+    expect(events.peek(due)).toBeUndefined();
+    await again.close();
   });
 
   it('puts somebody in charge, in old and new room versions', async () => {
