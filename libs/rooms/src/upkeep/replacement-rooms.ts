@@ -23,7 +23,7 @@ export class ReplacementRooms {
     private readonly logger: Logger,
   ) {}
 
-  /** Makes the room, with the message that says why; nothing where nobody is named who would make it. */
+  /** Makes the room; nothing where nobody is named who would make it. */
   async make(request: Replacement): Promise<string | undefined> {
     if (request.newRoomUserId === undefined) return undefined;
     const { roomId } = await this.creation.create(
@@ -35,17 +35,24 @@ export class ReplacementRooms {
       },
       { unchecked: true },
     );
+    return roomId;
+  }
+
+  /** Says in the new room why it is there. @param taskId of whatever takes the old one away: it may be repeated, and says it once */
+  async explain(request: Replacement, roomId: string, taskId: string): Promise<void> {
+    const { newRoomUserId: sender } = request;
+    if (sender === undefined) return;
     await this.persister.send({
       roomId,
       type: 'm.room.message',
-      sender: request.newRoomUserId,
+      sender,
       content: {
         msgtype: 'm.text',
         body: request.message ?? 'This room was closed by the administrators of the server because of its content.',
       },
+      transaction: { userId: sender, deviceId: '', txnId: `shutdown ${taskId}` },
       unchecked: true,
     });
-    return roomId;
   }
 
   /** Brings a user to the new room. Whoever may not go there leaves the old one all the same. */

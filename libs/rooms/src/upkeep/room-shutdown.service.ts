@@ -67,13 +67,13 @@ export class RoomShutdown implements OnModuleInit {
       const request = task.params as unknown as ShutdownRequest;
       const before = task.result as unknown as ShutdownResult | undefined;
       const tell = (done: ShutdownResult): Promise<void> => report({ ...done });
-      let result = await this.#shutdown(task.roomId, request, before, tell);
+      let result = await this.#shutdown(task, request, before, tell);
       for (let attempt = 1; request.purge && !(await this.#purge(task.roomId, request, result)); attempt++) {
         if (attempt === maxAttempts) {
           await tell({ ...result, failed_to_kick_users: await selectLocalUsers(this.database, task.roomId, ['join']) });
           throw new Error('Some users keep returning to the room');
         }
-        result = await this.#shutdown(task.roomId, request, result, tell);
+        result = await this.#shutdown(task, request, result, tell);
       }
       return { ...result } as JsonObject;
     });
@@ -110,7 +110,7 @@ export class RoomShutdown implements OnModuleInit {
   }
 
   async #shutdown(
-    roomId: string,
+    { id: taskId, roomId }: RoomTask,
     request: ShutdownRequest,
     before: ShutdownResult | undefined,
     report: (result: ShutdownResult) => Promise<void>,
@@ -125,7 +125,9 @@ export class RoomShutdown implements OnModuleInit {
       local_aliases: localAliases,
       new_room_id: newRoomId ?? null,
     });
+    // Before anything else is done with the new room: whoever goes on does not make another.
     await report(soFar());
+    if (newRoomId !== undefined) await this.replacements.explain(request, newRoomId, taskId);
     const pending = await selectLocalUsers(this.database, roomId, ['join', 'invite', 'knock']);
     const reportEvery = Math.ceil(pending.length / maxReports);
     let removed = 0;

@@ -13,6 +13,7 @@ import { MembershipReader } from '../reading/membership-reader.js';
 import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
 import { EventCreation } from '../sending/event-creation.service.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
+import { EventPersister } from '../pipeline/event-persister.js';
 import { EventStore } from '../store/event-store.js';
 import { PurgeService } from './purge.service.js';
 import { RedactionCensor } from './redaction-censor.js';
@@ -176,6 +177,36 @@ eachDatabase('upkeep of rooms', (open) => {
       ...everybody,
     ]);
     expect((await kickedBy(id)).sort()).toEqual(everybody);
+  });
+
+  it('makes one room in place of another, and explains it once, however often it has to begin again', async () => {
+    const other = await test.reopen();
+    await other.close();
+    const away = await other.write(() => Promise.resolve(new Error('open'))).catch((error: unknown) => error as Error);
+    const persister = rooms.get(EventPersister);
+    const { send } = persister;
+    let sends = 0;
+    persister.send = async (draft) => {
+      if (draft.type !== 'm.room.message' || ++sends > 2) return send.call(persister, draft);
+      if (sends === 2) await send.call(persister, draft);
+      throw away;
+    };
+    const roomId = await create();
+    const request = { requesterId: alice.userId, newRoomUserId: '@admin:example.org', newRoomName: 'Instead' };
+    const options = { block: false, purge: false, forcePurge: false };
+    const id = await rooms.get(RoomShutdown).start(roomId, { ...request, ...options });
+    await eventually(async () => {
+      await clock.advance(10_000);
+      return (await rooms.get(RoomTasks).find(id))?.status === 'complete';
+    });
+    persister.send = send;
+    const made = await test.database.query<{ room_id: string }>(
+      "SELECT DISTINCT room_id FROM event_json WHERE json LIKE '%Instead%'",
+    );
+    const task = await rooms.get(RoomTasks).find(id);
+    expect(made).toEqual([{ room_id: task?.result?.['new_room_id'] }]);
+    const said = "SELECT 1 AS x FROM events WHERE room_id = ? AND type = 'm.room.message'";
+    expect(await test.database.query(said, [made[0]?.room_id ?? ''])).toHaveLength(1);
   });
 
   it('goes on with unfinished work after a restart', async () => {
