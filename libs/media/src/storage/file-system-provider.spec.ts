@@ -1,6 +1,6 @@
-import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { type FileHandle, mkdtemp, open, readdir, readlink, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { describeStorageProvider } from '@rookery/testing';
 import { FileSystemProvider, fileSystemProvider } from './file-system-provider.js';
 
@@ -14,6 +14,29 @@ describeStorageProvider('file_system', async () => {
       await rm(folder, { recursive: true });
     },
   };
+});
+
+it('has a file on the disk, and in its folders, before it says so', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'rookery-fs-'));
+  const source = join(folder, 'source');
+  await writeFile(source, 'content');
+  const handle = await open(source);
+  const prototype = Object.getPrototypeOf(handle) as FileHandle;
+  await handle.close();
+  const { sync } = prototype;
+  const synced: string[] = [];
+  prototype.sync = async function (this: FileHandle): Promise<void> {
+    await sync.call(this);
+    synced.push(relative(folder, await readlink(`/proc/self/fd/${this.fd}`)));
+  };
+  try {
+    const info = { serverName: undefined, fileId: 'x', urlCache: false };
+    await new FileSystemProvider(join(folder, 'store')).storeFile('a/b/x', info, source);
+  } finally {
+    prototype.sync = sync;
+    await rm(folder, { recursive: true });
+  }
+  expect(synced).toEqual([expect.stringMatching(/^store\/a\/b\/x\..*partial$/), 'store/a/b', 'store/a', 'store', '']);
 });
 
 it('stays in its folder', async () => {

@@ -17,6 +17,12 @@ export function pathBelow(folder: string, path: string): string {
   return full;
 }
 
+/** Makes what was written to a file durable. @throws Error where the disk does not take it */
+export async function syncFile(path: string): Promise<void> {
+  const handle = await open(path, 'r+');
+  await handle.sync().finally(() => handle.close());
+}
+
 /** Makes what is in a folder durable; systems that cannot sync a folder do it by themselves. */
 export async function syncFolder(folder: string): Promise<void> {
   const handle = await open(folder, 'r').catch(() => undefined);
@@ -33,15 +39,22 @@ export class FileSystemProvider implements MediaStorageProvider {
 
   async storeFile(path: string, _info: MediaFileInfo, localPath: string): Promise<void> {
     const target = pathBelow(this.directory, path);
-    await mkdir(dirname(target), { recursive: true });
+    const made = await mkdir(dirname(target), { recursive: true });
     // Nobody may find half a file.
     const partial = `${target}.${process.pid}-${++this.#count}.partial`;
     try {
       await copyFile(localPath, partial);
+      await syncFile(partial);
       await rename(partial, target);
     } catch (error) {
       await rm(partial, { force: true });
       throw error;
+    }
+    // So far up as folders are new: a file is lost with the folder that it lies in.
+    const last = made === undefined ? dirname(target) : dirname(made);
+    for (let folder = dirname(target); ; folder = dirname(folder)) {
+      await syncFolder(folder);
+      if (folder === last || folder === dirname(folder)) break;
     }
   }
 

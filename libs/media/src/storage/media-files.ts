@@ -6,7 +6,7 @@ import { Readable } from 'node:stream';
 import type { MediaDownloadHeaders } from '@rookery/module-api';
 import { Clock, Config, Ids, SingleFlight } from '@rookery/platform';
 import type { FilePlace, StoreTree } from './file-place.js';
-import { isMissing, pathBelow, syncFolder } from './file-system-provider.js';
+import { isMissing, pathBelow, syncFile, syncFolder } from './file-system-provider.js';
 import { StagedFile } from './staged-file.js';
 import { StorageProviders } from './storage-providers.js';
 import { entriesOf, fileFacts, namesIn, type StoreEntry } from './store-walk.js';
@@ -220,8 +220,7 @@ async function copyAcross(from: string, to: string): Promise<void> {
   const partial = `${to}.${basename(from)}.partial`;
   try {
     await copyFile(from, partial);
-    const handle = await open(partial, 'r+');
-    await handle.sync().finally(() => handle.close());
+    await syncFile(partial);
     await rename(partial, to);
   } catch (error) {
     await rm(partial, { force: true });
