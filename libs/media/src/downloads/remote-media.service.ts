@@ -5,7 +5,7 @@ import { MatrixError } from '@rookery/matrix-types';
 import { callbackContext } from '@rookery/module-host';
 import { Clock, Config, Ids, KeyedCounter, Logger, SingleFlight } from '@rookery/platform';
 import type { Media } from '../records/media.js';
-import { findMedia, upsertRemoteMedia } from '../records/media.query.js';
+import { findMedia, isRemoteMediaStored, upsertRemoteMedia } from '../records/media.query.js';
 import { placeOf } from '../storage/file-place.js';
 import { MediaFiles } from '../storage/media-files.js';
 import { MediaIntake } from '../storage/media-intake.js';
@@ -141,13 +141,14 @@ export class RemoteMedia {
     const mediaType = claimedType(file.mediaType);
     const context = callbackContext(undefined, { source: 'federation', origin });
     const now = this.clock.nowMs();
-    const quarantinedBy = await this.intake.inspect(staged, place.info, mediaType, context);
+    await this.intake.inspect(staged, place.info, mediaType, context);
     const media: Media = {
       origin,
       mediaId,
       fileId,
       mediaType,
-      quarantinedBy,
+      // Whether it is withheld is found out when it is recorded.
+      quarantinedBy: undefined,
       sizeBytes: staged.sizeBytes,
       uploadName: cleanName(file.uploadName)?.slice(0, longestName),
       createdTs: now,
@@ -160,16 +161,18 @@ export class RemoteMedia {
     };
     await this.files.keep(staged, place);
     let stored: Media | undefined;
+    let mayBeThere = false;
     try {
       stored = await this.database.write(
         async (tx) => {
           await upsertRemoteMedia(tx, media);
+          tx.unlessRolledBack(() => (mayBeThere = true));
           return findMedia(tx, media);
         },
-        { name: 'store_remote_media' },
+        { name: 'store_remote_media', happened: (db) => isRemoteMediaStored(db, media) },
       );
     } catch (error) {
-      await this.files.remove(place);
+      if (!mayBeThere) await this.files.remove(place);
       throw error;
     }
     this.intake.stored(place.info, undefined, staged.sizeBytes, context);

@@ -3,6 +3,7 @@ import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { type MediaKey, parseMxc } from '../records/media.js';
+import { holdQuarantine } from '../records/media.query.js';
 import {
   hashesOf,
   idsOfUser,
@@ -96,6 +97,7 @@ export class Quarantine {
       const batch = keys.slice(start, start + batchSize);
       changed += await this.database.write(
         async (tx) => {
+          await holdQuarantine(tx, 'to change');
           const hashes = await hashesOf(tx, batch);
           const touched = await setQuarantine(tx, batch, hashes, by);
           if (by !== undefined) touched.push(...(await quarantineUnfetched(tx, batch, by)));

@@ -44,7 +44,7 @@ export class PreviewImages {
         tooLarge,
       });
       await staged.finish();
-      const quarantinedBy = await this.intake.inspect(staged, place.info, type, context);
+      await this.intake.inspect(staged, place.info, type, context);
       await this.files.keep(staged, place);
       await this.database.write(
         (tx) =>
@@ -58,7 +58,6 @@ export class PreviewImages {
             authenticated: this.config.get('enable_authenticated_media'),
             sha256: staged.sha256,
             urlCache,
-            quarantinedBy,
           }),
         { name: 'store_preview_image' },
       );

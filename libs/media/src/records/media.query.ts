@@ -65,11 +65,11 @@ export type NewLocalMedia = Pick<
   | 'authenticated'
   | 'sha256'
   | 'urlCache'
-  | 'quarantinedBy'
 >;
 
-/** Records a file of ours, or reserves its id where it has no size yet. */
+/** Records a file of ours, or reserves its id where it has no size yet; withheld where an equal one is. */
 export async function insertLocalMedia(tx: Tx, media: NewLocalMedia): Promise<void> {
+  const quarantinedBy = await quarantineOf(tx, media.sha256);
   await tx.run(
     `INSERT INTO local_media_repository
        (media_id, media_type, media_length, created_ts, upload_name, user_id, url_cache, last_access_ts, authenticated, sha256,
@@ -86,27 +86,20 @@ export async function insertLocalMedia(tx: Tx, media: NewLocalMedia): Promise<vo
       media.sizeBytes === undefined ? null : media.createdTs,
       media.authenticated,
       media.sha256 ?? null,
-      media.quarantinedBy ?? null,
+      quarantinedBy,
     ],
   );
 }
 
-/** Gives a reserved id its file. @returns false when it has one already, or is not there any more */
+/** Gives a reserved id its file; withheld where an equal one is. @returns false when it has one already, or is not there any more */
 export async function fillLocalMedia(
   tx: Tx,
   media: Pick<
     Media,
-    | 'mediaId'
-    | 'mediaType'
-    | 'sizeBytes'
-    | 'uploadName'
-    | 'createdTs'
-    | 'lastAccessTs'
-    | 'authenticated'
-    | 'sha256'
-    | 'quarantinedBy'
+    'mediaId' | 'mediaType' | 'sizeBytes' | 'uploadName' | 'createdTs' | 'lastAccessTs' | 'authenticated' | 'sha256'
   >,
 ): Promise<boolean> {
+  const quarantinedBy = await quarantineOf(tx, media.sha256);
   const changed = await tx.run(
     `UPDATE local_media_repository SET media_type = ?, media_length = ?, upload_name = ?, created_ts = ?, last_access_ts = ?,
        authenticated = ?, sha256 = ?, quarantined_by = COALESCE(quarantined_by, ?) WHERE media_id = ? AND media_length IS NULL`,
@@ -118,7 +111,7 @@ export async function fillLocalMedia(
       media.lastAccessTs ?? null,
       media.authenticated,
       media.sha256 ?? null,
-      media.quarantinedBy ?? null,
+      quarantinedBy,
       media.mediaId,
     ],
   );
@@ -151,11 +144,52 @@ export async function uploadedBytes(db: Db, userId: string, sinceTs: readonly nu
 }
 
 /** Whether a file with these contents is withheld, here or from another server. */
-export async function isHashQuarantined(db: Db, sha256: string): Promise<boolean> {
+async function isHashQuarantined(db: Db, sha256: string): Promise<boolean> {
   const row = await db.get(
     `SELECT 1 AS found FROM local_media_repository WHERE sha256 = ? AND quarantined_by IS NOT NULL
      UNION ALL SELECT 1 AS found FROM remote_media_cache WHERE sha256 = ? AND quarantined_by IS NOT NULL LIMIT 1`,
     [sha256, sha256],
+  );
+  return row !== undefined;
+}
+
+/** Any number: the lock of PostgreSQL that keeps apart who withholds files and who records them. */
+const advisoryLock = 7_246_506;
+
+/**
+ * Keeps files and their quarantine apart until the transaction ends: whoever withholds what equals a file finds a file that is just being
+ * recorded, or is found by it. SQLite has one transaction at a time.
+ */
+export async function holdQuarantine(tx: Tx, mode: 'to change' | 'to ask'): Promise<void> {
+  if (tx.dialect.name !== 'postgres') return;
+  const name = mode === 'to change' ? 'pg_advisory_xact_lock' : 'pg_advisory_xact_lock_shared';
+  await tx.query(`SELECT ${name}(?)`, [advisoryLock]);
+}
+
+/** Who withheld a file that equals one withheld before. */
+const bySystem = 'system';
+
+/** Who withholds a file that is recorded now. It may have become withheld since it was looked at. */
+async function quarantineOf(tx: Tx, sha256: string | undefined): Promise<string | null> {
+  if (sha256 === undefined) return null;
+  await holdQuarantine(tx, 'to ask');
+  return (await isHashQuarantined(tx, sha256)) ? bySystem : null;
+}
+
+/** Whether a file of ours is recorded with these contents. */
+export async function isLocalMediaStored(db: Db, mediaId: string, sha256: string | undefined): Promise<boolean> {
+  const row = await db.get('SELECT 1 AS found FROM local_media_repository WHERE media_id = ? AND sha256 = ?', [
+    mediaId,
+    sha256 ?? '',
+  ]);
+  return row !== undefined;
+}
+
+/** Whether a file of another server is recorded as it was fetched this time. */
+export async function isRemoteMediaStored(db: Db, { origin, mediaId, fileId }: Media): Promise<boolean> {
+  const row = await db.get(
+    'SELECT 1 AS found FROM remote_media_cache WHERE media_origin = ? AND media_id = ? AND filesystem_id = ?',
+    [origin ?? '', mediaId, fileId],
   );
   return row !== undefined;
 }
@@ -165,14 +199,18 @@ export function deletePending(tx: Tx, beforeTs: number): Promise<number> {
   return tx.run('DELETE FROM local_media_repository WHERE media_length IS NULL AND created_ts < ?', [beforeTs]);
 }
 
-/** Records a file of another server; what was recorded before is replaced, but its quarantine. */
-export async function upsertRemoteMedia(tx: Tx, media: Media): Promise<void> {
+/**
+ * Records a file of another server, withheld where an equal one is; what was recorded before is replaced, but its quarantine.
+ */
+export async function upsertRemoteMedia(tx: Tx, media: Omit<Media, 'quarantinedBy'>): Promise<void> {
+  const quarantinedBy = await quarantineOf(tx, media.sha256);
   await tx.run(
     `INSERT INTO remote_media_cache (media_origin, media_id, media_type, created_ts, upload_name, media_length,
        filesystem_id, last_access_ts, authenticated, sha256, quarantined_by) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
      ON CONFLICT (media_origin, media_id) DO UPDATE SET media_type = excluded.media_type, created_ts = excluded.created_ts,
        upload_name = excluded.upload_name, media_length = excluded.media_length, filesystem_id = excluded.filesystem_id,
-       last_access_ts = excluded.last_access_ts, sha256 = excluded.sha256`,
+       last_access_ts = excluded.last_access_ts, sha256 = excluded.sha256,
+       quarantined_by = COALESCE(remote_media_cache.quarantined_by, excluded.quarantined_by)`,
     [
       media.origin ?? '',
       media.mediaId,
@@ -184,7 +222,7 @@ export async function upsertRemoteMedia(tx: Tx, media: Media): Promise<void> {
       media.lastAccessTs ?? null,
       media.authenticated,
       media.sha256 ?? null,
-      media.quarantinedBy ?? null,
+      quarantinedBy,
     ],
   );
 }

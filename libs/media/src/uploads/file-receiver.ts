@@ -15,6 +15,9 @@ import { UploadLimits } from './upload-limits.js';
 const maxAtOnce = 50;
 const retryWhenBusyMs = 1_000;
 
+/** Writes the row of a file. */
+export type RecordFile = (media: Media, mayBeThere: () => void) => Promise<boolean>;
+
 /** Takes the bytes of an upload: within the limits, inspected, in the storage. */
 @Injectable()
 export class FileReceiver {
@@ -33,16 +36,12 @@ export class FileReceiver {
 
   /**
    * Reads a file, has it inspected and keeps it.
-   * @param record writes its row; `false` when there is one with a file already
+   * @param record writes its row; `false` when there is one with a file already. Whatever else it comes to, it says where the row may be
+   *   there: then the file stays
    * @throws MatrixError 413 `M_TOO_LARGE`, 403 `M_USER_LIMIT_EXCEEDED`, 429 `M_LIMIT_EXCEEDED`, 408 `M_UNKNOWN` for a
    *   body that trickles, 409 `M_CANNOT_OVERWRITE_MEDIA`, and what a module refuses with
    */
-  async receive(
-    requester: Requester,
-    mediaId: string,
-    file: IncomingFile,
-    record: (media: Media) => Promise<boolean>,
-  ): Promise<void> {
+  async receive(requester: Requester, mediaId: string, file: IncomingFile, record: RecordFile): Promise<void> {
     const { userId } = requester;
     if (this.#underWay.of(userId) >= maxAtOnce) throw MatrixError.limitExceeded(retryWhenBusyMs);
     this.#underWay.add(userId);
@@ -83,12 +82,12 @@ export class FileReceiver {
     mediaId: string,
     file: IncomingFile,
     staged: StagedFile,
-    record: (media: Media) => Promise<boolean>,
+    record: RecordFile,
   ): Promise<void> {
     const context = callbackContext(requester);
     const { userId: uploader } = requester;
     const place = placeOf({ origin: undefined, fileId: mediaId, urlCache: undefined });
-    const quarantinedBy = await this.intake.inspect(staged, place.info, file.mediaType, context);
+    await this.intake.inspect(staged, place.info, file.mediaType, context);
     const periods = await this.limits.periodsFor(requester);
     const now = this.clock.nowMs();
     const media: Media = {
@@ -101,7 +100,8 @@ export class FileReceiver {
       createdTs: now,
       lastAccessTs: now,
       uploader,
-      quarantinedBy,
+      // Whether it is withheld is found out when it is recorded.
+      quarantinedBy: undefined,
       safeFromQuarantine: false,
       authenticated: this.config.get('enable_authenticated_media'),
       sha256: staged.sha256,
@@ -111,10 +111,11 @@ export class FileReceiver {
       // Others of the same user may have arrived while this one did.
       await this.limits.checkPeriods(requester, staged.sizeBytes, periods);
       await this.files.keep(staged, place);
+      let mayBeThere = false;
       try {
-        if (!(await record(media))) throw MatrixError.cannotOverwriteMedia();
+        if (!(await record(media, () => (mayBeThere = true)))) throw MatrixError.cannotOverwriteMedia();
       } catch (error) {
-        await this.files.remove(place);
+        if (!mayBeThere) await this.files.remove(place);
         throw error;
       }
     };

@@ -1,10 +1,10 @@
 import { Injectable } from '@nestjs/common';
-import { Database } from '@rookery/database';
+import { Database, type WriteOptions } from '@rookery/database';
 import { RateLimiter } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Ids, KeyedMutex, type Requester } from '@rookery/platform';
-import { formatMxc, isValidMediaId } from '../records/media.js';
-import { fillLocalMedia, findMedia, insertLocalMedia, pendingOf } from '../records/media.query.js';
+import { formatMxc, isValidMediaId, type Media } from '../records/media.js';
+import { fillLocalMedia, findMedia, insertLocalMedia, isLocalMediaStored, pendingOf } from '../records/media.query.js';
 import { Arrivals } from './arrivals.js';
 import { FileReceiver } from './file-receiver.js';
 import type { IncomingFile } from './incoming-file.js';
@@ -40,10 +40,16 @@ export class UploadService {
    */
   async upload(requester: Requester, file: IncomingFile): Promise<string> {
     const mediaId = this.ids.letters(24);
-    await this.receiving.receive(requester, mediaId, file, async (media) => {
-      await this.database.write((tx) => insertLocalMedia(tx, media), { name: 'store_media', anyProcess: true });
-      return true;
-    });
+    await this.receiving.receive(requester, mediaId, file, (media, mayBeThere) =>
+      this.database.write(
+        async (tx) => {
+          await insertLocalMedia(tx, media);
+          tx.unlessRolledBack(mayBeThere);
+          return true;
+        },
+        { ...storing(media), anyProcess: true },
+      ),
+    );
     return formatMxc(this.config.serverName, mediaId);
   }
 
@@ -75,7 +81,6 @@ export class UploadService {
             uploadName: undefined,
             sha256: undefined,
             urlCache: undefined,
-            quarantinedBy: undefined,
           });
         },
         { name: 'reserve_media' },
@@ -102,8 +107,12 @@ export class UploadService {
       // What was read before may be older than a file that another upload has put there meanwhile.
       if ((await findMedia(this.database, { origin: undefined, mediaId }))?.sizeBytes !== undefined)
         throw cannotOverwrite();
-      await this.receiving.receive(requester, mediaId, file, (media) =>
-        this.database.write((tx) => fillLocalMedia(tx, media), { name: 'store_media' }),
+      await this.receiving.receive(requester, mediaId, file, (media, mayBeThere) =>
+        this.database.write(async (tx) => {
+          const isFilled = await fillLocalMedia(tx, media);
+          if (isFilled) tx.unlessRolledBack(mayBeThere);
+          return isFilled;
+        }, storing(media)),
       );
     } finally {
       this.#filling.delete(mediaId);
@@ -111,5 +120,10 @@ export class UploadService {
     this.arrivals.arrived(mediaId);
   }
 }
+
+const storing = ({ mediaId, sha256 }: Media): WriteOptions => ({
+  name: 'store_media',
+  happened: (db) => isLocalMediaStored(db, mediaId, sha256),
+});
 
 const cannotOverwrite = (): MatrixError => MatrixError.cannotOverwriteMedia();

@@ -8,6 +8,7 @@ import { OnlyAtWriterError } from '@rookery/platform';
 import { eachDatabase, FakeClock } from '@rookery/testing';
 import { AvatarRules } from '../avatars/avatar-rules.js';
 import { buildMedia, fixtureMigrations, type MediaFixture, requesterOf } from '../media.fixture.js';
+import { Quarantine } from '../moderation/quarantine.service.js';
 import { MediaLibrary } from '../records/media-library.service.js';
 import { placeOf } from '../storage/file-place.js';
 import { MediaFiles } from '../storage/media-files.js';
@@ -145,6 +146,92 @@ eachDatabase('uploads', (open) => {
     };
     expect(await names(false)).toEqual(['a', 'b', undefined]);
     expect(await names(true)).toEqual([undefined, 'b', 'a']);
+  });
+
+  it('keep their file where nobody can say whether they were recorded', async () => {
+    await build();
+    const uploads = media.get(UploadService);
+    const database = media.get(Database);
+    const { write } = database;
+    const happened: boolean[] = [];
+    const unanswered = (isThere: boolean): void => {
+      database.write = async (fn, options) => {
+        if (options?.name !== 'store_media') return write.call(database, fn, options) as ReturnType<typeof fn>;
+        await write.call(
+          database,
+          async (tx) => {
+            const result = await fn(tx);
+            if (!isThere) throw new Error('Connection terminated');
+            return result;
+          },
+          options,
+        );
+        happened.push((await options.happened?.(database)) ?? false);
+        throw new Error('Connection terminated');
+      };
+    };
+    const reserved = (await uploads.reserve(alice)).uri.split('/').at(-1)!;
+    const each = [
+      (): Promise<unknown> => media.upload('one', 'text/plain'),
+      () => uploads.fill(alice, 'example.org', reserved, file(Readable.from([Buffer.from('two')]), 3)),
+    ];
+    unanswered(false);
+    for (const upload of each) await expect(upload()).rejects.toThrow('terminated');
+    expect(await media.filesOnDisk()).toEqual([]);
+    unanswered(true);
+    for (const upload of each) await expect(upload()).rejects.toThrow('terminated');
+    database.write = write;
+    expect(happened).toEqual([true, true]);
+    expect(await media.filesOnDisk()).toHaveLength(2);
+  });
+
+  it('are withheld where what equals them becomes so while they are stored', async () => {
+    await build();
+    const database = media.get(Database);
+    const files = media.get(MediaFiles);
+    const quarantine = media.get(Quarantine);
+    const { keep } = files;
+    const reserved = (await media.get(UploadService).reserve(alice)).uri.split('/').at(-1)!;
+    const others: Record<string, () => Promise<string>> = {
+      upload: async () => (await media.upload('upload', 'text/plain')).mediaId,
+      fill: async () => {
+        const body = file(Readable.from([Buffer.from('fill')]), 4);
+        await media.get(UploadService).fill(alice, 'example.org', reserved, body);
+        return reserved;
+      },
+    };
+    for (const [text, upload] of Object.entries(others)) {
+      const first = await media.upload(text, 'text/plain');
+      files.keep = async (...file) => {
+        await keep.apply(files, file);
+        await quarantine.add([first], '@admin:example.org');
+      };
+      const mediaId = await upload();
+      files.keep = keep;
+      const found = await media.get(MediaLibrary).find({ origin: undefined, mediaId });
+      expect([text, found?.quarantinedBy]).toEqual([text, 'system']);
+    }
+    // One that is recorded before the quarantine has ended waits for it.
+    const first = await media.upload('side by side', 'text/plain');
+    const { write } = database;
+    const withholding = Promise.withResolvers<void>();
+    const second = withholding.promise.then(() => media.upload('side by side', 'text/plain'));
+    database.write = async (fn, options) =>
+      write.call(
+        database,
+        async (tx) => {
+          const result = await fn(tx);
+          if (options?.name === 'quarantine_media') {
+            withholding.resolve();
+            await Promise.race([second, new Promise((resolve) => setTimeout(resolve, 500))]);
+          }
+          return result;
+        },
+        options,
+      ) as ReturnType<typeof fn>;
+    await quarantine.add([first], '@admin:example.org');
+    database.write = write;
+    expect((await media.get(MediaLibrary).find(await second))?.quarantinedBy).toBeDefined();
   });
 
   it('that trickle are cut off', async () => {
