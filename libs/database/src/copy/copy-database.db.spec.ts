@@ -122,6 +122,29 @@ describe.each([
     expect(pages).toBeGreaterThan(before);
   });
 
+  it('does not go on where the old database has changed meanwhile', async () => {
+    const interruptAt = (name: string): Promise<unknown> =>
+      copyDatabase(source.database, target.database, {
+        derived,
+        targetOptions: target.options,
+        onProgress: (table) => {
+          if (table === name) throw new Error('power failure');
+        },
+      });
+    const goOn = (): Promise<unknown> =>
+      copyDatabase(source.database, target.database, { derived, targetOptions: target.options });
+    await expect(interruptAt('keyless')).rejects.toThrow('power failure');
+    const change = (name: string): Promise<number> =>
+      source.database.write((tx) => tx.run("UPDATE keyed SET name = ? WHERE room = '!3' AND at = 3", [name]));
+    await change('changed');
+    await expect(goOn()).rejects.toThrow('keyed has changed in the old database');
+    await change('n');
+    // Of this one nothing was copied yet.
+    await source.database.write((tx) => tx.run("UPDATE things SET text = 'new' WHERE id = 3"));
+    await goOn();
+    expect(await all(target.database, 'things', 'id')).toEqual(await all(source.database, 'things', 'id'));
+  });
+
   it('has its keys and indexes at the end, also where making them was interrupted', async () => {
     const indexes = async (): Promise<unknown> =>
       to === 'sqlite'

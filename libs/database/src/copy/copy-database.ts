@@ -34,7 +34,8 @@ export interface CopiedTable {
 }
 
 interface Progress {
-  readonly cursor: Cursor;
+  /** Nothing of it was copied yet where there is none. */
+  readonly cursor: Cursor | undefined;
   readonly rows: number;
   /** Sum of the rows' hashes, so that their order does not matter. */
   readonly sum: bigint;
@@ -55,8 +56,9 @@ const mask = (1n << 64n) - 1n;
 
 /**
  * Copies every row of a database into another one, whose schema is the same and which holds nothing yet, or what an interrupted
- * copy has left. Nobody may use either meanwhile. At the end each table is read back and compared by count and hash.
- * @throws DatabaseError when the databases do not fit, or what arrived is not what was sent
+ * copy has left. Nobody may use either meanwhile. At the end each table is read back and compared by count and hash. Between the
+ * interruption and now somebody may have used the source: what was copied before is compared with what is there now.
+ * @throws DatabaseError when the databases do not fit, what was copied has changed since, or what arrived is not what was sent
  */
 export async function copyDatabase(
   source: Database,
@@ -70,7 +72,9 @@ export async function copyDatabase(
   try {
     for (const table of tables) {
       const from = options.from?.tables.includes(table) ? options.from.database : source;
+      const { cursor: begun } = await progressOf(target, table);
       const sent = await copyTable(from, target, bulk, table, options.onProgress);
+      if (begun !== undefined) await compareWithSource(from, target, bulk, table, sent, options.onProgress);
       copied.push({ table, rows: sent.rows });
     }
     for (const table of tables) await compare(target, bulk, table);
@@ -166,7 +170,7 @@ async function progressOf(target: Db, table: string): Promise<Progress> {
     `SELECT cursor_json, row_count, hash_sum, finished FROM ${progressTable} WHERE table_name = ?`,
     [table],
   );
-  if (row === undefined) return { cursor: null, rows: 0, sum: 0n, finished: false };
+  if (row === undefined) return { cursor: undefined, rows: 0, sum: 0n, finished: false };
   return {
     cursor: JSON.parse(row.cursor_json) as Cursor,
     rows: row.row_count,
@@ -193,7 +197,7 @@ async function copyTable(
   // While a page is written the next one is read.
   let writing: Promise<void> = Promise.resolve();
   while (!progress.finished) {
-    const { rows, cursor, finished } = await nextPage(source, pages, columns, progress.cursor, pageRows);
+    const { rows, cursor, finished } = await nextPage(source, pages, columns, progress.cursor ?? null, pageRows);
     const lines = await bulk?.prepare(table, columns, rows);
     const sum = areLines && lines !== undefined ? lines.sum : sumOf(rows);
     progress = { cursor, rows: progress.rows + rows.length, sum: (progress.sum + sum) & mask, finished };
@@ -218,6 +222,28 @@ async function copyTable(
   return progress;
 }
 
+/** @throws DatabaseError when the source does not hold any more what was copied of it before an interruption */
+async function compareWithSource(
+  source: Database,
+  target: Database,
+  bulk: BulkTarget | undefined,
+  table: string,
+  sent: Progress,
+  onProgress: CopyOptions['onProgress'],
+): Promise<void> {
+  const columns = await columnsOf(target, table);
+  const areLines = (await bulk?.isExact(table, columns)) ?? false;
+  const { rows, sum } = await sumInPages(source, table, columns, {
+    sumOf: async (page) => (areLines && bulk ? (await bulk.prepare(table, columns, page)).sum : sumOf(page)),
+    onPage: (done) => onProgress?.(`${table}, compared with the old database`, done),
+  });
+  if (rows === sent.rows && sum === sent.sum) return;
+  throw new DatabaseError(
+    `${table} has changed in the old database since the copy began: what is in the new one does not belong together`,
+    'Somebody wrote to the old database after the copy was interrupted, probably the server. Stop it, and begin anew with an empty new database.',
+  );
+}
+
 /** For a connection that does not know `?`. */
 function numbered(sql: string): string {
   let number = 0;
@@ -240,18 +266,23 @@ async function compare(target: Database, bulk: BulkTarget | undefined, table: st
 }
 
 async function sumInPages(
-  target: Database,
+  db: Database,
   table: string,
   columns: readonly string[],
+  how: {
+    readonly sumOf?: (rows: readonly (readonly SqlValue[])[]) => Promise<bigint>;
+    readonly onPage?: (rows: number) => void | Promise<void>;
+  } = {},
 ): Promise<{ readonly rows: number; readonly sum: bigint }> {
-  const pages = await pageSourceOf(target, table);
+  const pages = await pageSourceOf(db, table);
   let cursor: Cursor = null;
   let [rows, sum] = [0, 0n];
   for (let finished = false; !finished;) {
-    const page = await nextPage(target, pages, columns, cursor, pageRows);
+    const page = await nextPage(db, pages, columns, cursor, pageRows);
     ({ cursor, finished } = page);
     rows += page.rows.length;
-    sum = (sum + sumOf(page.rows)) & mask;
+    sum = (sum + (await (how.sumOf?.(page.rows) ?? sumOf(page.rows)))) & mask;
+    await how.onPage?.(rows);
   }
   return { rows, sum };
 }
