@@ -2,7 +2,7 @@ import { type FederationClient, FederationRequestError } from '@rookery/federati
 import { SilentLogger } from '@rookery/platform';
 import { FakeClock, SeededIds } from '@rookery/testing';
 import { Destination, type DestinationParts } from './destination.js';
-import type { EduStore } from './outgoing-edu.js';
+import type { EduStore, OutgoingEdu, StoredEdus } from './outgoing-edu.js';
 import { WrittenTransactions } from './written-transactions.js';
 import { SendingTurns, type TurnTaker } from './turns.js';
 
@@ -20,6 +20,8 @@ function make(...answers: (FederationRequestError | 'silence' | Promise<void> | 
   readonly slow: boolean[];
   /** Puts events in the database. @param reached answers up to where the server has them, each time that is read */
   store(events: readonly ReturnType<typeof event>[], reached?: () => number): void;
+  /** Adds a store of EDUs, which go out as they are. */
+  eduStore(name: EduStore['name'], edus: OutgoingEdu[], perStep?: number): EduStore;
   /** What is noted of the server, and not written. */
   noted: number;
 } {
@@ -45,6 +47,7 @@ function make(...answers: (FederationRequestError | 'silence' | Promise<void> | 
   let stored: readonly ReturnType<typeof event>[] = [];
   let reachedBy = (): number => 0;
   const made = { noted: 0 };
+  const stores: EduStore[] = [];
   const parts = {
     ...{ clock, client, ids: new SeededIds(), logger: new SilentLogger() },
     config: { serverName: 'home.test', get: (name: string) => settings[name] },
@@ -58,7 +61,7 @@ function make(...answers: (FederationRequestError | 'silence' | Promise<void> | 
       of: async (_: string, after: number) => stored.filter(({ streamOrdering }) => streamOrdering > after),
     },
     successes: { note: (_: string, ordering: number) => (made.noted = ordering), unwritten: () => made.noted },
-    stores: [],
+    stores,
     stopping: new AbortController().signal,
     nextTransactionId: () => `t${++transactions}`,
     maySend: () => true,
@@ -68,7 +71,18 @@ function make(...answers: (FederationRequestError | 'silence' | Promise<void> | 
     stored = events;
     reachedBy = reached;
   };
-  return Object.assign(made, { destination: new Destination('far.test', parts), clock, tried, slow, store });
+  const eduStore = (name: EduStore['name'], edus: OutgoingEdu[], perStep = 1): EduStore => {
+    const next = async (_: string, limit: number): Promise<StoredEdus> => {
+      const count = Math.ceil(limit / perStep) * perStep;
+      return {
+        ...{ edus: edus.slice(0, count), isAll: edus.length <= count },
+        delivered: async () => void edus.splice(0, count),
+      };
+    };
+    stores.push({ name, destinations: async () => [], next });
+    return stores.at(-1)!;
+  };
+  return Object.assign(made, { destination: new Destination('far.test', parts), clock, tried, slow, store, eduStore });
 }
 
 const failed = (details: { status: number; retryAfterMs?: number }): FederationRequestError =>
@@ -222,12 +236,8 @@ describe('Destination', () => {
 
   it('asks a server that refused everything again when it shows life, less and less often', async () => {
     const refusals = Array.from({ length: 8 }, () => failed({ status: 403 }));
-    const { destination, clock, tried } = make(...refusals);
-    const edus = [{ type: 'm.test', text: '{}' }];
-    destination.addStored({
-      destinations: async () => [],
-      next: async () => ({ edus: [...edus], isAll: true, delivered: async () => void edus.pop() }),
-    } as unknown as EduStore);
+    const { destination, clock, tried, eduStore } = make(...refusals);
+    destination.addStored(eduStore('to_device', [{ type: 'm.test', text: '{}' }]));
     await clock.advance(0);
     const triesAfter = async (ms: number): Promise<number> => {
       await clock.advance(ms);
@@ -244,13 +254,9 @@ describe('Destination', () => {
   });
 
   it('waits with what is in no hurry for something else to go along with', async () => {
-    const { destination, clock, tried } = make();
+    const { destination, clock, tried, eduStore } = make();
     const edus = [{ type: 'm.test', text: '{}' }];
-    destination.enclose({
-      name: 'to_device',
-      destinations: async () => [],
-      next: async () => ({ edus: [...edus], isAll: true, delivered: async () => void edus.pop() }),
-    });
+    destination.enclose(eduStore('to_device', edus));
     await clock.advance(60_000);
     expect([tried.length, destination.isIdle]).toEqual([0, false]);
     destination.addEvents([event(1)]);
@@ -266,6 +272,30 @@ describe('Destination', () => {
     await clock.advance(300_000);
     expect(tried.map(({ id }) => id)).toEqual(['t1', 't2', 't3']);
     expect(tried.map(pdusOf)).toEqual([['$1', '$2'], ['$1'], ['$2']]);
+    expect(destination.isIdle).toBe(true);
+  });
+
+  it.each([413, 400])(
+    'leaves out two EDUs of one step that a server refuses with %i, after a moment',
+    async (status) => {
+      const error = new FederationRequestError('far.test', 'status', 'no', { status, errcode: 'M_TOO_LARGE' });
+      const { destination, clock, tried, eduStore } = make(...Array.from({ length: 50 }, () => error));
+      const edus = ['"a"', '"b"'].map((text) => ({ type: 'm.test', text }));
+      destination.addStored(eduStore('device_lists', edus, 2));
+      await clock.advance(900);
+      expect(tried).toHaveLength(1);
+      await clock.advance(200);
+      expect([tried.length, edus.length, destination.isIdle]).toEqual([2, 0, true]);
+    },
+  );
+
+  it('tells changes of devices before messages to them, whichever came first', async () => {
+    const { destination, clock, tried, eduStore } = make();
+    const lists = eduStore('device_lists', [{ type: 'm.test', text: '"list"' }]);
+    destination.addStored(eduStore('to_device', [{ type: 'm.test', text: '"message"' }]));
+    destination.addStored(lists);
+    await clock.advance(0);
+    expect(tried.map(({ text }) => (JSON.parse(text) as { edus: unknown }).edus)).toEqual([['list', 'message']]);
     expect(destination.isIdle).toBe(true);
   });
 

@@ -137,7 +137,7 @@ type Source =
 export class Destination implements TurnTaker {
   /** Where there was any news for a moment. */
   #outbox: EphemeralOutbox | undefined;
-  /** Stores in which something may lie. */
+  /** Stores in which something may lie; some of those of the parts. */
   readonly #stored = new Set<EduStore>();
   /** To be sent next: all that wait or, while it catches up, those that were read from the database. */
   #events: OutgoingEvent[] = [];
@@ -410,7 +410,8 @@ export class Destination implements TurnTaker {
   async #nextEdus(limit: number): Promise<Pick<Load, 'edus' | 'settle'>> {
     const edus: OutgoingEdu[] = [];
     const settles: (() => Promise<void> | void)[] = [];
-    for (const store of [...this.#stored]) {
+    for (const store of this.parts.stores) {
+      if (!this.#stored.has(store)) continue;
       const room = Math.min(maxStoredEdus, limit - edus.length);
       if (room <= 0) break;
       this.#stored.delete(store);
@@ -495,9 +496,12 @@ export class Destination implements TurnTaker {
     const isForContent = status === 413 || (status === 400 && error.errcode !== undefined);
     if (isForContent && error.errcode !== 'M_UNRECOGNIZED') {
       this.#unanswered = undefined;
-      // Something in it, then: it is found by sending bit by bit, and left out.
-      if (load.pduTexts.length + load.edus.length > 1) this.#alone = true;
-      else await this.#delivered(load);
+      // Something in it, then: it is found by sending bit by bit, and left out. A bit may be two EDUs that say the same.
+      if (!this.#alone && load.pduTexts.length + load.edus.length > 1) {
+        this.#alone = true;
+        return busyPauseMs;
+      }
+      await this.#delivered(load);
       return undefined;
     }
     const refusals = this.#trouble.refusals + 1;
