@@ -13,6 +13,7 @@ export {
   type ClaimedKeys,
   E2eePorts,
   type RemoteDeviceKeys,
+  type RemoteKeysAnswer,
   type RemoteKeySource,
   type ServiceDeviceKeys,
 } from './ports.js';

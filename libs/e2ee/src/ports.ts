@@ -9,17 +9,26 @@ export interface RemoteDeviceKeys {
   readonly self_signing_keys?: Readonly<Record<string, JsonObject>>;
 }
 
+/** What is known of the users of another server. */
+export interface RemoteKeysAnswer extends RemoteDeviceKeys {
+  /** Why keys of some of them are missing. */
+  readonly failure?: unknown;
+}
+
 /** Claimed keys by user, device, and `algorithm:key_id`. */
 export type ClaimedKeys = Readonly<Record<string, Readonly<Record<string, JsonObject>>>>;
 
-/** How other servers are asked. Both reject when a server cannot be reached. */
+/** How other servers are asked. Both reject when a server cannot be reached, and there is nothing to give without it. */
 export interface RemoteKeySource {
-  /** @param devices device ids by user; an empty list for all */
+  /**
+   * What is known here is given also when the rest cannot be had in time.
+   * @param devices device ids by user; an empty list for all
+   */
   query(
     serverName: string,
     devices: Readonly<Record<string, readonly string[]>>,
     timeoutMs: number,
-  ): Promise<RemoteDeviceKeys>;
+  ): Promise<RemoteKeysAnswer>;
   /** @param wanted algorithms by user and device */
   claim(
     serverName: string,

@@ -17,7 +17,7 @@ export class RemoteKeys {
     private readonly ports: E2eePorts,
   ) {}
 
-  /** Asks servers side by side; what a server says about users of others is dropped. */
+  /** Asks servers side by side; what a server says about users of others is dropped. One that gave only a part has failed, too. */
   async query(
     servers: ReadonlyMap<string, Readonly<Record<string, readonly string[]>>>,
     timeoutMs: number,
@@ -25,8 +25,10 @@ export class RemoteKeys {
     const { answers, failures } = await this.#askAll(servers, timeoutMs, (source, server, devices) =>
       source.query(server, devices, timeoutMs),
     );
+    const partly = answers.filter(({ answer }) => answer.failure !== undefined);
+    for (const { server, answer } of partly) this.#failed(server, answer.failure);
     return {
-      failures,
+      failures: { ...failures, ...Object.fromEntries(partly.map(({ server }) => [server, unreachable])) },
       answers: answers.map(({ server, answer }) => ({
         device_keys: ofServer(answer.device_keys, server),
         master_keys: ofServer(answer.master_keys, server),
@@ -64,13 +66,17 @@ export class RemoteKeys {
           if (answer === undefined) failures[server] = unreachable;
           else answers.push({ server, answer });
         } catch (error) {
-          this.logger.info('Another server gave no keys', { server, err: error });
+          this.#failed(server, error);
           failures[server] = unreachable;
         }
       }),
     );
     over.abort();
     return { answers, failures };
+  }
+
+  #failed(server: string, error: unknown): void {
+    this.logger.info('Another server gave no keys', { server, err: error });
   }
 }
 

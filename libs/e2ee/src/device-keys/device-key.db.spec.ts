@@ -78,18 +78,19 @@ eachDatabase('device keys and lists', (open) => {
       query: async (server) => {
         if (server === 'slow.org') return new Promise(() => {});
         if (server === 'broken.org') throw new Error('broken');
+        if (server === 'partly.org') return { device_keys: { '@p:partly.org': { P: {} } }, failure: new Error('lost') };
         return { device_keys: { [dora]: { D: { a: 1 } }, [alice]: { FAKE: {} } }, master_keys: { [alice]: {} } };
       },
       claim: async () => ({ [dora]: { D: { 'x:y': 1 } } }),
     });
     const asking = other
       .get(DeviceKeyService)
-      .query(bob, { [dora]: [], '@s:slow.org': [], '@b:broken.org': [], [alice]: [] }, 1_000);
+      .query(bob, { [dora]: [], '@s:slow.org': [], '@b:broken.org': [], '@p:partly.org': [], [alice]: [] }, 1_000);
     await clock.advance(1_100);
     const answer = await asking;
-    expect(answer.device_keys).toEqual({ [dora]: { D: { a: 1 } }, [alice]: {} });
+    expect(answer.device_keys).toEqual({ [dora]: { D: { a: 1 } }, '@p:partly.org': { P: {} }, [alice]: {} });
     expect(answer.master_keys).toEqual({});
-    expect(Object.keys(answer.failures).toSorted()).toEqual(['broken.org', 'slow.org']);
+    expect(Object.keys(answer.failures).toSorted()).toEqual(['broken.org', 'partly.org', 'slow.org']);
     await other.close();
   });
 

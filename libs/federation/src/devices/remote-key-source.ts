@@ -1,9 +1,15 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { type ClaimedKeys, E2eePorts, type RemoteDeviceKeys, type RemoteKeySource } from '@rookery/e2ee';
+import {
+  type ClaimedKeys,
+  E2eePorts,
+  type RemoteDeviceKeys,
+  type RemoteKeysAnswer,
+  type RemoteKeySource,
+} from '@rookery/e2ee';
 import { FederationClient } from '@rookery/federation-client';
 import { isJsonObject, type JsonObject } from '@rookery/matrix-types';
-import { Logger, Metrics } from '@rookery/platform';
+import { Clock, Logger, Metrics } from '@rookery/platform';
 import { RemoteDeviceLists } from './remote-device-lists.js';
 import { sharingUsers } from './remote-device-lists.query.js';
 
@@ -11,6 +17,9 @@ const maxAnswerBytes = 33_554_432;
 /** Lists that one question asks for one by one, to keep them up to date at once; of more they are kept later. */
 const maxAsked = 5;
 const maxDevices = 1_000;
+/** What is known here is to be given before whoever asks gives up: this part of the time earlier, and no more than so much; milliseconds. */
+const reserveShare = 10;
+const longestReserveMs = 500;
 
 /**
  * Brings keys of other servers' users: device lists that are kept up to date from here, everything else from there, in one
@@ -26,6 +35,7 @@ export class FederationKeySource implements RemoteKeySource, OnModuleInit {
     private readonly lists: RemoteDeviceLists,
     private readonly database: Database,
     private readonly logger: Logger,
+    private readonly clock: Clock,
     metrics: Metrics,
   ) {
     this.#count = metrics.counter('synapse_federation_client_sent_queries');
@@ -39,26 +49,35 @@ export class FederationKeySource implements RemoteKeySource, OnModuleInit {
     serverName: string,
     devices: Readonly<Record<string, readonly string[]>>,
     timeoutMs: number,
-  ): Promise<RemoteDeviceKeys> {
+  ): Promise<RemoteKeysAnswer> {
     const { userIds: known, ...kept } = await this.lists.tracked(Object.keys(devices));
     const missing = Object.keys(devices).filter((userId) => !known.has(userId));
-    const answers: RemoteDeviceKeys[] = [kept];
-    if (missing.length > 0) {
-      const sharing = await sharingUsers(this.database, missing);
-      const single = sharing.size <= maxAsked ? missing.filter((userId) => sharing.has(userId)) : [];
-      const others = missing.filter((userId) => !single.includes(userId));
-      answers.push(
-        ...(await Promise.all([
-          ...single.map((userId) => this.lists.ask(userId, timeoutMs)),
-          ...(others.length > 0 ? [this.#queryThere(serverName, devices, others, timeoutMs)] : []),
-        ])),
-      );
-      if (single.length === 0)
-        this.lists.wanted([...sharing]).catch((error: unknown) => {
-          this.logger.warn('Device lists could not be marked as wanted', { err: error });
-        });
-    }
-    return asked(devices, answers);
+    if (missing.length === 0) return asked(devices, [kept]);
+    const sharing = await sharingUsers(this.database, missing);
+    const single = sharing.size <= maxAsked ? missing.filter((userId) => sharing.has(userId)) : [];
+    const others = missing.filter((userId) => !single.includes(userId));
+    const limitMs = timeoutMs - Math.min(timeoutMs / reserveShare, longestReserveMs);
+    const results = await this.#inTime(limitMs, [
+      ...single.map((userId) => this.lists.ask(userId, limitMs)),
+      ...(others.length > 0 ? [this.#queryThere(serverName, devices, others, limitMs)] : []),
+    ]);
+    if (single.length === 0)
+      this.lists.wanted([...sharing]).catch((error: unknown) => {
+        this.logger.warn('Device lists could not be marked as wanted', { err: error });
+      });
+    const told = results.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
+    const failure: unknown = results.find((result) => result.status === 'rejected')?.reason;
+    if (known.size === 0 && told.length === 0) throw failure;
+    return { ...asked(devices, [kept, ...told]), ...(failure !== undefined && { failure }) };
+  }
+
+  /** What comes of questions by then. A list for which somebody else asks already may take longer than was given here. */
+  async #inTime<T>(limitMs: number, questions: readonly Promise<T>[]): Promise<PromiseSettledResult<T>[]> {
+    const over = new AbortController();
+    const late = this.clock.sleep(limitMs, over.signal).then(() => Promise.reject(new Error('No answer came in time')));
+    const results = await Promise.allSettled(questions.map((question) => Promise.race([question, late])));
+    over.abort();
+    return results;
   }
 
   async claim(
