@@ -5,14 +5,17 @@ import type { Candidates } from './candidates.js';
 import { StateCompleter } from './state-completer.js';
 import type { KnownState, StoredStates } from './stored-states.js';
 
-const room = { roomId: '!a:b.test', joinEventId: '$join', via: 'b.test', servers: [] };
 const given: KnownState = { state: new Map(), servers: new Set() };
 
-/** Completes one room; `storing` is what fetching and storing its state comes to. */
-function completing(storing: (signal: AbortSignal, stop: () => Promise<void>) => Promise<KnownState | undefined>): {
+/** Completes one room, of which other servers know too; `storing` is what fetching its state from one and storing it comes to. */
+function completing(
+  storing: (signal: AbortSignal, stop: () => Promise<void>, server: string) => Promise<KnownState | undefined>,
+  servers: string[] = [],
+): {
   readonly clock: FakeClock;
   readonly completed: string[];
 } {
+  const room = { roomId: '!a:b.test', joinEventId: '$join', via: 'b.test', servers: new Set(servers) };
   const clock = new FakeClock();
   const lifecycle = new Lifecycle(clock, new RecordingLogger());
   const completed: string[] = [];
@@ -24,10 +27,10 @@ function completing(storing: (signal: AbortSignal, stop: () => Promise<void>) =>
   const completer = new StateCompleter(
     partial as unknown as PartialRooms,
     {
-      before: (_: string, __: string, signal: AbortSignal) => storing(signal, () => lifecycle.stop()),
+      before: (server: string, _: string, signal: AbortSignal) => storing(signal, () => lifecycle.stop(), server),
       drop: async () => undefined,
     } as unknown as StoredStates,
-    { usable: () => ['b.test'] } as unknown as Candidates,
+    { usable: (names: string[]) => names.slice(0, 100) } as unknown as Candidates,
     persister as unknown as EventPersister,
     clock,
     lifecycle,
@@ -58,6 +61,21 @@ describe('the state of a room that is fetched after the join', () => {
       return completed.length > 0;
     });
     expect(tries).toBe(2);
+  });
+
+  it('is asked of every server in time, and in each round of the one that let the user in', async () => {
+    const asked: string[] = [];
+    const others = Array.from({ length: 150 }, (_, n) => `${n}.test`);
+    const { clock, completed } = completing(async (_, __, server) => {
+      asked.push(server);
+      return server === '149.test' ? given : undefined;
+    }, others);
+    await eventually(async () => {
+      await clock.advance(3_600_000);
+      return completed.length > 0;
+    });
+    expect(new Set(asked)).toEqual(new Set(['b.test', ...others]));
+    expect(asked.flatMap((server, index) => (server === 'b.test' ? [index] : [])).slice(0, 3)).toEqual([0, 20, 40]);
   });
 
   it.each([

@@ -62,21 +62,27 @@ export class StateCompleter implements OnModuleInit {
 
   async #complete(room: PartialRoom): Promise<void> {
     const { signal } = this.#stopping;
-    for (let pauseMs = firstPauseMs; !signal.aborted; pauseMs = Math.min(pauseMs * growth, longestPauseMs)) {
+    let pauseMs = firstPauseMs;
+    for (let round = 0; !signal.aborted; round++) {
       try {
-        if (await this.#tryAll(room)) return;
+        if (await this.#trySome(room, round)) return;
       } catch (error) {
         if (signal.aborted) return;
         // A database that is away, a disk that is full: no reason to leave the room as it is until the next start.
         this.#logger.error('The state of a room could not be completed', { roomId: room.roomId, err: error });
       }
       await this.clock.sleep(pauseMs, signal);
+      pauseMs = Math.min(pauseMs * growth, longestPauseMs);
     }
   }
 
   /** One round; whether there is nothing left to do. */
-  async #tryAll(room: PartialRoom): Promise<boolean> {
-    for (const server of this.candidates.usable([room.via, ...room.servers]).slice(0, maxServers)) {
+  async #trySome(room: PartialRoom, round: number): Promise<boolean> {
+    const servers = [...room.servers];
+    // Those of the first rounds may be gone for good: every round goes on where the one before ended.
+    const first = servers.length === 0 ? 0 : (round * (maxServers - 1)) % servers.length;
+    const inTurn = [room.via, ...servers.slice(first), ...servers.slice(0, first)];
+    for (const server of this.candidates.usable(inTurn).slice(0, maxServers)) {
       // Another join may have taken its place.
       if (this.#stopping.signal.aborted || this.partial.get(room.roomId) !== room) return true;
       if (await this.#turns.run(() => this.#completeBy(server, room))) return true;
