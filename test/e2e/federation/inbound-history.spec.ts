@@ -152,6 +152,20 @@ describe.each(databases)('the past of rooms for other servers (%s)', (database) 
     expect(eventsIn(visit, body['pdus']).map((event) => event.content)).toEqual([{}]);
   });
 
+  it('is found by time behind any number of events that a server could not see', async () => {
+    const roomId = await createRoom(alice, {
+      preset: 'public_chat',
+      initial_state: [{ type: 'm.room.history_visibility', content: { history_visibility: 'joined' } }],
+    });
+    const early = await say(alice, roomId, 'before you came');
+    for (let n = 0; n < 60; n++) await say(alice, roomId, `before you came, ${n}`);
+    await Visit.join(visitor, home, roomId, bob);
+    const { origin_server_ts: ts } = await ok<WireEvent>(alice, 'GET', `/rooms/${roomId}/event/${part(early)}`);
+    const joined = await ok<{ chunk: WireEvent[] }>(alice, 'GET', `/rooms/${roomId}/messages?dir=b&limit=1`);
+    const found = await get(`/timestamp_to_event/${part(roomId)}?ts=${ts}&dir=f`);
+    expect(found.body['event_id']).toBe(joined.chunk[0]!.event_id);
+  });
+
   it('comes to a server of whose many users the last that came could see it', async () => {
     const shown = { type: 'm.room.history_visibility', content: { history_visibility: 'joined' } };
     const visit = await visitRoom('11', { initial_state: [shown] });

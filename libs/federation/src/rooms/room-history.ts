@@ -86,10 +86,11 @@ export class RoomHistory {
   /** The event next to a time. @spec server-server-api#get_matrixfederationv1timestamp_to_eventroomid */
   async atTime(origin: string, roomId: string, ts: number, direction: 'f' | 'b'): Promise<RoomEvent> {
     await this.rooms.shared(origin, roomId);
-    const candidates = await this.byTime.nearest(roomId, ts, direction);
-    const shown = await this.visibility.shown(origin, roomId, candidates);
-    // What comes redacted is not for them to see.
-    const found = shown.find((event, index) => event === candidates[index]?.event);
+    const found = await this.byTime.nearest(roomId, ts, direction, async (candidates) => {
+      const shown = await this.visibility.shown(origin, roomId, candidates);
+      // What comes redacted is not for them to see.
+      return shown.find((event, index) => event === candidates[index]?.event);
+    });
     if (!found) throw MatrixError.notFound('There is no event on that side of this time');
     return found;
   }

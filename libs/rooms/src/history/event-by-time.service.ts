@@ -12,7 +12,7 @@ import type { ReadingScope } from './room-reading.service.js';
 import { selectNearest, type TimePlace } from './event-by-time.query.js';
 
 /** Candidates looked at at a time, and how often before the search is given up. */
-const candidates = 50;
+const candidatesAtOnce = 50;
 const maxPages = 20;
 
 /** Finds the event that lies nearest to a point in time. */
@@ -43,7 +43,7 @@ export class EventByTime {
     const found =
       scope === 'visible'
         ? await this.#visible(requester.userId, roomId, ts, direction)
-        : (await this.nearest(roomId, ts, direction))[0];
+        : await this.nearest(roomId, ts, direction, ([first]) => first);
     const here = found && { eventId: found.event.eventId, ts: found.event.originServerTs };
     if (here && !(await this.#isGapBetween(roomId, found, direction))) return here;
     const told = await this.remote.gateway?.history.timestampToEvent(roomId, ts, direction);
@@ -62,27 +62,32 @@ export class EventByTime {
     return direction === 'f' ? this.timeline.hasGap(roomId, 0, depth) : this.timeline.hasGap(roomId, depth + 1);
   }
 
-  async #visible(userId: string, roomId: string, ts: number, direction: 'f' | 'b'): Promise<StoredEvent | undefined> {
-    let behind: StoredEvent | undefined;
-    for (let page = 0; page < maxPages; page++) {
-      const stored = await this.nearest(roomId, ts, direction, behind);
-      const [found] = await this.visibility.visible(userId, stored, { withIgnored: true });
-      if (found || stored.length < candidates) return found?.stored;
-      behind = stored.at(-1);
-    }
-    return undefined;
+  #visible(userId: string, roomId: string, ts: number, direction: 'f' | 'b'): Promise<StoredEvent | undefined> {
+    return this.nearest(roomId, ts, direction, async (candidates) => {
+      const [found] = await this.visibility.visible(userId, candidates, { withIgnored: true });
+      return found?.stored;
+    });
   }
 
   /**
-   * Events on one side of a time, the nearest first; who may see them is to be asked.
-   * @param behind those that come after this one
+   * Looks for the nearest event on one side of a time, among a bounded number.
+   * @param pick takes one of some candidates, the nearest of which comes first: who may see them is to be asked there
    */
-  async nearest(roomId: string, ts: number, direction: 'f' | 'b', behind?: StoredEvent): Promise<StoredEvent[]> {
-    const from: TimePlace | undefined = behind && [
-      behind.event.originServerTs,
-      behind.event.depth,
-      behind.streamOrdering,
-    ];
-    return this.events.inOrder(await selectNearest(this.database, roomId, ts, direction, from, candidates));
+  async nearest<T>(
+    roomId: string,
+    ts: number,
+    direction: 'f' | 'b',
+    pick: (candidates: readonly StoredEvent[]) => Promise<T | undefined> | T | undefined,
+  ): Promise<T | undefined> {
+    let behind: TimePlace | undefined;
+    for (let page = 0; page < maxPages; page++) {
+      const ids = await selectNearest(this.database, roomId, ts, direction, behind, candidatesAtOnce);
+      const stored = await this.events.inOrder(ids);
+      const found = await pick(stored);
+      const last = stored.at(-1);
+      if (found !== undefined || last === undefined || ids.length < candidatesAtOnce) return found;
+      behind = [last.event.originServerTs, last.event.depth, last.streamOrdering];
+    }
+    return undefined;
   }
 }
