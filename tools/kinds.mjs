@@ -76,7 +76,7 @@ for (const { path, text } of files) {
 // Who says that other processes tell a cache of changes has to listen.
 for (const { path, text } of files) {
   if (path.startsWith('libs/platform/') || !/elsewhere: 'told'/.test(text)) continue;
-  if (!/\bonElsewhere\b|\bonHeard\(|\binvalidations\.on\(/.test(text))
+  if (!/\bonElsewhere\b|\bonHeard\(|\bonRejudged\(|\binvalidations\.on\(/.test(text))
     complain(`${path}: a cache is said to be told in other processes, but nothing there listens`);
 }
 

@@ -1,6 +1,6 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { availableParallelism } from 'node:os';
-import type { Logger } from '@rookery/platform';
+import { type Logger, Semaphore } from '@rookery/platform';
 import { joinedOutcome, type ReloadOutcome } from '../reload-outcome.js';
 
 /** How the processes are begun. */
@@ -39,8 +39,8 @@ export class WatchedProcesses {
   /** Those that are to be started, with how often they failed, and those that are at it. */
   readonly #toStart: { readonly index: number; readonly failures: number }[] = [];
   readonly #starting = new Set<number>();
+  readonly #reloads = new Semaphore(1);
   #isStopping = false;
-  #reloading: Promise<unknown> = Promise.resolve();
   #tellFailed: () => void = () => {};
 
   constructor(options: WatchOptions) {
@@ -63,11 +63,9 @@ export class WatchedProcesses {
   /** Has all take over what changed; one that begins meanwhile does so anyway. @returns what became of it. Never rejects */
   reload(): Promise<ReloadOutcome> {
     // One after the other: signals that a process has not looked at yet count once.
-    const done = this.#reloading.then(async () =>
+    return this.#reloads.run(async () =>
       joinedOutcome((await Promise.all([...this.#children.values()].map(reloadOf))).flat()),
     );
-    this.#reloading = done;
-    return done;
   }
 
   /** Stops all, and kills those that do not in time. */

@@ -26,6 +26,7 @@ export class DelayedSending {
     if (!account || account.deactivated || account.locked || account.suspended)
       throw MatrixError.forbidden('The account may not send events');
     const isDevice = row.device_id !== null && row.device_id !== '' && !row.device_id.startsWith('as:');
+    const isMembership = row.event_type === 'm.room.member' && row.state_key !== null;
     const requester: Requester = {
       userId,
       deviceId: isDevice && row.device_id !== null ? row.device_id : undefined,
@@ -35,8 +36,8 @@ export class DelayedSending {
       shadowBanned: account.shadowBanned,
       suspended: false,
       locked: false,
-      // It was counted when it was left here.
-      rateLimitExempt: true,
+      // It was counted when it was left here, but not as the invite or the join that it is.
+      rateLimitExempt: !isMembership,
     };
     const content = JSON.parse(row.content) as JsonObject;
     const stateKey = row.state_key ?? undefined;
