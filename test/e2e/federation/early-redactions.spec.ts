@@ -3,7 +3,7 @@ import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing
 import { createRoom, databases, ok, say, type WireEvent } from '../rooms/rooms-client.js';
 import { ElsewhereRoom } from './elsewhere-room.js';
 import { FederationWorld, type PlayedServer } from './federation-world.js';
-import { Visit } from './visiting-server.js';
+import { sendTransaction, Visit } from './visiting-server.js';
 
 const bob = '@bob:visitor.test';
 const carol = '@carol:third.test';
@@ -105,6 +105,64 @@ describe.each(databases)('a redaction that is here before its target (%s)', (dat
       expect((await alice.request('GET', `/rooms/${roomId}/event/${redaction.eventId}`)).status).toBe(404);
     expect((await served(roomId, said)).content['body']).toBe('kept');
     expect((await served(otherId, elsewhere)).content['body']).toBe('kept as well');
+  });
+
+  describe('of the event that began the room', () => {
+    /** Looks at a room as its members do: it has its beginning, and of the redaction nothing is told. */
+    const assertUntouched = async (
+      roomId: string,
+      created: JsonObject,
+      redaction: string,
+      last: string,
+    ): Promise<void> => {
+      await served(roomId, last);
+      expect(await ok(alice, 'GET', `/rooms/${roomId}/state/m.room.create`)).toEqual(created);
+      const { chunk } = await ok<{ chunk: ServedEvent[] }>(alice, 'GET', `/rooms/${roomId}/messages?dir=b&limit=50`);
+      const { rooms } = await ok<{ rooms: { join: Record<string, { timeline: { events: ServedEvent[] } }> } }>(
+        alice,
+        'GET',
+        '/sync',
+      );
+      for (const list of [chunk, rooms.join[roomId]!.timeline.events]) {
+        expect(list.map((event) => event.event_id)).toContain(last);
+        expect(list.map((event) => event.type)).not.toContain('m.room.redaction');
+      }
+      expect((await alice.request('GET', `/rooms/${roomId}/event/${redaction}`)).status).toBe(404);
+    };
+
+    it.each(['2', '10', '12'])('counts for nothing, though its sender may redact (version %s)', async (version) => {
+      const levels = { redact: 0 };
+      const options = { preset: 'public_chat', room_version: version, power_level_content_override: levels };
+      const roomId = await createRoom(alice, options);
+      const created = await ok<JsonObject>(alice, 'GET', `/rooms/${roomId}/state/m.room.create`);
+      expect(created['room_version']).toBe(version);
+      const visit = await Visit.join(visitor, home, roomId, bob);
+      const create = [...visit.state.values()].find((event) => event.type === 'm.room.create')!;
+      const redaction = visit.next({ sender: bob, ...redactionOf(create.eventId, version) });
+      const last = visit.message(bob, 'the last');
+      expect(await visit.send(redaction, last)).toEqual({ [redaction.eventId]: {}, [last.eventId]: {} });
+      await assertUntouched(roomId, created, redaction.eventId, last.eventId);
+      await home.restart();
+      await assertUntouched(roomId, created, redaction.eventId, last.eventId);
+      // Others still come in, and are told of the same beginning.
+      const other = await Visit.join(third, home, roomId, carol);
+      const told = [...other.known.values()].find((event) => event.type === 'm.room.create');
+      expect(told?.content).toEqual(create.content);
+    });
+
+    it('counts for nothing, though it comes from the same server (version 10)', async () => {
+      const room = new ElsewhereRoom(visitor, '10');
+      const create = room.events[0]!;
+      room.add({ type: 'm.room.member', stateKey: bob, sender: bob, content: { membership: 'join' } });
+      await ok(alice, 'POST', `/join/${room.roomId}?via=${visitor.name}`, {});
+      const redaction = room.add({ ...redactionOf(create.eventId, '10'), sender: bob });
+      const last = room.say('the last');
+      const { status } = await sendTransaction(visitor, home, [redaction.pdu, last.pdu]);
+      expect(status).toBe(200);
+      await assertUntouched(room.roomId, create.content as JsonObject, redaction.eventId, last.eventId);
+      await home.restart();
+      await assertUntouched(room.roomId, create.content as JsonObject, redaction.eventId, last.eventId);
+    });
   });
 
   it.each(['10', '12'])('counts for history that is fetched later (version %s)', async (version) => {

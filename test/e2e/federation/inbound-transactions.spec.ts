@@ -175,6 +175,40 @@ describe.each(databases)('transactions of other servers (%s)', (database) => {
     expect(redacted.content).toEqual({});
   });
 
+  it.each([
+    ['3', {}],
+    ['10', {}],
+    ['11', 'x'],
+    ['12', 'x'],
+  ])('bring no invites that lose their excuse for not being signed (version %s)', async (version, excuse) => {
+    const roomId = await createRoom(alice, {
+      ...{ preset: 'public_chat', room_version: version, power_level_content_override: { invite: 0 } },
+    });
+    await Visit.join(other, home, roomId, eve);
+    const visit = await Visit.join(visitor, home, roomId, bob);
+    const forgedBy = (sender: string, target: string): RoomEvent => {
+      const content = { membership: 'invite', third_party_invite: excuse };
+      const { pdu } = visit.make({ type: 'm.room.member', sender, stateKey: target, content });
+      // With a wrong hash the event is kept as it would be without that key.
+      const changed = visit.parse({ ...pdu, hashes: { sha256: 'A'.repeat(43) }, signatures: {} });
+      return signEvent(changed, visitor.name, visitor.key);
+    };
+    const friend = await home.registerUser(`friend${version}`);
+    const forged = [alice.userId, eve].flatMap((sender) =>
+      [friend.userId, '@carol:visitor.test'].map((target) => forgedBy(sender, target)),
+    );
+    const refused = forged.map(({ eventId, sender }) => [
+      eventId,
+      { error: `${sender === eve ? 'other.test' : 'home.test'} has not signed it` },
+    ]);
+    expect(await visit.send(...forged)).toEqual(Object.fromEntries(refused));
+    await settled(visit);
+    for (const { stateKey } of forged)
+      expect((await alice.request('GET', `/rooms/${roomId}/state/m.room.member/${stateKey}`)).status).toBe(404);
+    const { rooms } = await ok<{ rooms?: { invite?: object } }>(friend, 'GET', '/sync');
+    expect(rooms?.invite ?? {}).toEqual({});
+  });
+
   it('bring nothing into rooms that shut their server out, or in which this one is not', async () => {
     const visit = await visitRoom();
     await setState(alice, visit.roomId, 'm.room.server_acl', { allow: ['*'], deny: ['VISITOR.*'] });

@@ -180,7 +180,9 @@ export class EventContexts {
     if (!contested) return other;
     const whole = await state.whole();
     const conflict = await conflictAmong(keys, [whole, other], rules.stateResolution, () => nextTurn());
-    return this.resolver.resolve(roomId, conflict, rules, stagedById);
+    const resolved = await this.resolver.resolve(roomId, conflict, rules, stagedById);
+    // In version 1 of the algorithm what only one of them has is no conflict.
+    return new Map([...conflict.agreed, ...resolved]);
   }
 
   /**

@@ -16,8 +16,8 @@ import { roomsMigrations } from '../migrations/index.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
 import { MembershipTemplates } from '../servers/membership-templates.js';
-import { RedactionCensor } from '../upkeep/redaction-censor.js';
 import { ChainCovers } from '../upkeep/chain-covers.service.js';
+import { RedactionCensor } from '../upkeep/redaction-censor.js';
 import { EventCreation } from '../sending/event-creation.service.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { StateResolver } from '../state/state-resolver.js';
@@ -637,6 +637,35 @@ eachDatabase('events of other servers', (open) => {
     expect(await timeline(roomId)).toContain(late.eventId);
   });
 
+  it('takes nothing from the event that began a room, whoever redacts it', async () => {
+    const { roomId, server, state, head } = await shared('10', { power_level_content_override: { redact: 0 } });
+    const create = state.get(stateKeyOf('m.room.create', ''))!;
+    expect(create.content['room_version']).toBe('10');
+    const ofCreate = server.make({ type: 'm.room.redaction', sender: zoe, redacts: create.eventId }, [head], state);
+    const ofJoin = server.make({ type: 'm.room.redaction', sender: yan, redacts: head.eventId }, [ofCreate], state);
+    expect(await receive(ofCreate, ofJoin)).toEqual(['accepted', 'accepted']);
+    const events = rooms.get(EventStore);
+    const assertWhole = async (): Promise<void> => {
+      const stored = await events.one(create.eventId);
+      expect([stored?.event.content, stored?.redactedBy]).toEqual([create.content, undefined]);
+      expect((await events.one(head.eventId))?.redactedBy).toBe(ofJoin.eventId);
+      const told = await timeline(roomId);
+      expect(told).toContain(ofJoin.eventId);
+      expect(told).not.toContain(ofCreate.eventId);
+    };
+    await assertWhole();
+    const entries = await events.inOrder([ofCreate.eventId, ofJoin.eventId]);
+    // The database says the same as the cache.
+    events.forget([create.eventId, head.eventId]);
+    expect(await events.withoutVoidRedactions(entries)).toEqual(entries.slice(1));
+    await assertWhole();
+    await clock.advance(8 * 24 * 3_600_000);
+    await rooms.get(RedactionCensor).run();
+    const open = 'SELECT event_id FROM redactions WHERE have_censored = FALSE AND redacts = ?';
+    expect(await test.database.query(open, [create.eventId])).toEqual([]);
+    await assertWhole();
+  });
+
   it.each(['1', '11', '12'])('takes events in order, once each (version %s)', async (version) => {
     const { roomId, server, state, head } = await shared(version);
     const first = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'hi' } }, [head], state);
@@ -729,6 +758,42 @@ eachDatabase('events of other servers', (open) => {
     expect(groups).toEqual([]);
   });
 
+  it.each(['6', '10'])('resolves by power levels as they were sent, redacted or not (version %s)', async (version) => {
+    const options = { power_level_content_override: { invite: 50 } };
+    const { roomId, server, state, head } = await shared(version, options);
+    const levels = state.get(stateKeyOf('m.room.power_levels', ''))!;
+    const inviteOf = (userId: string): RoomEvent =>
+      server.make(
+        { type: 'm.room.member', stateKey: userId, sender: zoe, content: { membership: 'invite' } },
+        [head],
+        state,
+      );
+    const early = inviteOf(`@early:${remoteServer}`);
+    expect(await receive(early)).toEqual(['rejected']);
+    await rooms
+      .get(EventCreation)
+      .send(alice, { roomId, type: 'm.room.redaction', content: {}, redacts: levels.eventId });
+    const events = rooms.get(EventStore);
+    expect((await events.one(levels.eventId))?.event.content).not.toHaveProperty('invite');
+    // By what is left of them anybody may invite; a fork makes the room's state be resolved.
+    const invites = ['one', 'two'].map((name) => inviteOf(`@${name}:${remoteServer}`));
+    for (const invite of invites) {
+      await receive(invite);
+      expect((await events.one(invite.eventId))?.rejectedReason).toBeUndefined();
+      // The first time they are cached, the second time they are not.
+      events.forget([levels.eventId]);
+    }
+    const merge = server.make(
+      { type: 'm.room.message', sender: zoe, content: { body: 'merge' } },
+      [...(await headsOf(roomId)), ...invites],
+      state,
+    );
+    expect(await receive(merge)).toEqual(['accepted']);
+    const now = await stateOf(roomId);
+    for (const { stateKey } of [early, ...invites]) expect(now.has(stateKeyOf('m.room.member', stateKey!))).toBe(false);
+    expect(now.get(stateKeyOf('m.room.power_levels', ''))?.eventId).toBe(levels.eventId);
+  });
+
   it('asks for what is between first, and for auth events all at once', async () => {
     const { roomId, server, state, head } = await shared();
     // Zoe renames herself 30 times; none of it has come in. The last message rests upon the last name.
@@ -816,6 +881,57 @@ eachDatabase('events of other servers', (open) => {
     expect(left).toEqual([]);
     expect((await headsOf(roomId)).map((event) => event.eventId)).toEqual([chain[6]!.eventId]);
   });
+
+  it.each(['1', '10', '12'])(
+    'lets go on who came within a gap that stays, and nobody who is banned here (version %s)',
+    async (version) => {
+      const { roomId, server } = await shared(version, { power_level_content_override: { invite: 0 } });
+      const carol = '@carol:third.test';
+      await rooms
+        .get(EventCreation)
+        .send(alice, { roomId, type: 'm.room.join_rules', stateKey: '', content: { join_rule: 'invite' } });
+      let state = await stateOf(roomId);
+      let prev = await headsOf(roomId);
+      // Of this nobody tells: yan lets carol in and leaves, zoe renames herself.
+      for (const [sender, stateKey, content] of [
+        [yan, carol, { membership: 'invite' }],
+        [carol, carol, { membership: 'join' }],
+        [yan, yan, { membership: 'leave' }],
+        [zoe, zoe, { membership: 'join', displayname: 'Z.' }],
+      ] as const) {
+        prev = [server.make({ type: 'm.room.member', stateKey, sender, content }, prev, state)];
+        state = applied(state, ...prev);
+      }
+      rooms.get(RoomPorts).missingEvents.replace({
+        missingEvents: async () => [],
+        events: async (_origin, _room, ids) => ids.flatMap((id) => server.known.get(id) ?? []),
+        authChain: async () => [],
+        stateBefore: async () => ({ state: [...state.values()], authChain: [...server.known.values()] }),
+      });
+      await rooms.get(MembershipService).ban(alice, roomId, zoe);
+      const say = (sender: string, before: readonly RoomEvent[]): RoomEvent =>
+        server.make({ type: 'm.room.message', sender, content: { body: `by ${sender}` } }, before, state);
+      const arrive = async (event: RoomEvent): Promise<string> =>
+        (await rooms.get(InboundEvents).receive('third.test', roomId, { event })).kind;
+      const sneaky = say(zoe, prev);
+      expect(await arrive(sneaky)).toBe('softFailed');
+      const first = say(carol, prev);
+      expect(await arrive(first)).toBe('accepted');
+      const second = say(carol, [first]);
+      expect(await arrive(second)).toBe('accepted');
+      const again = say(zoe, [second]);
+      expect(await arrive(again)).toBe('softFailed');
+      const seen = await timeline(roomId);
+      expect(seen.slice(0, 2)).toEqual([second.eventId, first.eventId]);
+      for (const { eventId } of [sneaky, again]) expect(seen).not.toContain(eventId);
+      expect((await headsOf(roomId)).map((event) => event.eventId)).toContain(second.eventId);
+      const now = await stateOf(roomId);
+      const memberships = [carol, yan, zoe].map(
+        (id) => now.get(stateKeyOf('m.room.member', id))?.content['membership'],
+      );
+      expect(memberships).toEqual(['join', 'leave', 'ban']);
+    },
+  );
 
   it('stores what it fetched of a gap together', async () => {
     const { roomId, server, state, head } = await shared();

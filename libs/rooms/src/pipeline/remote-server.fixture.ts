@@ -23,7 +23,15 @@ export class RemoteServer {
 
   /** Adds an event with explicit ancestors; auth events are chosen from `state` unless told. */
   make(
-    draft: { type: string; sender: string; content?: JsonObject; stateKey?: string; auth?: string[]; depth?: number },
+    draft: {
+      type: string;
+      sender: string;
+      content?: JsonObject;
+      stateKey?: string;
+      redacts?: string;
+      auth?: string[];
+      depth?: number;
+    },
     prev: readonly RoomEvent[],
     state: ReadonlyMap<string, RoomEvent>,
   ): RoomEvent {
@@ -36,6 +44,7 @@ export class RemoteServer {
         {
           ...input,
           roomId: this.roomId,
+          redacts: draft.redacts,
           originServerTs: nowMs++,
           depth: draft.depth ?? Math.max(0, ...prev.map((each) => each.depth)) + 1,
           prevEventIds: prev.map((each) => each.eventId),

@@ -11,6 +11,7 @@ import { EventPersister } from '../pipeline/event-persister.js';
 import { EventStore } from '../store/event-store.js';
 import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
 import { ChainCovers } from '../upkeep/chain-covers.service.js';
+import { RedactionCensor } from '../upkeep/redaction-censor.js';
 import { selectAuthLinks } from './auth-links.query.js';
 import { RoomStateReader } from './room-state-reader.js';
 import { ResolutionBudget, type ResolutionCost } from './resolution-budget.js';
@@ -98,14 +99,17 @@ eachDatabase('state resolution over stored events', (open) => {
     );
     const store = rooms.get(EventStore);
     const { database } = test;
-    const [stored, query] = [store.events.bind(store), database.query.bind(database)];
+    const [stored, sent, query] = [store.events.bind(store), store.asSent.bind(store), database.query.bind(database)];
     const asked = new Set<string>();
     let linkRows = 0;
-    store.events = (wanted, more) => {
-      const list = [...wanted];
-      for (const id of list) if (more?.has(id) !== true) asked.add(id);
-      return stored(list, more);
-    };
+    const counted =
+      (read: typeof stored): typeof stored =>
+      (wanted, more) => {
+        const list = [...wanted];
+        for (const id of list) if (more?.has(id) !== true) asked.add(id);
+        return read(list, more);
+      };
+    Object.assign(store, { events: counted(stored), asSent: counted(sent) });
     database.query = async <Row>(sql: string, params?: readonly SqlValue[]) => {
       const rows = await query<Row>(sql, params);
       if (sql.includes('event_auth a')) linkRows += rows.length;
@@ -117,9 +121,10 @@ eachDatabase('state resolution over stored events', (open) => {
       const rest = await rooms.get(StateResolver).resolve(roomId, conflict, rules, staged);
       resolved = new Map([...conflict.unconflicted, ...rest]);
     } finally {
-      store.events = stored;
+      Object.assign(store, { events: stored, asSent: sent });
       database.query = query;
     }
+    expect(asked.size).toBeGreaterThan(0);
     expect(asked.size).toBeLessThan(20);
     expect(linkRows).toBeLessThan(30);
     const load = (wanted: readonly string[]) => store.events(wanted, staged);
@@ -150,16 +155,16 @@ eachDatabase('state resolution over stored events', (open) => {
     );
     const staged = new Map(forks.flat().map((event) => [event.eventId, { event, rejectedReason: undefined }]));
     const [budget, store] = [rooms.get(ResolutionBudget), rooms.get(EventStore)];
-    const [note, stored] = [budget.note.bind(budget), store.events.bind(store)];
+    const [note, sent] = [budget.note.bind(budget), store.asSent.bind(store)];
     const costs: ResolutionCost[] = [];
     let [asked, turns, isOver] = [0, 0, false];
     budget.note = (_, cost) => void costs.push(cost);
-    store.events = async (wanted, more) => {
+    store.asSent = async (wanted, more) => {
       asked += [...wanted].length;
       clock.cpuMs += 3;
       // The database takes its time, and the thread sleeps.
       await clock.advance(5_000);
-      return stored(wanted, more);
+      return sent(wanted, more);
     };
     const others = (): void => {
       if (isOver) return;
@@ -174,7 +179,7 @@ eachDatabase('state resolution over stored events', (open) => {
     } finally {
       isOver = true;
       budget.note = note;
-      store.events = stored;
+      store.asSent = sent;
     }
     expect(turns).toBeGreaterThan(0);
     expect(clock.cpuMs).toBeGreaterThan(1_000);
@@ -183,6 +188,47 @@ eachDatabase('state resolution over stored events', (open) => {
     // Of what others did while the database was waited for no more than it may have been.
     expect(costs[0]!.cpuMs).toBeLessThan(20 + asked);
     expect(costs[0]!.databaseMs).toBeGreaterThanOrEqual(5_000);
+  });
+
+  it('reads events as they were sent, wherever they are, until what was redacted is gone', async () => {
+    const [store, persister] = [rooms.get(EventStore), rooms.get(EventPersister)];
+    const other = (await rooms.get(RoomCreation).create(alice, { room_version: '10' })).roomId;
+    const draft = { roomId: other, sender: alice.userId };
+    const topics = new Map<string, string>();
+    for (const topic of ['redacted', 'redacted and not cached', 'kept', 'kept and not cached']) {
+      const sent = await persister.send({ ...draft, type: 'm.room.topic', stateKey: '', content: { topic } });
+      topics.set(topic, sent.eventId);
+    }
+    const ids = [...topics.values()];
+    for (const redacts of ids.slice(0, 2))
+      await persister.send({ ...draft, type: 'm.room.redaction', content: {}, redacts });
+    const staged = buildEvent(
+      {
+        ...{ ...draft, type: 'm.room.topic', stateKey: '', content: { topic: 'staged' }, originServerTs: 1, depth: 99 },
+        ...{ prevEventIds: ids.slice(-1), authEventIds: [] },
+      },
+      roomVersionRules('10')!,
+    );
+    const read = async (from: 'asSent' | 'events'): Promise<unknown[]> => {
+      const wanted = [ids[0]!, staged.eventId, ...ids.slice(1), '$unknown'];
+      const found = await store[from](new Set(wanted), new Map([[staged.eventId, { event: staged }]]));
+      return wanted.map((id) => found.get(id)?.content['topic']);
+    };
+    const [redacted, , kept] = ids as [string, string, string];
+    await store.many(ids);
+    store.forget([topics.get('redacted and not cached')!, topics.get('kept and not cached')!]);
+    expect(ids.map((id) => store.peek(id) !== undefined)).toEqual([true, false, true, false]);
+    const sent = ['redacted', 'staged', 'redacted and not cached', 'kept', 'kept and not cached', undefined];
+    expect(await read('asSent')).toEqual(sent);
+    // Now all of them are cached, and whoever is shown them sees what is left.
+    expect(await read('asSent')).toEqual(sent);
+    expect(store.peek(redacted)?.event.content).toEqual({});
+    expect(store.peek(kept)?.event.content).toEqual({ topic: 'kept' });
+    const left = [undefined, 'staged', undefined, 'kept', 'kept and not cached', undefined];
+    expect(await read('events')).toEqual(left);
+    await clock.advance(8 * 24 * 3_600_000);
+    await rooms.get(RedactionCensor).run();
+    expect(await read('asSent')).toEqual(left);
   });
 
   it('completes covers that lack places or generations', async () => {
