@@ -6,7 +6,10 @@ import { isRunning } from './reload.js';
 it('finds a worker by its own pid file', async () => {
   const folder = await temporaryFolder('rookery-reload-');
   const [main, worker] = [join(folder, 'homeserver.yaml'), join(folder, 'worker.yaml')];
-  writeFileSync(main, 'server_name: rookery.test\nreport_stats: false\npid_file: main.pid\n');
+  writeFileSync(
+    main,
+    'server_name: rookery.test\nreport_stats: false\npid_file: main.pid\nredis: {enabled: true}\ninstance_map: {main: {host: 127.0.0.1, port: 9093}}\ndatabase: {name: psycopg2, args: {database: a}}\n',
+  );
   writeFileSync(worker, 'worker_app: synapse.app.generic_worker\nworker_name: one\nworker_pid_file: one.pid\n');
   expect(isRunning([main, worker])).toBe(false);
   writeFileSync(join(folder, 'one.pid'), `${process.pid}\n`);
