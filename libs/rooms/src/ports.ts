@@ -29,6 +29,12 @@ interface MembershipGateway {
    * @param roomState what the target may see of the room, as PDUs
    */
   invite(event: RoomEvent, roomState: readonly JsonObject[]): Promise<RoomEvent>;
+  /**
+   * Has the server of whoever left an invite to an address invite the user of this one who has claimed it.
+   * @param signed the identity server's proof
+   * @throws MatrixError 403 and other refusals of that server; 502, 504
+   */
+  exchangeInvite(roomId: string, sender: string, userId: string, signed: Readonly<JsonObject>): Promise<void>;
 }
 
 /** What other servers tell of rooms to those who are not in them. */

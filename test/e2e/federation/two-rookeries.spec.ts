@@ -1,3 +1,4 @@
+import { signJson, SigningKey } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
 import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { createRoom, databases, ok, say, setState, type WireEvent } from '../rooms/rooms-client.js';
@@ -106,6 +107,31 @@ describe.each(databases)('two servers (%s)', (database) => {
     const withdrawn = await invited();
     await ok(alice, 'POST', `/rooms/${withdrawn}/kick`, { user_id: bob.userId });
     await until(invitesOf, (invites) => !(withdrawn in invites));
+  });
+
+  it('lets in who shows with the join that an invite to an address is theirs', async () => {
+    const idKey = SigningKey.fromSeed('id', new Uint8Array(32).fill(77));
+    const invite = {
+      ...{ display_name: 'b...', public_key: idKey.publicKey },
+      public_keys: [{ public_key: idKey.publicKey }],
+    };
+    const joinWith = (roomId: string, key: SigningKey) => {
+      const said = { mxid: bob.userId, token: 'token', sender: alice.userId };
+      const third_party_signed = signJson(said, 'id.test', key);
+      return bob.request<JsonObject>('POST', `/join/${encodeURIComponent(roomId)}?via=one.test`, {
+        third_party_signed,
+      });
+    };
+    for (const others of [[], [carol.userId]]) {
+      const roomId = await createRoom(alice, { preset: 'private_chat', invite: others });
+      // In a room that his server knows it is no different.
+      if (others.length > 0) expect((await join(carol, roomId, 'one.test')).status).toBe(200);
+      await ok(alice, 'PUT', `/rooms/${roomId}/state/m.room.third_party_invite/token`, invite);
+      const forged = await joinWith(roomId, SigningKey.fromSeed('id', new Uint8Array(32).fill(78)));
+      expect([forged.status, forged.body['errcode']]).toEqual([403, 'M_FORBIDDEN']);
+      expect((await joinWith(roomId, idKey)).status).toBe(200);
+      await sees(alice, roomId, bob, 'join');
+    }
   });
 
   it('knocks, is let in, and takes a knock back', async () => {

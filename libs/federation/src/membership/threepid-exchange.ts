@@ -1,8 +1,7 @@
 import { Injectable } from '@nestjs/common';
-import { FederationClient, federationPath, FederationRequestError } from '@rookery/federation-client';
 import { domainOf, isValidRoomId, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config, Logger } from '@rookery/platform';
-import { ThreepidInvites } from '@rookery/rooms';
+import { RoomPorts, ThreepidInvites } from '@rookery/rooms';
 import { AccountService } from '@rookery/users';
 import { UnprovenLimits } from '../inbound/unproven-limits.js';
 import { ResidentRooms } from '../rooms/resident-rooms.js';
@@ -18,9 +17,6 @@ export interface BoundInvite {
   readonly signed: JsonObject;
 }
 
-const timeoutMs = 20_000;
-const maxBytes = 65_536;
-
 /** Turns invites to addresses into invites of users. @spec server-server-api#third-party-invites */
 @Injectable()
 export class ThreepidExchange {
@@ -30,7 +26,7 @@ export class ThreepidExchange {
     private readonly rooms: ResidentRooms,
     private readonly invites: ThreepidInvites,
     private readonly accounts: AccountService,
-    private readonly client: FederationClient,
+    private readonly ports: RoomPorts,
     private readonly unproven: UnprovenLimits,
     private readonly config: Config,
     logger: Logger,
@@ -65,7 +61,7 @@ export class ThreepidExchange {
       try {
         await this.unproven.lookUp(ip, JSON.stringify(invite), () => this.#claim(invite));
       } catch (error) {
-        if (!(error instanceof FederationRequestError) && (!MatrixError.is(error) || error.status === 429)) throw error;
+        if (!MatrixError.is(error) || error.status === 429) throw error;
         this.#logger.info('An invite to an address could not be claimed', {
           ...{ room_id: invite.roomId, user_id: userId, reason: error.message },
         });
@@ -73,9 +69,10 @@ export class ThreepidExchange {
     }
   }
 
-  #claim(invite: BoundInvite): Promise<void> {
-    const server = domainOf(invite.sender);
-    return server === this.config.serverName ? this.#invite(invite) : this.#ask(server, invite);
+  async #claim(invite: BoundInvite): Promise<void> {
+    const { roomId, sender, userId, signed } = invite;
+    if (domainOf(sender) === this.config.serverName) return this.#invite(invite);
+    await this.ports.remoteRooms.given?.membership.exchangeInvite(roomId, sender, userId, signed);
   }
 
   async #invite({ roomId, sender, userId, signed }: BoundInvite): Promise<void> {
@@ -83,17 +80,5 @@ export class ThreepidExchange {
       throw MatrixError.forbidden('Whoever left the invite is not a user of this server');
     if (signed['mxid'] !== userId) throw MatrixError.forbidden('The invite was claimed by somebody else');
     await this.invites.exchangeInvite(roomId, sender, userId, signed);
-  }
-
-  /** Asks the server of whoever left an invite. */
-  async #ask(destination: string, { roomId, sender, userId, signed }: BoundInvite): Promise<void> {
-    const event = {
-      ...{ type: 'm.room.member', room_id: roomId, sender, state_key: userId },
-      content: { membership: 'invite', third_party_invite: { display_name: '', signed } },
-    };
-    const path = `/_matrix/federation/v1/exchange_third_party_invite${federationPath`/${roomId}`}`;
-    // Anybody may have made up the name of the server.
-    const options = { timeoutMs, maxBytes, retries: 'none', ignoreBackoff: true } as const;
-    await this.client.putJson(destination, path, event, options);
   }
 }

@@ -7,8 +7,10 @@ import { secondOf } from './membership-handshake.js';
 import { withSignatureOf } from './remote-joins.js';
 
 const maxBytes = 1_048_576;
+const maxExchangedBytes = 65_536;
+const exchangeTimeoutMs = 20_000;
 
-/** Shows invites to the servers of those who are invited. */
+/** Shows invites to the servers of those who are invited, and asks for those that were left for addresses. */
 @Injectable()
 export class RemoteInvites {
   constructor(
@@ -36,6 +38,34 @@ export class RemoteInvites {
     } catch (error) {
       if (!(error instanceof FederationRequestError)) throw error;
       if (error.reason === 'denied') throw MatrixError.forbidden('Users of that server cannot be invited');
+      throw asMatrixError(error);
+    }
+  }
+
+  /**
+   * Asks the server of whoever left an invite to an address to make it one of a user here.
+   * @param signed the identity server's proof that the user has claimed it
+   * @throws MatrixError 403 and other refusals of that server; 502 or 504 when it cannot be reached
+   * @spec server-server-api#third-party-invites
+   */
+  async exchange(roomId: string, sender: string, userId: string, signed: Readonly<JsonObject>): Promise<void> {
+    const event = {
+      ...{ type: 'm.room.member', room_id: roomId, sender, state_key: userId },
+      content: { membership: 'invite', third_party_invite: { display_name: '', signed } },
+    };
+    const path = `/_matrix/federation/v1/exchange_third_party_invite${federationPath`/${roomId}`}`;
+    // Anybody may have made up the name of the server.
+    const options = {
+      timeoutMs: exchangeTimeoutMs,
+      maxBytes: maxExchangedBytes,
+      retries: 'none',
+      ignoreBackoff: true,
+    } as const;
+    try {
+      await this.client.putJson(domainOf(sender), path, event, options);
+    } catch (error) {
+      if (!(error instanceof FederationRequestError)) throw error;
+      if (error.reason === 'denied') throw MatrixError.forbidden('Invites of users of that server are not taken');
       throw asMatrixError(error);
     }
   }

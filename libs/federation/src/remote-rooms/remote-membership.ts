@@ -45,4 +45,8 @@ export class RemoteMembership {
   invite(event: RoomEvent, roomState: readonly JsonObject[]): Promise<RoomEvent> {
     return this.invites.invite(event, roomState);
   }
+
+  exchangeInvite(roomId: string, sender: string, userId: string, signed: Readonly<JsonObject>): Promise<void> {
+    return this.invites.exchange(roomId, sender, userId, signed);
+  }
 }

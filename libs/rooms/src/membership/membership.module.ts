@@ -18,6 +18,7 @@ import { OutOfBandMemberships } from './out-of-band.js';
 import { ProfilePrivacy } from './profile-privacy.js';
 import { RestrictedJoins } from './restricted-joins.js';
 import { RoomForgetting } from './room-forgetting.js';
+import { ThreepidClaims } from './threepid-claims.js';
 import { ThreepidInvites } from './threepid-invites.js';
 
 /** Joining, leaving, inviting, knocking, banning. */
@@ -37,6 +38,7 @@ import { ThreepidInvites } from './threepid-invites.js';
     ProfilePrivacy,
     RestrictedJoins,
     RoomForgetting,
+    ThreepidClaims,
     ThreepidInvites,
   ],
   exports: [
@@ -50,6 +52,7 @@ import { ThreepidInvites } from './threepid-invites.js';
     MembershipService,
     RestrictedJoins,
     RoomForgetting,
+    ThreepidClaims,
     ThreepidInvites,
   ],
 })

@@ -18,7 +18,8 @@ import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js'
 import { RoomStateReader } from '../state/room-state-reader.js';
 import type { ThreepidInvite } from './identity-servers.js';
 import { JoinService } from './join.service.js';
-import { type SignedClaim, ThreepidInvites } from './threepid-invites.js';
+import { type SignedClaim, ThreepidClaims } from './threepid-claims.js';
+import { ThreepidInvites } from './threepid-invites.js';
 
 /** Made for this test; nothing else trusts it. */
 const certificate = `-----BEGIN CERTIFICATE-----
@@ -285,11 +286,18 @@ eachDatabase('invites by address', (open) => {
     const dora = requesterOf('dora');
     const said = { sender: alice.userId, mxid: dora.userId, token: offer!['token']! };
     const signed = signJson(said, server.name, ephemeral) as unknown as SignedClaim;
-    const claim = (given: SignedClaim = signed, who = dora) => rooms.get(ThreepidInvites).claim(who, roomId, given);
+    const claim = (given: SignedClaim = signed, who = dora) => rooms.get(ThreepidClaims).claim(who, roomId, given);
     await expect(claim(signed, requesterOf('eve'))).rejects.toMatchObject({ status: 403 });
     await expect(claim({ ...signed, sender: '@bob:example.org' })).rejects.toMatchObject({ status: 403 });
-    // Only whose user invited can invite in their name.
-    await claim({ ...signed, sender: '@alice:elsewhere.example' });
+    // Only the server whose user invited can invite in their name.
+    const asked: unknown[] = [];
+    const exchangeInvite = async (...given: unknown[]): Promise<void> => void asked.push(given);
+    const elsewhere = { ...signed, sender: '@alice:elsewhere.example' };
+    await claim(elsewhere);
+    rooms.get(RoomPorts).remoteRooms.replace({ membership: { exchangeInvite } } as unknown as RemoteRoomGateway);
+    await claim(elsewhere);
+    rooms.get(RoomPorts).remoteRooms.replace(undefined);
+    expect(asked).toEqual([[roomId, elsewhere.sender, dora.userId, elsewhere]]);
     expect(await membershipOf(dora.userId, roomId)).toBeUndefined();
     // The pace of those who invite is not that of the invited.
     limiter.refuses = true;

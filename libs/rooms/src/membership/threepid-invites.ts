@@ -21,15 +21,6 @@ export interface ThreepidInviteOptions {
   readonly duringRoomCreation?: boolean | undefined;
 }
 
-/** Proof that a user owns an address that was invited, as an identity server gives it out. */
-export interface SignedClaim extends Readonly<JsonObject> {
-  /** Who left the invite. */
-  readonly sender: string;
-  /** Who has claimed it. */
-  readonly mxid: string;
-  readonly token: string;
-}
-
 /** What may stand in an identity server's mail, by the state it comes from. */
 const mailFacts = [
   ['m.room.name', 'name', 'room_name'],
@@ -159,20 +150,6 @@ export class ThreepidInvites {
         third_party_invite: { display_name: displayName, signed },
       },
     });
-  }
-
-  /**
-   * Invites a user of this server who shows that an invite to an address is theirs, so that they can join. Only where whoever
-   * left it is a user of this server, who alone can invite them; what other servers' users left is exchanged between servers.
-   * The limits of joins are all that holds whoever was invited to many rooms.
-   * @throws MatrixError 403 `M_FORBIDDEN`
-   * @spec client-server-api#post_matrixclientv3roomsroomidjoin
-   */
-  async claim(requester: Requester, roomId: string, signed: SignedClaim): Promise<void> {
-    if (signed.mxid !== requester.userId) throw MatrixError.forbidden('The invite was claimed by somebody else');
-    if (await this.#hasWayIn(roomId, requester.userId)) return;
-    if (!isValidUserId(signed.sender) || domainOf(signed.sender) !== this.config.serverName) return;
-    await this.exchangeInvite(roomId, signed.sender, requester.userId, signed);
   }
 
   /**
