@@ -80,7 +80,9 @@ eachDatabase('the rest of the rooms API', (open) => {
     expect(await aliases.resolve('#cats:example.org')).toEqual({ roomId, servers: ['example.org'] });
     await aliases.checkCanonical(alice, roomId, { alias: '#cats:example.org' });
     await send(alice, roomId, { alias: '#cats:example.org' }, 'm.room.canonical_alias', '');
-    expect(await outcome(aliases.checkCanonical(alice, roomId, { alias: '#dogs:example.org' }))).toBe('400 M_BAD_ALIAS');
+    expect(await outcome(aliases.checkCanonical(alice, roomId, { alias: '#dogs:example.org' }))).toBe(
+      '400 M_BAD_ALIAS',
+    );
     // Nobody is asked for whoever may not send it.
     const remote = { alias: '#cats:elsewhere.org' };
     expect(await outcome(aliases.checkCanonical(bob, roomId, remote))).toBe('403 M_FORBIDDEN');

@@ -34,7 +34,7 @@ interface MembershipGateway {
    * @param signed the identity server's proof
    * @throws MatrixError 403 and other refusals of that server; 502, 504
    */
-  exchangeInvite(roomId: string, sender: string, userId: string, signed: Readonly<JsonObject>): Promise<void>;
+  claimInvite(roomId: string, sender: string, userId: string, signed: Readonly<JsonObject>): Promise<void>;
 }
 
 /** What other servers tell of rooms to those who are not in them. */

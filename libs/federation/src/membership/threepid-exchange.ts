@@ -72,7 +72,7 @@ export class ThreepidExchange {
   async #claim(invite: BoundInvite): Promise<void> {
     const { roomId, sender, userId, signed } = invite;
     if (domainOf(sender) === this.config.serverName) return this.#invite(invite);
-    await this.ports.remoteRooms.given?.membership.exchangeInvite(roomId, sender, userId, signed);
+    await this.ports.remoteRooms.given?.membership.claimInvite(roomId, sender, userId, signed);
   }
 
   async #invite({ roomId, sender, userId, signed }: BoundInvite): Promise<void> {

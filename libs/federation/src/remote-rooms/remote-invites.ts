@@ -7,8 +7,8 @@ import { secondOf } from './membership-handshake.js';
 import { withSignatureOf } from './remote-joins.js';
 
 const maxBytes = 1_048_576;
-const maxExchangedBytes = 65_536;
-const exchangeTimeoutMs = 20_000;
+const maxClaimBytes = 65_536;
+const claimTimeoutMs = 20_000;
 
 /** Shows invites to the servers of those who are invited, and asks for those that were left for addresses. */
 @Injectable()
@@ -48,7 +48,7 @@ export class RemoteInvites {
    * @throws MatrixError 403 and other refusals of that server; 502 or 504 when it cannot be reached
    * @spec server-server-api#third-party-invites
    */
-  async exchange(roomId: string, sender: string, userId: string, signed: Readonly<JsonObject>): Promise<void> {
+  async claim(roomId: string, sender: string, userId: string, signed: Readonly<JsonObject>): Promise<void> {
     const event = {
       ...{ type: 'm.room.member', room_id: roomId, sender, state_key: userId },
       content: { membership: 'invite', third_party_invite: { display_name: '', signed } },
@@ -56,8 +56,8 @@ export class RemoteInvites {
     const path = `/_matrix/federation/v1/exchange_third_party_invite${federationPath`/${roomId}`}`;
     // Anybody may have made up the name of the server.
     const options = {
-      timeoutMs: exchangeTimeoutMs,
-      maxBytes: maxExchangedBytes,
+      timeoutMs: claimTimeoutMs,
+      maxBytes: maxClaimBytes,
       retries: 'none',
       ignoreBackoff: true,
     } as const;

@@ -46,7 +46,7 @@ export class RemoteMembership {
     return this.invites.invite(event, roomState);
   }
 
-  exchangeInvite(roomId: string, sender: string, userId: string, signed: Readonly<JsonObject>): Promise<void> {
-    return this.invites.exchange(roomId, sender, userId, signed);
+  claimInvite(roomId: string, sender: string, userId: string, signed: Readonly<JsonObject>): Promise<void> {
+    return this.invites.claim(roomId, sender, userId, signed);
   }
 }

@@ -228,9 +228,9 @@ export class RoomCreation {
       }
       if (!overrides.unchecked) checkContent(type, stateKey, content, this.config.serverName);
       // No alias can lead to the room before it is there, but the one that is made with it.
-      const foreign =
+      const misled =
         type === 'm.room.canonical_alias' && !overrides.unchecked && aliasesIn(content).find((one) => one !== alias);
-      if (foreign) throw MatrixError.badAlias(`The alias ${foreign} does not lead to this room`);
+      if (misled) throw MatrixError.badAlias(`The alias ${misled} does not lead to this room`);
       set(type, stateKey, content);
     }
     if (request.name !== undefined) set('m.room.name', '', { name: request.name });

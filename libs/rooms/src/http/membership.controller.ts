@@ -5,15 +5,11 @@ import type { Requester } from '@rookery/platform';
 import { AliasService } from '../directory/alias.service.js';
 import { AnsweredTransactions } from '../sending/answered-transactions.js';
 import { JoinService } from '../membership/join.service.js';
-import { LeaveService } from '../membership/leave.service.js';
 import { MembershipService } from '../membership/membership.service.js';
-import { RoomForgetting } from '../membership/room-forgetting.js';
 import { ThreepidClaims } from '../membership/threepid-claims.js';
 import { ThreepidInvites } from '../membership/threepid-invites.js';
+import { bodyLimitBytes, reason, type ReasonBody, reasonSchema, text } from './membership-bodies.js';
 
-const text = json.string({ maxLength: 4096 });
-const reason = json.optional('The reason; part of the event.', text);
-const reasonSchema = json.object({ reason });
 const joinSchema = json.object({
   reason,
   third_party_signed: json.optional(
@@ -36,8 +32,6 @@ const inviteSchema = json.object({
   address: json.optional('Who is invited, by address.', text),
 });
 
-type ReasonBody = Infer<typeof reasonSchema>;
-
 type JoinBody = Infer<typeof joinSchema>;
 
 type TargetBody = Infer<typeof targetSchema>;
@@ -50,17 +44,12 @@ const viaQuery = queryOf({
 });
 type ViaQuery = InferQuery<typeof viaQuery>;
 
-/** Largest request that changes a membership, bytes. */
-const bodyLimitBytes = 65_536;
-
-/** Joining, leaving, inviting, removing. */
+/** Joining, inviting, removing. */
 @Controller()
 export class MembershipController {
   // Eight parameters: each is what some of the endpoints do.
   constructor(
     private readonly joins: JoinService,
-    private readonly leaves: LeaveService,
-    private readonly forgetting: RoomForgetting,
     private readonly memberships: MembershipService,
     private readonly aliases: AliasService,
     private readonly threepidInvites: ThreepidInvites,
@@ -134,26 +123,6 @@ export class MembershipController {
     const { roomId, servers } = await this.aliases.resolveRoom(checkedId(roomIdOrAlias), viaOf(query));
     await this.joins.knock(requester, roomId, { reason: body.reason, via: servers });
     return { room_id: roomId };
-  }
-
-  /** POST /_matrix/client/v3/rooms/{roomId}/leave */
-  @Post(stable('/rooms/:roomId/leave'))
-  @Access({ auth: 'required', guests: true, bodyLimitBytes })
-  async leave(
-    @Who() requester: Requester,
-    @Param('roomId') roomId: string,
-    @JsonBody(reasonSchema, { optional: true }) body: ReasonBody,
-  ): Promise<object> {
-    await this.leaves.leave(requester, roomId, { reason: body.reason });
-    return {};
-  }
-
-  /** POST /_matrix/client/v3/rooms/{roomId}/forget */
-  @Post(stable('/rooms/:roomId/forget'))
-  @Access({ auth: 'required', guests: true, bodyLimitBytes })
-  async forget(@Who() requester: Requester, @Param('roomId') roomId: string): Promise<object> {
-    await this.forgetting.forget(requester, roomId);
-    return {};
   }
 
   /** POST /_matrix/client/v3/rooms/{roomId}/invite */

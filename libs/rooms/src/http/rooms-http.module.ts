@@ -3,6 +3,7 @@ import { CreateRoomController } from './create-room.controller.js';
 import { DelayedEventsController } from './delayed-events.controller.js';
 import { AliasController } from './alias.controller.js';
 import { HistoryController } from './history.controller.js';
+import { LeaveController } from './leave.controller.js';
 import { MembershipController } from './membership.controller.js';
 import { DirectoryController } from './directory.controller.js';
 import { SpaceController } from './space.controller.js';
@@ -22,6 +23,7 @@ import { RetentionController } from './retention.controller.js';
     CreateRoomController,
     DelayedEventsController,
     HistoryController,
+    LeaveController,
     MembershipController,
     SendController,
     StateController,

@@ -43,6 +43,6 @@ export class ThreepidClaims {
     const { gateway } = this.remote;
     if (!gateway) return;
     await this.limiter.take('rc_joins.remote', userId, requester);
-    await gateway.membership.exchangeInvite(roomId, sender, userId, signed);
+    await gateway.membership.claimInvite(roomId, sender, userId, signed);
   }
 }

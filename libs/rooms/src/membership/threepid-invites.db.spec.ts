@@ -291,10 +291,10 @@ eachDatabase('invites by address', (open) => {
     await expect(claim({ ...signed, sender: '@bob:example.org' })).rejects.toMatchObject({ status: 403 });
     // Only the server whose user invited can invite in their name.
     const asked: unknown[] = [];
-    const exchangeInvite = async (...given: unknown[]): Promise<void> => void asked.push(given);
+    const claimInvite = async (...given: unknown[]): Promise<void> => void asked.push(given);
     const elsewhere = { ...signed, sender: '@alice:elsewhere.example' };
     await claim(elsewhere);
-    rooms.get(RoomPorts).remoteRooms.replace({ membership: { exchangeInvite } } as unknown as RemoteRoomGateway);
+    rooms.get(RoomPorts).remoteRooms.replace({ membership: { claimInvite } } as unknown as RemoteRoomGateway);
     await claim(elsewhere);
     rooms.get(RoomPorts).remoteRooms.replace(undefined);
     expect(asked).toEqual([[roomId, elsewhere.sender, dora.userId, elsewhere]]);

@@ -71,7 +71,7 @@ eachDatabase('recent events', (open) => {
     const end = rooms.get(RoomIds).events.current();
     // One that has heard of nothing asks the database every time.
     const ignorant = new RecentEvents(
-      ...[new RoomHooks(), new Streams(test.database, rooms.notifier), rooms.get(Config)] as const,
+      ...([new RoomHooks(), new Streams(test.database, rooms.notifier), rooms.get(Config)] as const),
       new Invalidations(rooms.notifier),
     );
     const events = rooms.get(EventStore);

@@ -126,7 +126,9 @@ export class RoomUpgrade {
   /** A room that nobody ever sees, for whom nobody hears. */
   async #pretend(requester: Requester, roomId: string, { roomIdFormat }: RoomVersionRules): Promise<string> {
     const { eventId } = await this.sending.pretend(requester, roomId);
-    return roomIdFormat === 'domain' ? `!${eventId.slice(1, 19)}:${domainOf(requester.userId)}` : `!${eventId.slice(1)}`;
+    return roomIdFormat === 'domain'
+      ? `!${eventId.slice(1, 19)}:${domainOf(requester.userId)}`
+      : `!${eventId.slice(1)}`;
   }
 
   /** What is looked at of the old room: of its members only the requester and who is banned. */

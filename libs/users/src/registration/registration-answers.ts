@@ -8,7 +8,7 @@ import { type DeviceRequest, LoginService } from '../login/login.service.js';
 import { SessionService } from '../sessions/session.service.js';
 import type { RegistrationBody } from './registration-body.js';
 
-type DeviceWishes = Pick<
+type DeviceOptions = Pick<
   RegistrationBody,
   'inhibit_login' | 'device_id' | 'initial_device_display_name' | 'refresh_token'
 >;
@@ -25,7 +25,7 @@ export class RegistrationAnswers {
   ) {}
 
   /** Signs the device in that the client asks for, unless it asks for none. @throws MatrixError 403 while the account waits for approval */
-  async for(userId: string, body: DeviceWishes, request: RequestOrigin): Promise<JsonObject> {
+  async for(userId: string, body: DeviceOptions, request: RequestOrigin): Promise<JsonObject> {
     if (body.inhibit_login) return { user_id: userId, home_server: this.config.serverName };
     const account = await this.accounts.find(userId);
     if (account) assertApproved(this.config, account);
