@@ -185,6 +185,19 @@ describe.each(databases)('settings (%s)', (database) => {
     expect(await sync()).not.toBe(first);
   });
 
+  it('experimental_features.msc3026_enabled: users are busy, which is refused without it', async () => {
+    const path = `/presence/${alice.userId}/status`;
+    const be = async (presence: string): Promise<string> => {
+      await clock.advance(60_000);
+      return outcome(await alice.request('PUT', path, { presence }));
+    };
+    await set({});
+    expect([await be('busy'), await be('online')]).toEqual(['400 M_INVALID_PARAM', '200']);
+    await set({ experimental_features: { msc3026_enabled: true } });
+    expect(await be('busy')).toBe('200');
+    expect((await alice.request('GET', path)).body).toMatchObject({ presence: 'busy' });
+  });
+
   it('matrix_rtc.transports: a WebSocket will do', async () => {
     const transports = [{ type: 'livekit', url: 'wss://rtc.example.org' }];
     await set({ matrix_rtc: { transports }, experimental_features: { msc4143_enabled: true } });

@@ -93,9 +93,15 @@ it('a module is not asked about other limiters, nor for nobody', async () => {
   expect(count).toBe(1);
 });
 
-it('an administrator’s numbers stand above a module’s', async () => {
-  const limiter = limiterWith(() => ({ perSecond: 0, burstCount: 0 }), new Fixed({ perSecond: 0.001, burstCount: 2 }));
-  expect(await through(limiter, 'rc_invites.per_issuer')).toBe(2);
+it('whom an administrator freed of limits no module limits; other numbers of theirs are not about these', async () => {
+  const module = () => ({ perSecond: 0.001, burstCount: 2 });
+  const free = new Fixed({ perSecond: 0, burstCount: 0 });
+  expect(await through(limiterWith(module, free), 'rc_invites.per_issuer')).toBe(10);
+  const fast = new Fixed({ perSecond: 0.001, burstCount: 5 });
+  expect(await through(limiterWith(module, fast), 'rc_invites.per_issuer')).toBe(2);
+  const silent = limiterWith(() => undefined, fast);
+  expect(await through(silent, 'rc_invites.per_issuer')).toBe(1);
+  expect(await through(silent, 'rc_message')).toBe(5);
 });
 
 it('other numbers begin anew', async () => {

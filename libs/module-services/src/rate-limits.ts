@@ -36,7 +36,7 @@ export class AdministratorsRateLimits extends RateLimitOverrides {
 /** Limiters for whose numbers modules are asked. */
 const asked = new Set<LimiterName>(['rc_invites.per_room', 'rc_invites.per_user', 'rc_invites.per_issuer']);
 
-/** Asks modules for the numbers of some limiters, unless an administrator set some for the user. */
+/** Asks modules for the numbers of some limiters, unless an administrator freed the user of all limits. */
 export class ModuleRateLimiter extends RateLimiter {
   /** Its limiters are called by their numbers, too: another answer of a module begins with an empty bucket. */
   readonly #own: LeakyBucketRateLimiter;
@@ -67,7 +67,8 @@ export class ModuleRateLimiter extends RateLimiter {
     if (!asked.has(limiter) || !requester || requester.rateLimitExempt) return undefined;
     if (!this.dispatcher.has('getRatelimitOverrideForUser')) return undefined;
     const { userId } = requester;
-    if (await this.administrators.find(userId, limiter)) return undefined;
+    // Other numbers of administrators are about what is sent, which no module is asked about.
+    if ((await this.administrators.find(userId, limiter))?.perSecond === 0) return undefined;
     return this.dispatcher.provide('getRatelimitOverrideForUser', callbackContext(requester), userId, limiter);
   }
 }

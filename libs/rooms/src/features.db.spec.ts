@@ -133,6 +133,20 @@ eachDatabase('the rest of the rooms API', (open) => {
     expect(await outcome(directory.search({ since: 'rubbish' }))).toBe('400 M_INVALID_PARAM');
   });
 
+  it('lists no rooms of this server nor of others where that is switched off', async () => {
+    expect(await outcome(rooms.get(RoomDirectory).search({}, 'elsewhere.org'))).toBe('404 M_NOT_FOUND');
+    const silent = await buildRooms({
+      ...{ database: test.database, clock },
+      settings: { enable_room_list_search: false },
+    });
+    const nothing = { chunk: [], total_room_count_estimate: 0 };
+    const directory = silent.get(RoomDirectory);
+    for (const server of [undefined, 'example.org', 'elsewhere.org'])
+      expect(await directory.search({ limit: 5 }, server)).toEqual(nothing);
+    expect(await outcome(directory.search({}, 'no server'))).toBe('400 M_INVALID_PARAM');
+    await silent.close();
+  });
+
   it('counts of a thread what its reader may see', async () => {
     const counted = async (reader: Requester, roomId: string, eventId: string): Promise<unknown> => {
       const event = await rooms.get(RoomReadingService).event(reader, roomId, eventId);
@@ -283,6 +297,8 @@ eachDatabase('the rest of the rooms API', (open) => {
       join_rule: 'public',
       room_version: '12',
     });
+    expect(await summaries.one(undefined, open2)).not.toHaveProperty('membership');
+    expect(await summaries.one(bob.userId, open2)).toMatchObject({ room_id: open2, membership: 'leave' });
     expect(await outcome(summaries.one(bob.userId, closed))).toBe('404 M_NOT_FOUND');
     expect(await summaries.one(alice.userId, closed)).toMatchObject({ membership: 'join' });
   });

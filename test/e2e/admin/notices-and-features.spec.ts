@@ -13,7 +13,7 @@ describe.each(databases)('notices and features in the admin API (%s)', (database
 
   beforeAll(async () => {
     homeserver = await startHomeserver(database, {
-      server_notices: { system_mxid_localpart: 'notices', room_name: 'News' },
+      server_notices: { system_mxid_localpart: 'notices', room_name: 'News', room_topic: '', room_avatar_url: '' },
       experimental_features: { msc3575_enabled: false },
     });
     root = await operatorOf(homeserver);
@@ -35,6 +35,11 @@ describe.each(databases)('notices and features in the admin API (%s)', (database
       const [roomId = ''] = Object.keys(sync.rooms.invite);
       await join(alice, roomId);
       const event = await ok<WireEvent>(alice, 'GET', `/rooms/${roomId}/event/${id}`);
+      // What the settings leave empty is not set, neither when the room is made nor with later notices.
+      await root.ok('POST', '/v1/send_server_notice', { user_id: alice.userId, content });
+      const types = (await ok<WireEvent[]>(alice, 'GET', `/rooms/${roomId}/state`)).map(({ type }) => type);
+      expect(types).toContain('m.room.name');
+      for (const type of ['m.room.topic', 'm.room.avatar']) expect(types).not.toContain(type);
       expect(event).toMatchObject({ type: 'm.room.message', sender: '@notices:rookery.test', content });
       const state = await root.ok<{ event_id: string }>('POST', '/v1/send_server_notice', {
         ...{ user_id: alice.userId, content: { topic: 'Changed' } },

@@ -497,6 +497,9 @@ describe.each(['sqlite', 'postgres'] as const)('the admin API of users (%s)', (d
       expect((await whoami(past.body.access_token)).status).toBe(401);
       const future = await admin<{ access_token: string }>('POST', path, { valid_until_ms: 4_102_444_800_000 });
       expect((await whoami(future.body.access_token)).status).toBe(200);
+      const endless = await admin<{ access_token: string }>('POST', path, { valid_until_ms: null });
+      expect(endless.status).toBe(200);
+      expect((await whoami(endless.body.access_token)).status).toBe(200);
     });
 
     it('an administrator cannot log in as themselves', async () => {

@@ -245,6 +245,24 @@ describe.each(databases)('history of rooms elsewhere (%s)', (database) => {
     expect(chunk.map((event) => event.state_key)).toEqual([room.creator]);
   });
 
+  it('tells it to whoever came first, and not to who came later where history is for those who were there', async () => {
+    const bob = await home.registerUser('bob');
+    for (const visibility of ['shared', 'joined']) {
+      const room = new ElsewhereRoom(far, '11');
+      room.add({
+        ...{ type: 'm.room.history_visibility', stateKey: '' },
+        content: { history_visibility: visibility },
+      });
+      await join(room);
+      const { rooms } = await ok<Sync>(alice, 'GET', '/sync');
+      const path = `/rooms/${room.roomId}/members?at=${rooms?.join[room.roomId]?.timeline.prev_batch}`;
+      await ok(bob, 'POST', `/join/${room.roomId}`, {});
+      const { chunk } = await ok<Page>(alice, 'GET', path);
+      expect(chunk.map((event) => event.state_key)).toEqual([room.creator]);
+      expect((await bob.request('GET', path)).status).toBe(visibility === 'shared' ? 200 : 403);
+    }
+  });
+
   it('takes nothing into the past that the room does not name', async () => {
     const room = new ElsewhereRoom(far, '10');
     for (let i = 0; i < 5; i++) room.say(`true ${i}`);

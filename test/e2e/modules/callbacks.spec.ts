@@ -1,3 +1,4 @@
+import { createHmac } from 'node:crypto';
 import {
   type CallbackInfo,
   type CallbackName,
@@ -8,6 +9,7 @@ import {
 } from '@rookery/module-api';
 import { Database, defineBackgroundUpdate } from '@rookery/database';
 import { eventually, type TestUser } from '@rookery/testing';
+import { registerWithSecret } from '../../support/shared-secret.js';
 import { operatorOf } from '../admin/operator-world.js';
 import { type Fired, probe, type ProbeServer, startProbe } from './probe-server.js';
 
@@ -46,6 +48,7 @@ describe.each(['sqlite', 'postgres'] as const)('callbacks fire (%s)', (kind) => 
       {
         rc_invites: { per_room: wide, per_user: wide, per_issuer: limited },
         room_list_publication_rules: [{ action: 'allow' }],
+        jwt_config: { enabled: true, secret: 'jwt secret', algorithm: 'HS256' },
       },
       { backgroundUpdates: [update] },
     );
@@ -84,6 +87,25 @@ describe.each(['sqlite', 'postgres'] as const)('callbacks fire (%s)', (kind) => 
     expect(profile.body).toEqual({ displayname: 'Chosen One' });
     probe.answers = { checkRegistrationForSpam: () => 'deny' };
     await expect(server.registerUser('spammer')).rejects.toThrow('M_FORBIDDEN');
+  });
+
+  it('when an account is made by hand, or by a login', async () => {
+    const { userId } = await registerWithSecret(server, 'byhand');
+    expect(last('onUserRegistration').args).toEqual([userId]);
+    expect(last('onUserLogin').args[0]).toBe(userId);
+    const signed = [{ alg: 'HS256' }, { sub: 'brought' }]
+      .map((part) => Buffer.from(JSON.stringify(part)).toString('base64url'))
+      .join('.');
+    const token = `${signed}.${createHmac('sha256', 'jwt secret').update(signed).digest('base64url')}`;
+    const login = async (): Promise<number> =>
+      (await server.request('POST', '/login', { type: 'org.matrix.login.jwt', token })).status;
+    probe.answers = { checkRegistrationForSpam: () => 'deny' };
+    expect(await login()).toBe(403);
+    expect(last('checkRegistrationForSpam').args[1]).toBe('brought');
+    expect((await server.request('GET', '/profile/@brought:rookery.test')).status).toBe(404);
+    probe.answers = {};
+    expect(await login()).toBe(200);
+    expect(last('onUserLogin').args[0]).toBe('@brought:rookery.test');
   });
 
   it('when somebody logs in, by password, by other means, by address', async () => {

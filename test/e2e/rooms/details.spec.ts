@@ -71,6 +71,32 @@ describe.each(databases)('details of the rooms API (%s)', (database) => {
     expect(await members('?membership=ban&not_membership=join')).toEqual(['invite', 'leave']);
   });
 
+  it('members of a time are for those who may see what was said then', async () => {
+    const hidden = { type: 'm.room.history_visibility', content: { history_visibility: 'joined' } };
+    const roomId = await createRoom(alice, { preset: 'public_chat', initial_state: [hidden] });
+    await join(carol, roomId);
+    await say(alice, roomId, 'before');
+    const now = async (): Promise<string> => (await ok<Page>(alice, 'GET', '/sync?timeout=0')).next_batch ?? '';
+    const members = async (user: TestUser, at: string): Promise<string> => {
+      const answer = await user.request<Page>('GET', `/rooms/${roomId}/members?at=${at}&membership=join`);
+      if (answer.status !== 200) return outcome(answer);
+      const names = answer.body.chunk.map(({ state_key: userId = '' }) => userId.slice(1, userId.indexOf(':')));
+      return names.sort().join(' ');
+    };
+    const before = await now();
+    await join(bob, roomId);
+    const after = await now();
+    for (const user of [alice, carol]) expect(await members(user, before)).toBe('alice carol');
+    expect(await members(bob, before)).toBe('403 M_FORBIDDEN');
+    expect(await members(bob, after)).toBe('alice bob carol');
+    await setState(alice, roomId, 'm.room.history_visibility', { history_visibility: 'shared' });
+    const shared = await now();
+    const dave = await homeserver.registerUser('dave');
+    await join(dave, roomId);
+    expect(await members(dave, after)).toBe('403 M_FORBIDDEN');
+    expect(await members(dave, shared)).toBe('alice bob carol');
+  });
+
   it('threads end with their redacted replies, and are none without any', async () => {
     const roomId = await createRoom(alice, { preset: 'public_chat' });
     const roots = [await say(alice, roomId, 'older'), await say(alice, roomId, 'newer')];
@@ -245,6 +271,22 @@ describe.each(databases)('details of the rooms API (%s)', (database) => {
     await say(alice, roomId, 'first');
     const { body: guest } = await homeserver.request('POST', '/register?kind=guest', {});
     const token = String(guest['access_token']);
+    const visit = async (path: string): Promise<unknown[]> => {
+      const answer = await homeserver.request<{ rooms?: { room_id: string }[] }>('GET', path, undefined, token);
+      return [outcome(answer), ...(answer.body.rooms ?? []).map((listed) => listed.room_id)];
+    };
+    const [space, closed] = [
+      await createRoom(alice, { preset: 'public_chat', creation_content: { type: 'm.space' } }),
+      await createRoom(alice),
+    ];
+    for (const child of [roomId, closed])
+      await setState(alice, space, 'm.space.child', { via: ['rookery.test'] }, child);
+    expect(await visit(`${v1}/rooms/${roomId}/hierarchy`)).toEqual(['200', roomId]);
+    expect(await visit(`${v1}/rooms/${space}/hierarchy`)).toEqual(['200', space, roomId]);
+    expect(await visit(`${v1}/rooms/${closed}/hierarchy`)).toEqual(['403 M_FORBIDDEN']);
+    expect(await visit('/capabilities')).toEqual(['200']);
+    const { next_batch: since } = await ok<Page>(alice, 'GET', '/sync?timeout=0');
+    expect(await visit(`/keys/changes?from=${since}&to=${since}`)).toEqual(['200']);
     const { status, body: room } = await homeserver.request<{
       messages: { start?: string; end: string; chunk: WireEvent[] };
       membership?: string;
@@ -381,6 +423,18 @@ describe.each(databases)('details of the rooms API (%s)', (database) => {
     expect(await seen('1', 'public')).toBe('200, 200');
   });
 
+  it('a summary tells whoever says who they are what they are to the room', async () => {
+    const roomId = await createRoom(alice, { preset: 'public_chat', invite: [carol.userId] });
+    const path = `${v1}/room_summary/${roomId}`;
+    const membership = async (user: TestUser): Promise<unknown> => (await ok(user, 'GET', path))['membership'];
+    expect([await membership(alice), await membership(carol), await membership(bob)]).toEqual([
+      ...['join', 'invite', 'leave'],
+    ]);
+    const anonymous = await homeserver.request('GET', path);
+    expect(anonymous).toMatchObject({ status: 200, body: { room_id: roomId } });
+    expect(anonymous.body).not.toHaveProperty('membership');
+  });
+
   it('topics are told from outside in plain text', async () => {
     const roomId = await createRoom(alice, { preset: 'public_chat', topic: 'as made' });
     const topic = async (content?: object): Promise<unknown> => {
@@ -423,11 +477,21 @@ describe.each(databases)('details of the rooms API (%s)', (database) => {
   });
 
   it('a new room cannot have state that no room can be given', async () => {
-    const make = async (type: string, content: object): Promise<string> =>
-      outcome(await alice.request('POST', '/createRoom', { initial_state: [{ type, content }] }));
+    const make = async (type: string, content: object, more: object = {}): Promise<string> =>
+      outcome(await alice.request('POST', '/createRoom', { initial_state: [{ type, content }], ...more }));
     expect(await make('m.room.server_acl', { deny: ['*'] })).toBe('400 M_BAD_JSON');
     expect(await make('m.room.server_acl', { allow: ['*'], deny: ['evil.example'] })).toBe('200');
-    expect(await make('m.room.canonical_alias', { alt_aliases: ['x'] })).toBe('400 M_INVALID_PARAM');
+    const named = (content: object, more?: object): Promise<string> => make('m.room.canonical_alias', content, more);
+    expect(await named({ alt_aliases: ['x'] })).toBe('400 M_INVALID_PARAM');
+    await createRoom(alice, { room_alias_name: 'of_another' });
+    const [another, away] = ['#of_another:rookery.test', '#room:elsewhere.test'];
+    for (const alias of [another, away, '#of_none:rookery.test'])
+      for (const content of [{ alias }, { alt_aliases: [alias] }])
+        expect([content, await named(content)]).toEqual([content, '400 M_BAD_ALIAS']);
+    const own = { room_alias_name: 'own' };
+    expect(await named({ alias: '#own:rookery.test', alt_aliases: [away] }, own)).toBe('400 M_BAD_ALIAS');
+    expect(await named({ alias: '#own:rookery.test' }, own)).toBe('200');
+    expect(await named({})).toBe('200');
   });
 
   it('whoever shows a signed invite that there is not is not let in', async () => {

@@ -83,6 +83,12 @@ describe.each(databases)('what the rooms API refuses (%s)', (database) => {
       { method: 'PUT', path: room('/state/m.room.name'), body: { name: 'x' }, wanted: { bob: forbidden, ...outside } },
       {
         method: 'PUT',
+        path: room('/state/m.room.canonical_alias'),
+        body: { alias: '#x:elsewhere.test' },
+        wanted: { bob: forbidden, ...outside },
+      },
+      {
+        method: 'PUT',
         path: room(`/redact/${eventId}/${nextTransaction()}`),
         body: {},
         wanted: { bob: forbidden, ...outside },

@@ -222,6 +222,9 @@ describe.each(databases)('the rooms API (%s)', (database) => {
         reason: 'why',
       });
     expect(outcome(await redact(bob, byAlice))).toBe('403 M_FORBIDDEN');
+    // What is not there yet can come; whether it may be redacted then can be said only of those who may redact everything.
+    expect(outcome(await redact(bob, '$unknown'))).toBe('404 M_NOT_FOUND');
+    expect(outcome(await redact(alice, '$unknown'))).toBe('200');
     const own = await redact(bob, byBob);
     const other = await redact(alice, byBobToo);
     for (const [eventId, redaction] of [
@@ -267,6 +270,8 @@ describe.each(databases)('the rooms API (%s)', (database) => {
       expect({ limit, ids: await walk('f', limit) }).toEqual({ limit, ids: whole });
       expect({ limit, ids: await walk('b', limit) }).toEqual({ limit, ids: whole.toReversed() });
     }
+    const ahead = await ok<Page>(alice, 'GET', `/rooms/${roomId}/messages?limit=3`);
+    expect(ahead.chunk.map((event) => event.event_id)).toEqual(whole.slice(0, 3));
     const messages = await walk('f', 4, `&filter=${id('{"types":["m.room.message"]}')}`);
     expect(messages.length).toBe(17);
     expect(await walk('b', 3, `&filter=${id('{"not_types":["m.room.message"]}')}`)).toEqual(
@@ -352,6 +357,12 @@ describe.each(databases)('the rooms API (%s)', (database) => {
     expect(deep.chunk.map((event) => event.event_id)).toContain(reaction.event_id);
     const flat = await ok<Page>(alice, 'GET', `${v1}/rooms/${roomId}/relations/${one}?limit=50`);
     expect(flat.chunk.map((event) => event.event_id)).not.toContain(reaction.event_id);
+    const shallow = await ok<Page>(alice, 'GET', `${v1}/rooms/${roomId}/relations/${one}?recurse=false&limit=50`);
+    expect(shallow.chunk).toEqual(flat.chunk);
+    // Told to whoever says something of it, and to nobody else.
+    expect(deep).toHaveProperty('recursion_depth', 3);
+    expect(shallow).toHaveProperty('recursion_depth', 1);
+    expect(flat).not.toHaveProperty('recursion_depth');
     expect((await ok<Page>(alice, 'GET', `${v1}/rooms/${roomId}/relations/${one}/m.thread/m.sticker`)).chunk).toEqual(
       [],
     );

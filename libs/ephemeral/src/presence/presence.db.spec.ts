@@ -287,4 +287,22 @@ eachDatabase('presence', (open) => {
       errcode: 'M_INVALID_PARAM',
     });
   });
+
+  it('is busy only where the server knows that', async () => {
+    const { userId } = alice;
+    await presence.setByClient(userId, 'A', 'online', undefined);
+    await presence.flush();
+    await expect(presence.setByClient(userId, 'A', 'busy', 'in a call')).rejects.toMatchObject({
+      ...{ status: 400, errcode: 'M_INVALID_PARAM' },
+    });
+    expect(await reader.visibleTo(userId, userId)).toMatchObject({ state: 'online' });
+    expect(await reader.visibleTo(userId, userId)).not.toMatchObject({ statusMsg: 'in a call' });
+    const settings = { experimental_features: { msc3026_enabled: true } };
+    const other = await buildEphemeral({ database: test.database, clock, settings });
+    await other.get(PresenceService).setByClient(userId, 'A', 'busy', 'in a call');
+    expect(await other.get(PresenceReader).visibleTo(userId, userId)).toMatchObject({
+      ...{ state: 'busy', statusMsg: 'in a call' },
+    });
+    await other.close();
+  });
 });

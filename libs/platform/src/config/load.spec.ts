@@ -60,6 +60,22 @@ describe('reading', () => {
     expect(config.get('encryption_enabled_by_default_for_room_type')).toBe('off');
   });
 
+  it('takes rules without an action for such that allow, and presets that are null for such without levels', () => {
+    const rules = "[{user_id: '@a:*'}, {alias: '#b*', action: deny}]";
+    expect(
+      problemsOf(
+        `alias_creation_rules: ${rules}\nroom_list_publication_rules: ${rules}\ndefault_power_level_content_override:\n  public_chat:\n  private_chat: {ban: 60}`,
+      ),
+    ).toEqual([]);
+    const config = loadConfig([file], { env: {} });
+    for (const name of ['alias_creation_rules', 'room_list_publication_rules'] as const)
+      expect(config.get(name)).toEqual([
+        { user_id: '@a:*', alias: '*', room_id: '*', action: 'allow' },
+        { user_id: '*', alias: '#b*', room_id: '*', action: 'deny' },
+      ]);
+    expect(config.get('default_power_level_content_override')).toEqual({ public_chat: {}, private_chat: { ban: 60 } });
+  });
+
   it('takes secrets from files, and makes the one of registration', () => {
     writeFileSync(join(folder, 'pass'), 'hunter2\n');
     problemsOf('turn_shared_secret_path: pass\nregistration_shared_secret_path: made');

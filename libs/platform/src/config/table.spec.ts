@@ -76,6 +76,11 @@ describe('the JSON Schema', () => {
       false,
       false,
     ]);
+    expect(accepts({ default_power_level_content_override: { public_chat: null, private_chat: {} } })).toBe(true);
+    expect([accepts({ alias_creation_rules: [{}] }), accepts({ alias_creation_rules: [{ action: 'no' }] })]).toEqual([
+      true,
+      false,
+    ]);
     expect(accepts({ max_upload_size: 'much' })).toBe(false);
     expect(accepts({ enable_serach: true })).toBe(false);
     expect(accepts({ email: { smtp_prot: 1 } })).toBe(false);

@@ -303,20 +303,15 @@ export class RoomReadingService {
       const place = parseRoomToken(at, 'at');
       const upTo = Math.min(place.stream, leftAt?.streamOrdering ?? place.stream);
       eventId = await this.timeline.lastEventId(roomId, upTo);
-      if (eventId === undefined) return this.#firstStateIds(roomId, filter);
-      const last = await this.events.one(eventId);
+      const nearestId = eventId ?? (await this.timeline.firstEventId(roomId));
+      const nearest = nearestId === undefined ? undefined : await this.events.one(nearestId);
       // The state of a time counts as what was said then: whoever came later may not see it everywhere.
-      if (!last || !(await this.visibility.isVisible(requester.userId, last))) throw MatrixError.notInRoom();
+      if (!nearest || !(await this.visibility.isTimeVisible(requester.userId, nearest))) throw MatrixError.notInRoom();
+      // In front of all that this server knows of a room is what it found on joining through another server.
+      if (eventId === undefined) return [...((await this.state.idsBefore(nearest, filter))?.values() ?? [])];
     }
     if (eventId === undefined) return [...(await this.state.currentIds(roomId, filter)).values()];
     return [...((await this.state.idsAfter([eventId], filter)).get(eventId)?.values() ?? [])];
-  }
-
-  /** The state in front of all that this server knows of a room, such as what it found on joining through another server. */
-  async #firstStateIds(roomId: string, filter: StateFilter | undefined): Promise<string[]> {
-    const firstId = await this.timeline.firstEventId(roomId);
-    const first = firstId === undefined ? undefined : await this.events.one(firstId);
-    return [...((first && (await this.state.idsBefore(first, filter)))?.values() ?? [])];
   }
 }
 

@@ -51,18 +51,15 @@ export class VisibilityFilter {
    * reader was in the room with them.
    * @param options.withIgnored also what ignored users said
    * @param options.withSoftFailed also what was soft-failed
+   * @param options.withUnshown also what is shown to no client, by its kind or its age
    */
   async visible(
     userId: string,
     events: readonly StoredEvent[],
-    options: { readonly withIgnored?: boolean; readonly withSoftFailed?: boolean } = {},
+    options: { readonly withIgnored?: boolean; readonly withSoftFailed?: boolean; readonly withUnshown?: boolean } = {},
   ): Promise<VisibleEvent[]> {
-    const isWanted = options.withSoftFailed ? isInTimeline : isServable;
-    const candidates = await this.#unexpired(
-      await this.events.withoutVoidRedactions(
-        events.filter((stored) => isWanted(stored) && stored.event.type !== dummyEventType),
-      ),
-    );
+    const wanted = events.filter(options.withSoftFailed ? isInTimeline : isServable);
+    const candidates = options.withUnshown ? wanted : await this.#shown(wanted);
     if (candidates.length === 0) return [];
     const [states, ignored, erased] = await Promise.all([
       this.states.at(
@@ -108,6 +105,11 @@ export class VisibilityFilter {
     return result;
   }
 
+  async #shown(events: readonly StoredEvent[]): Promise<readonly StoredEvent[]> {
+    const told = events.filter((stored) => stored.event.type !== dummyEventType);
+    return this.#unexpired(await this.events.withoutVoidRedactions(told));
+  }
+
   /** What has outlived its room's policy is not shown any more, whether or not it was purged yet. */
   async #unexpired(events: readonly StoredEvent[]): Promise<readonly StoredEvent[]> {
     if (!this.retention.isEnabled || events.length === 0) return events;
@@ -119,9 +121,9 @@ export class VisibilityFilter {
     });
   }
 
-  /** Whether a user may see one event. */
-  async isVisible(userId: string, stored: StoredEvent): Promise<boolean> {
-    return (await this.visible(userId, [stored], { withIgnored: true })).length > 0;
+  /** Whether a user may see what a room was when an event was sent, whether or not clients are shown the event. */
+  async isTimeVisible(userId: string, stored: StoredEvent): Promise<boolean> {
+    return (await this.visible(userId, [stored], { withIgnored: true, withUnshown: true })).length > 0;
   }
 }
 

@@ -72,6 +72,13 @@ eachDatabase('housekeeping', (open) => {
     return (page['chunk'] as { type: string }[]).map((event) => event.type);
   };
 
+  /** Who is in a room, asked for by the place of its last event. */
+  const membersNow = async (roomId: string, filter = parseEventFilter({})): Promise<unknown> => {
+    const reading = rooms.get(RoomReadingService);
+    const { start } = await reading.messages(alice, roomId, { direction: 'b', limit: 1, filter });
+    return (await reading.members(alice, roomId, { at: start as string })).length;
+  };
+
   it('deletes a room a while after the last of its users has forgotten it', async () => {
     const { get } = rooms;
     const forgotten = await create();
@@ -138,6 +145,7 @@ eachDatabase('housekeeping', (open) => {
     await expect(rooms.get(RoomReadingService).event(alice, roomId, dummy!.event_id)).rejects.toMatchObject({
       status: 404,
     });
+    expect(await membersNow(roomId)).toBe(1);
     await say(roomId, 'goes on');
   });
 
@@ -168,6 +176,7 @@ eachDatabase('housekeeping', (open) => {
     expect([await messages(roomId), await messages(usual)]).toEqual([1, 1]);
     await clock.advance(10 * hourMs);
     expect([await messages(roomId), await messages(usual)]).toEqual([0, 0]);
+    expect(await membersNow(usual)).toBe(1);
     const stored = async (): Promise<number> =>
       (await test.database.query("SELECT event_id FROM events WHERE room_id = ? AND type = 'm.room.message'", [usual]))
         .length;

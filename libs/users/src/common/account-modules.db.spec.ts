@@ -1,3 +1,4 @@
+import { createHmac } from 'node:crypto';
 import { databaseMigrations } from '@rookery/database';
 import { RequestAuthenticator } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
@@ -7,6 +8,8 @@ import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { AccountDataService } from '../account-data/account-data.service.js';
 import { AccountService } from '../accounts/account.service.js';
 import { DeactivationService } from '../accounts/deactivation.service.js';
+import { AdminRegistrationService } from '../registration/admin-registration.service.js';
+import { GuestRegistration } from '../registration/guest-registration.js';
 import { RegistrationService } from '../registration/registration.service.js';
 import { usersMigrations } from '../migrations/users-01.migration.js';
 import { ProfileService } from '../profiles/profile.service.js';
@@ -49,11 +52,30 @@ eachDatabase('modules and accounts', (open) => {
     outcome(users.get(LoginService).login(users.request('POST', '/login', body), body, {}));
   const withPassword = (user: string, password: string) =>
     login({ type: 'm.login.password', identifier: { type: 'm.id.user', user }, password });
+  const withWebToken = (sub: string) => {
+    const text = [{ alg: 'HS256' }, { sub }]
+      .map((part) => Buffer.from(JSON.stringify(part)).toString('base64url'))
+      .join('.');
+    const signature = createHmac('sha256', 'jwt secret').update(text).digest('base64url');
+    return login({ type: 'org.matrix.login.jwt', token: `${text}.${signature}` });
+  };
+  const withSecret = (username: string, more: { readonly inhibit_login?: boolean } = {}) => {
+    const service = users.get(AdminRegistrationService);
+    const nonce = service.nonce();
+    const mac = createHmac('sha1', 'shared').update([nonce, username, 'pw', 'notadmin'].join('\0')).digest('hex');
+    const body = { nonce, username, password: 'pw', mac, ...more };
+    return outcome(service.register(body, users.request('POST', '/_synapse/admin/v1/register')));
+  };
 
   beforeAll(async () => {
     test = await open(clock);
     await test.migrate([...databaseMigrations, ...usersMigrations]);
-    users = await buildUsers({ database: test.database, clock });
+    const settings = {
+      registration_shared_secret: 'shared',
+      allow_guest_access: true,
+      jwt_config: { enabled: true, secret: 'jwt secret', algorithm: 'HS256' },
+    };
+    users = await buildUsers({ database: test.database, clock, settings });
     expect((await register('alice')).status).toBe(200);
   });
   afterAll(() => users.close());
@@ -72,6 +94,24 @@ eachDatabase('modules and accounts', (open) => {
     expect(await users.get(AccountService).find('@ghost:example.org')).toMatchObject({ shadowBanned: true });
     expect((await register('honest')).status).toBe(200);
     expect(told[0]).toEqual([undefined, 'spammer', [{ ip: '127.0.0.1', userAgent: 'test' }]]);
+  });
+
+  it('lets a module refuse, allow and shadow-ban whom a login brings along', async () => {
+    load('spamChecker', {
+      checkRegistrationForSpam: (email, username, requests, authProviderId) => {
+        told.push([email, username, requests, authProviderId]);
+        return username === 'jwt_spammer' ? 'deny' : username === 'jwt_ghost' ? 'shadowBan' : 'allow';
+      },
+    });
+    expect(await withWebToken('jwt_spammer')).toMatchObject({ status: 403, body: { errcode: 'M_FORBIDDEN' } });
+    expect(await users.get(AccountService).find('@jwt_spammer:example.org')).toBeUndefined();
+    expect((await withWebToken('jwt_ghost')).status).toBe(200);
+    expect(await users.get(AccountService).find('@jwt_ghost:example.org')).toMatchObject({ shadowBanned: true });
+    expect((await withWebToken('jwt_honest')).status).toBe(200);
+    // Who is there already is no registration.
+    expect((await withWebToken('jwt_honest')).status).toBe(200);
+    expect(told.map(([, username]) => username)).toEqual(['jwt_spammer', 'jwt_ghost', 'jwt_honest']);
+    expect(told[0]).toEqual([undefined, 'jwt_spammer', [{ ip: '127.0.0.1', userAgent: 'test' }], undefined]);
   });
 
   it('lets a module refuse a login after the proof, with its own words', async () => {
@@ -226,6 +266,18 @@ eachDatabase('modules and accounts', (open) => {
     expect(told).toEqual([
       ['registered', '@observed:example.org'],
       ['login', '@observed:example.org', undefined, undefined],
+    ]);
+    told.splice(0);
+    expect((await withSecret('made_by_hand')).status).toBe(200);
+    expect((await withSecret('without_session', { inhibit_login: true })).status).toBe(200);
+    const guest = await outcome(users.get(GuestRegistration).register(users.request('POST', '/register'), {}));
+    const login = (userId: unknown) => ['login', userId, undefined, undefined];
+    expect(told).toEqual([
+      ['registered', '@made_by_hand:example.org'],
+      login('@made_by_hand:example.org'),
+      ['registered', '@without_session:example.org'],
+      ['registered', guest.body['user_id']],
+      login(guest.body['user_id']),
     ]);
     told.splice(0);
     load('thirdPartyRules', {

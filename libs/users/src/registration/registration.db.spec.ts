@@ -612,10 +612,18 @@ eachDatabase('registration', (open) => {
       createHmac('sha1', secret)
         .update([nonce, username, password, admin ? 'admin' : 'notadmin'].join('\0'))
         .digest('hex');
-    const send = (body: SharedSecretRegistration) =>
-      outcome(users.get(AdminRegistrationService).register(body, users.request('POST', '/_synapse/admin/v1/register')));
-    const ready = (username: string, password = 'pw', admin = false, secret = 'shared'): SharedSecretRegistration => {
-      const nonce = users.get(AdminRegistrationService).nonce();
+    const send = (body: SharedSecretRegistration, fixture = users) =>
+      outcome(
+        fixture.get(AdminRegistrationService).register(body, fixture.request('POST', '/_synapse/admin/v1/register')),
+      );
+    const ready = (
+      username: string,
+      password = 'pw',
+      admin = false,
+      secret = 'shared',
+      fixture = users,
+    ): SharedSecretRegistration => {
+      const nonce = fixture.get(AdminRegistrationService).nonce();
       return { nonce, username, password, admin, mac: mac(nonce, username, password, admin, secret) };
     };
 
@@ -642,6 +650,19 @@ eachDatabase('registration', (open) => {
         body: { errcode: 'M_FORBIDDEN' },
       });
       expect(await send(request)).toMatchObject({ status: 400 });
+    });
+
+    it('takes passwords that users may not give themselves', async () => {
+      const policy = { enabled: true, minimum_length: 15, require_digit: true };
+      const fixture = await build({ password_config: { policy } });
+      const auth = { type: 'm.login.dummy' };
+      expect(await register({ username: 'strict', password: 'pw', auth }, fixture)).toMatchObject({
+        status: 400,
+        body: { errcode: 'M_PASSWORD_TOO_SHORT' },
+      });
+      const sent = (password: string) => send(ready('lenient', password, false, 'shared', fixture), fixture);
+      expect(await sent('')).toMatchObject({ status: 400, body: { errcode: 'M_WEAK_PASSWORD' } });
+      expect(await sent('pw')).toMatchObject({ status: 200, body: { user_id: '@lenient:example.org' } });
     });
 
     it('covers every field that matters with the MAC', async () => {

@@ -1,4 +1,6 @@
 import { databaseMigrations } from '@rookery/database';
+import { RequestAuthenticator } from '@rookery/http';
+import type { MatrixError } from '@rookery/matrix-types';
 import { eachDatabase, FakeClock } from '@rookery/testing';
 import { AccountService } from '../accounts/account.service.js';
 import { DeactivationService } from '../accounts/deactivation.service.js';
@@ -74,6 +76,38 @@ eachDatabase('what expires', (open) => {
     expect(await Promise.all(['access_tokens', 'refresh_tokens'].map(count))).toEqual([1, 0]);
     await purgeAfter(21 * day);
     expect(await count('user_ips')).toBe(0);
+    await users.close();
+  });
+
+  it('leaves a device that is there what tells its client to log in softly', async () => {
+    const clock = new FakeClock();
+    const test = await open(clock);
+    await test.migrate([...databaseMigrations, ...usersMigrations]);
+    const users = await buildUsers({ database: test.database, clock });
+    const [alice, admin] = [
+      await users.get(AccountService).register({ localpart: 'alice', origin: {} }),
+      await users.get(AccountService).register({ localpart: 'admin', isAdmin: true, origin: {} }),
+    ];
+    const sessions = users.get(SessionService);
+    const { accessToken } = await sessions.open({ userId: alice, refreshable: true, deviceId: 'PHONE' });
+    await sessions.openPuppet(admin, alice, clock.nowMs() + 1000);
+    const refusal = async (token: string): Promise<unknown> => {
+      const request = users.request('GET', '/account/whoami', undefined, { token });
+      const refused = users.get(RequestAuthenticator).authenticate(request, { auth: 'required' });
+      const { status, errcode, extra } = await refused.then(
+        () => ({}) as MatrixError,
+        (error: MatrixError) => error,
+      );
+      return [status, errcode, extra?.['soft_logout']];
+    };
+    await clock.advance(300_000);
+    await users.get(ExpiredRows).purge(clock.nowMs() + 15 * day);
+    expect(await refusal(accessToken)).toEqual([401, 'M_UNKNOWN_TOKEN', true]);
+    expect(await test.database.query('SELECT user_id, device_id FROM access_tokens')).toEqual([
+      { user_id: alice, device_id: 'PHONE' },
+    ]);
+    await sessions.closeDevices(alice, ['PHONE']);
+    expect(await refusal(accessToken)).toEqual([401, 'M_UNKNOWN_TOKEN', false]);
     await users.close();
   });
 
