@@ -2,7 +2,7 @@
 export { Bus, type BusMessage, InProcessBus } from './bus.js';
 export { cursorOf, forgetCursor, forgetCursors, saveCursor } from './cursor.query.js';
 export { Follower, inBatches } from './follower.js';
-export { Invalidations } from './invalidations.js';
+export { type Forgetful, Invalidations } from './invalidations.js';
 export { replicationMigrations } from './migrations.js';
 export { Notifier } from './notifier.js';
 export { type Eagerness, LeasedRoles } from './roles/leased-roles.js';

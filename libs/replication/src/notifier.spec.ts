@@ -239,6 +239,47 @@ describe('Notifier', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
+  it('ends waits before it falls silent: what is written until then is told, and what others write heard', async () => {
+    const other = new Notifier(clock, bus, { instance: 'worker1' });
+    const heard: Record<'here' | 'there', number[]> = { here: [], there: [] };
+    for (const [at, one] of [['here', notifier] as const, ['there', other] as const])
+      one.share('notes', { changed: ({ position }) => heard[at].push(position), missed: () => heard[at].push(-1) });
+    wait('@a:x');
+    notifier.endWaits();
+    await settled();
+    expect([outcomes, notifier.waiting]).toEqual([{ '@a:x': 'aborted' }, 0]);
+    expect(await notifier.wait('@a:x', { timeoutMs: 1000, hasNews: () => true })).toBe('aborted');
+    notifier.announceShared('notes', { from: 0, position: 1 });
+    await settled();
+    other.announceShared('notes', { from: 1, position: 2 });
+    await settled();
+    expect(heard).toEqual({ here: [1, 2], there: [1, 2] });
+
+    // Whoever wrote behind others still answers once it knows of what they wrote.
+    let isSettled = false;
+    notifier.announceShared('notes', { from: 3, position: 4 });
+    void notifier.settled('notes', 4)?.then(() => (isSettled = true));
+    await settled();
+    expect([isSettled, heard.here]).toEqual([false, [1, 2]]);
+    other.announceShared('notes', { from: 2, position: 3 });
+    await settled();
+    expect([isSettled, heard]).toEqual([true, { here: [1, 2, 3, 4], there: [1, 2, 3, 4] }]);
+
+    isSettled = false;
+    void notifier.settled('notes', 6)?.then(() => (isSettled = true));
+    await settled();
+    expect(isSettled).toBe(false);
+    notifier.close();
+    await settled();
+    expect([isSettled, notifier.settled('notes', 6)]).toEqual([true, undefined]);
+    other.announceShared('notes', { from: 4, position: 5 });
+    notifier.announceShared('notes', { from: 5, position: 6 });
+    await settled();
+    expect(heard).toEqual({ here: [1, 2, 3, 4], there: [1, 2, 3, 4, 5] });
+    other.close();
+    expect(clock.pendingTimers).toBe(0);
+  });
+
   it('carries 2,000 waiters in little memory, with little work', async () => {
     const rooms = new Set(['!r']);
     let [bytesEach, spentMs] = [Infinity, Infinity];

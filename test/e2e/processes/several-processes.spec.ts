@@ -2,7 +2,10 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { processProtocol } from '@rookery/platform';
+import { Database } from '@rookery/database';
+import { Config, processProtocol, SilentLogger } from '@rookery/platform';
+import { Bus, Notifier } from '@rookery/replication';
+import { HiddenSenders } from '@rookery/rooms';
 import {
   describeWithRedis,
   eventually,
@@ -13,6 +16,7 @@ import {
   testPostgresUrl,
 } from '@rookery/testing';
 import pg from 'pg';
+import { AmongProcesses } from '../../../apps/homeserver/src/processes/among-processes.js';
 import { rookery } from '../../support/operators.js';
 
 const program = new URL('../../../apps/homeserver/dist/bundle/main.js', import.meta.url).pathname;
@@ -26,6 +30,8 @@ describeWithRedis('A server of several processes', () => {
   let port: number;
   let file: string;
   const children: ChildProcess[] = [];
+  /** Those that run in this one. */
+  const inside: AmongProcesses[] = [];
   let log = '';
   let builds = 0;
 
@@ -40,12 +46,13 @@ describeWithRedis('A server of several processes', () => {
   });
   afterEach(async () => {
     await Promise.all(children.splice(0).map(end));
+    for (const one of inside.splice(0).toReversed()) await one.stop();
     await redis.stop();
     await place.remove();
     await rm(folder, { recursive: true, force: true });
   });
 
-  function settings(more: Readonly<Record<string, unknown>> = {}): object {
+  function settings(more: Readonly<Record<string, unknown>> = {}): Readonly<Record<string, unknown>> {
     const url = new URL(testPostgresUrl());
     const wide = { per_second: 100_000, burst_count: 100_000 };
     const { args = {} } = place.options as { args?: Record<string, unknown> };
@@ -104,7 +111,14 @@ describeWithRedis('A server of several processes', () => {
     readonly body: Record<string, unknown>;
   }
   /** On a connection of its own, so that the system chooses the process anew. */
-  async function ask(at: number, method: string, path: string, body?: unknown, token?: string): Promise<Answer> {
+  async function ask(
+    at: number,
+    method: string,
+    path: string,
+    body?: unknown,
+    token?: string,
+    limitMs = 8_000,
+  ): Promise<Answer> {
     const response = await fetch(`http://127.0.0.1:${at}/_matrix/client/v3${path}`, {
       method,
       headers: {
@@ -113,7 +127,7 @@ describeWithRedis('A server of several processes', () => {
         ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
       },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-      signal: AbortSignal.timeout(8_000),
+      signal: AbortSignal.timeout(limitMs),
     });
     return { status: response.status, body: (await response.json()) as Record<string, unknown> };
   }
@@ -300,6 +314,110 @@ describeWithRedis('A server of several processes', () => {
       output: expect.stringMatching(/Nothing was reloaded\. .*gone\.mjs/),
     });
     await end(parent);
+  });
+
+  describe('one of which ends', () => {
+    const account = '/user/@alice:rookery.test/account_data';
+    const path = `${account}/org.example.n`;
+    let one: InsideProcess;
+    let two: InsideProcess;
+    let token: string;
+    interface InsideProcess {
+      readonly among: AmongProcesses;
+      readonly at: number;
+    }
+    interface Sync {
+      readonly next_batch: string;
+      readonly account_data?: { readonly events: readonly object[] };
+    }
+    const startInside = async (name: string): Promise<InsideProcess> => {
+      const at = await freePort();
+      const listeners = [{ port: at, bind_addresses: ['127.0.0.1'], type: 'http', resources: [{ names: ['client'] }] }];
+      // Who is there would be news as well.
+      const config = Config.fromObject(settings({ listeners, presence: { enabled: false } }));
+      const own = { name, canWrite: true, host: '127.0.0.1', encrypted: false, logger: new SilentLogger() };
+      const among = await AmongProcesses.start(config, {}, own);
+      inside.push(among);
+      return { among, at };
+    };
+    const put = (at: number, type: string, content: object): Promise<Answer> =>
+      ask(at, 'PUT', `${account}/${type}`, content, token);
+    const sync = async (at: number, since?: string): Promise<Sync> => {
+      const query = since === undefined ? '' : `?since=${since}&timeout=60000`;
+      const answer = await ask(at, 'GET', `/sync${query}`, undefined, token, 20_000);
+      expect(answer.status).toBe(200);
+      return answer.body as unknown as Sync;
+    };
+    /** A sync that waits for news. */
+    const wait = async ({ at, among }: InsideProcess): Promise<{ readonly outcome: Promise<Sync> }> => {
+      const { next_batch: since } = await sync(at);
+      const outcome = sync(at, since);
+      await eventually(() => among.server.service(Notifier).waiting === 1);
+      return { outcome };
+    };
+
+    beforeEach(async () => {
+      one = await startInside('one');
+      two = await startInside('two');
+      expect([one.among.isWriter, two.among.isWriter]).toEqual([true, false]);
+      token = await register(one.at, 'alice');
+      expect((await put(two.at, 'org.example.n', { n: 1 })).status).toBe(200);
+      expect((await ask(one.at, 'GET', path, undefined, token)).body).toEqual({ n: 1 });
+    });
+
+    it('looks for what that one has written and could not tell', async () => {
+      two.among.server.service(Bus).publish = () => undefined;
+      const { outcome } = await wait(one);
+      expect((await put(two.at, 'org.example.n', { n: 2 })).status).toBe(200);
+      await new Promise((resolve) => setTimeout(resolve, 500));
+      expect(one.among.server.service(Notifier).waiting).toBe(1);
+      await two.among.stop();
+      expect((await outcome).account_data?.events).toEqual([{ type: 'org.example.n', content: { n: 2 } }]);
+    });
+
+    it('is told of what that one still writes while it stops', async () => {
+      const database = two.among.server.service(Database);
+      const write = database.write.bind(database);
+      const [begun, goOn] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+      database.write = async (work, options) => {
+        if (options?.name === 'account_data') {
+          begun.resolve();
+          await goOn.promise;
+        }
+        return write(work, options);
+      };
+      const told: (readonly [string, number])[] = [];
+      one.among.server.service(Bus).subscribe(({ stream, writer, position }) => {
+        if (stream === 'account_data') told.push([writer, position]);
+      });
+      const [here, there] = [await wait(one), await wait(two)];
+      const before = one.among.server.service(Notifier).position('account_data');
+      const putting = put(two.at, 'org.example.n', { n: 2 });
+      await begun.promise;
+      const stopping = two.among.stop();
+      // Whoever waits is let go of first.
+      await there.outcome;
+      goOn.resolve();
+      expect((await putting).status).toBe(200);
+      expect((await here.outcome).account_data?.events).toEqual([{ type: 'org.example.n', content: { n: 2 } }]);
+      await stopping;
+      expect(told).toEqual([['two', before + 1]]);
+    });
+
+    it('forgets what it remembers where that one was lost, and may have been about to say that it is true no more', async () => {
+      const [alice, bob] = ['@alice:rookery.test', '@bob:rookery.test'];
+      const hidden = one.among.server.service(HiddenSenders);
+      expect(await hidden.ignoredBy(alice)).toEqual(new Set());
+      const bus = two.among.server.service(Bus);
+      const publish = bus.publish.bind(bus);
+      bus.publish = (message) => (message.stream === 'caches' ? undefined : publish(message));
+      expect((await put(two.at, 'm.ignored_user_list', { ignored_users: { [bob]: {} } })).status).toBe(200);
+      expect(await hidden.ignoredBy(alice)).toEqual(new Set());
+      // As whoever finds it without a sign of life does.
+      await query(`UPDATE processes SET fenced = TRUE WHERE name = 'two'`);
+      await eventually(async () => (await hidden.ignoredBy(alice)).has(bob));
+      await two.among.lost;
+    });
   });
 
   it('says nothing in clear between its processes where that is set', async () => {

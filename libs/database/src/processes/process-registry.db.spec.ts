@@ -197,6 +197,29 @@ describe('The processes of a server', () => {
     }
   });
 
+  it('know who was lost, and do not take for that who left in order', async () => {
+    const line = await PostgresLine.open();
+    const killed = await joinProcesses(through(line), { name: 'killed', version: '1', ttlMs, startTtlMs: 0 });
+    const [one, two, leaving] = [await join('one'), await join('two'), await join('leaving')];
+    try {
+      expect([one.view.lost, two.view.lost]).toEqual([[], []]);
+      await leaving.leave();
+      line.goDown('silent');
+      for (const other of [one, two]) await eventually(() => other.view.lost.length > 0);
+      // Whoever comes later finds it as well.
+      const late = await join('late');
+      for (const other of [one, two, late]) {
+        await other.beat();
+        expect(other.view.lost).toEqual([killed.number]);
+        expect(names(other)).toEqual(['one', 'two', 'late']);
+      }
+    } finally {
+      line.comeBack();
+      await killed.leave();
+      line.close();
+    }
+  });
+
   describe('that end without a word', () => {
     // So long that nothing below is due to time that has run out, and no longer than a test may wait.
     const longMs = 9_000;

@@ -6,6 +6,7 @@ import { DeviceListService, deviceListsStream } from '../device-lists/device-lis
 import { buildE2ee, deviceKeysOf, type E2eeFixture, fixtureMigrations, requesterOf } from '../e2ee.fixture.js';
 import { DeviceKeyService } from './device-key.service.js';
 import { KeyUploads } from './key-uploads.service.js';
+import { OneTimeKeyService } from './one-time-key.service.js';
 
 let serial = 0;
 
@@ -220,6 +221,59 @@ eachDatabase('device keys and lists', (open) => {
       [dora, 'D'],
       [dora, ''],
     ]);
+  });
+
+  it('gives several users their positions in order, once it is known whom all of that concerns', async () => {
+    const steps: string[] = [];
+    const ends: (() => void)[] = [];
+    const watch = (of: object, name: string, step: string): void => {
+      const method = Reflect.get(of, name) as (...args: unknown[]) => Promise<unknown>;
+      Reflect.set(of, name, async (...args: unknown[]) => {
+        const outcome = await method.apply(of, args);
+        steps.push(step);
+        return outcome;
+      });
+      ends.push(() => void Reflect.deleteProperty(of, name));
+    };
+    watch(lists, 'audience', 'audience');
+    watch(lists.stream, 'allocateIn', 'positions');
+    watch(fixture.get(OneTimeKeyService), 'store', 'one-time keys');
+    try {
+      const since = position();
+      const changes = [
+        { userId: alice, deviceIds: ['PHONE', 'LAPTOP'] },
+        { userId: carol, deviceIds: [] },
+        { userId: bob, deviceIds: ['PHONE'] },
+        { userId: '@dora:elsewhere.org', deviceIds: [''] },
+      ];
+      const ids = await test.database.write((tx) => lists.changedOf(tx, changes));
+      expect(steps.splice(0)).toEqual(['audience', 'audience', 'audience', 'positions']);
+      const rows = await deviceListsStream.read(test.database, since.deviceLists, position().deviceLists, 10);
+      const first = since.deviceLists + 1;
+      expect(rows.map((row) => [row.position, row.userId, row.deviceId])).toEqual([
+        [first, alice, 'PHONE'],
+        [first + 1, alice, 'LAPTOP'],
+        [first + 2, bob, 'PHONE'],
+        [first + 3, '@dora:elsewhere.org', ''],
+      ]);
+      expect(ids).toEqual(rows.map((row) => row.position));
+      expect(await test.database.write((tx) => lists.changedOf(tx, [changes[1]!]))).toEqual([]);
+      expect(steps.splice(0)).toEqual([]);
+
+      await upload(alice);
+      await upload(bob);
+      const before = position();
+      steps.splice(0);
+      await test.database.write((tx) => lists.repeat(tx, [alice, bob]));
+      expect(steps.splice(0)).toEqual(['audience', 'audience', 'positions']);
+      expect((await news(alice, [roomId], before)).changed).toEqual([alice, bob].toSorted());
+
+      const more = { one_time_keys: { 'a:1': 'x' } };
+      await fixture.get(KeyUploads).upload(carol, 'PHONE', { device_keys: deviceKeysOf(carol, 'PHONE'), ...more });
+      expect(steps).toEqual(['audience', 'one-time keys', 'positions']);
+    } finally {
+      for (const end of ends) end();
+    }
   });
 
   it('shows other servers the devices, and names only where that is allowed', async () => {

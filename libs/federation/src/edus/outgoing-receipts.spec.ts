@@ -1,9 +1,61 @@
-import { EphemeralHooks } from '@rookery/ephemeral';
+import { EphemeralHooks, type StoredReceipt } from '@rookery/ephemeral';
 import { Config, Lifecycle, SilentLogger } from '@rookery/platform';
 import { FakeClock } from '@rookery/testing';
 import type { FederationSender } from '../sender/federation-sender.js';
 import type { RemoteAudience } from '../sender/remote-audience.js';
 import { OutgoingReceipts } from './outgoing-receipts.js';
+
+describe('what other servers are told of what users have read', () => {
+  const make = () => {
+    const [clock, logger] = [new FakeClock(), new SilentLogger()];
+    const hooks = new EphemeralHooks(logger);
+    const servers = ['far.test', 'new.test'];
+    const audience = {
+      ofRooms: async (roomIds: readonly string[]) => new Map(roomIds.map((roomId) => [roomId, servers])),
+      of: async () => servers,
+    };
+    const told: string[][] = [];
+    const sender = {
+      sendReceipts: (_: readonly string[], receipts: readonly StoredReceipt[]) =>
+        void told.push(receipts.map(({ userId, threadId, eventId }) => [userId, threadId, eventId].join(' '))),
+    };
+    const out = new OutgoingReceipts(
+      // A room with two servers rests for two seconds.
+      ...([clock, Config.fromObject({ federation_rr_transactions_per_room_per_second: 1 }), hooks] as const),
+      ...([audience as unknown as RemoteAudience, sender as unknown as FederationSender] as const),
+      ...([new Lifecycle(clock, logger), logger] as const),
+    );
+    out.onModuleInit();
+    const read = async (position: number, userId = '@a', threadId?: string): Promise<void> => {
+      const eventId = `$${position}`;
+      const receipt = { roomId: '!r', type: 'm.read', ts: 0, eventStreamOrdering: undefined } as const;
+      hooks.receiptsSent([{ ...receipt, userId, threadId, eventId, position }]);
+      await clock.advance(1);
+    };
+    return { clock, told, read };
+  };
+
+  it('is what they read last, in whatever order processes tell of it', async () => {
+    const { clock, told, read } = make();
+    await read(5);
+    // Older than the one that went at once.
+    await read(4);
+    await read(8, '@a', 'main');
+    await read(7, '@a', 'main');
+    await read(3, '@a', '$root');
+    await read(2, '@b');
+    await read(9, '@b');
+    await read(6, '@b');
+    await clock.advance(2_000);
+    // It rests once more, behind what went then.
+    await read(1, '@b');
+    await read(10);
+    await clock.advance(2_000);
+    expect(told).toEqual([['@a  $5'], ['@a main $8', '@a $root $3', '@b  $9'], ['@a  $10']]);
+    await clock.advance(2_000);
+    expect([told.length, clock.pendingTimers]).toEqual([3, 0]);
+  });
+});
 
 describe('what other servers are told of who types', () => {
   const make = () => {

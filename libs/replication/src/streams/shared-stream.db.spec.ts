@@ -159,6 +159,26 @@ eachDatabase('A stream that several processes write', (open) => {
     expect([reader.stream.current(), clock.pendingTimers]).toEqual([before + 2, 0]);
   });
 
+  it('says that something is missing before it tells what has waited for that', async () => {
+    const [writer, other, reader] = [await process('writer'), await process('p2'), await process('p3')];
+    const before = reader.stream.current();
+    const heard: unknown[] = [];
+    reader.stream.onHeard((changed) => heard.push([reader.stream.current() - before, changed?.user]));
+    bus.isHeld = true;
+    await writer.write('@lost:x');
+    await other.write('@second:x');
+    bus.bring(bus.sent[1]!);
+    expect(heard).toEqual([]);
+    reader.stream.catchUp(before + 1);
+    expect(heard).toEqual([
+      [0, undefined],
+      [1, ['@second:x']],
+    ]);
+    expect(reader.stream.current()).toBe(before + 2);
+    expect(reader.users.hasChanged('@lost:x', before)).toBe(true);
+    expect(reader.users.hasChanged('@second:x', before + 1)).toBe(true);
+  });
+
   it('is where the database says, whoever was not heard, and forgets nothing where that is known', async () => {
     const [writer, other] = [await process('writer'), await process('p2')];
     const before = other.stream.current();

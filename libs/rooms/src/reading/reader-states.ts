@@ -33,7 +33,7 @@ export class ReaderStates {
     this.#groups = new Cache(config, 'groups_of_events', {
       ...{ invalidation: 'on write', elsewhere: 'told', max: 100_000 },
     });
-    recent.onRejudged((eventIds) => this.#groups.forget(eventIds));
+    recent.onRejudged(this.#groups);
     this.#states = new Cache(config, 'reader_states', { invalidation: 'never', max: 100_000 });
   }
 

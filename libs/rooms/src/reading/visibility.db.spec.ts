@@ -1,4 +1,4 @@
-import { databaseMigrations } from '@rookery/database';
+import { databaseMigrations, type Tx } from '@rookery/database';
 import { MatrixError, parseEventFilter } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { replicationMigrations } from '@rookery/replication';
@@ -12,6 +12,7 @@ import { MembershipService } from '../membership/membership.service.js';
 import { roomsMigrations } from '../migrations/index.js';
 import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
 import { EventCreation } from '../sending/event-creation.service.js';
+import { HiddenSenders } from './hidden-senders.js';
 
 const filter = parseEventFilter({ types: ['m.room.message'] });
 
@@ -121,18 +122,63 @@ eachDatabase('history visibility', (open) => {
     const carol = readers['joinedLater']!;
     const hooks = rooms.get(UserHooks);
     await reading.event(carol, roomId, ids.get('joined')!);
-    await test.database.write((tx) => tx.run('INSERT INTO erased_users (user_id) VALUES (?)', [alice.userId]));
-    await hooks.deactivated.afterCommit({ userId: alice.userId, erase: true, byAdmin: true });
+    await test.database.write(async (tx) => {
+      await tx.run('INSERT INTO erased_users (user_id) VALUES (?)', [alice.userId]);
+      await hooks.deactivated.inTransaction(tx, { userId: alice.userId, erase: true, byAdmin: true });
+    });
     expect((await reading.event(carol, roomId, ids.get('joined')!)).content).toEqual({});
     expect((await reading.event(bob, roomId, ids.get('joined')!)).content).toMatchObject({ body: 'joined' });
-    await test.database.write((tx) => tx.run('DELETE FROM erased_users'));
-    await hooks.reactivated.afterCommit({ userId: alice.userId });
+    await test.database.write(async (tx) => {
+      await tx.run('DELETE FROM erased_users');
+      await hooks.reactivated.inTransaction(tx, { userId: alice.userId });
+    });
     const ignoring = { ignored_users: { [alice.userId]: {} } };
     await rooms
       .get(AccountDataService)
       .set(carol.userId, undefined, 'm.ignored_user_list', ignoring, { requester: carol });
     const page = await reading.messages(carol, roomId, { direction: 'b', limit: 50, filter });
     expect(page['chunk']).toEqual([]);
+  });
+
+  it('forgets whom somebody ignores where nobody knows what became of the transaction, and before it wakes anybody', async () => {
+    const dora = requesterOf('dora');
+    const hooks = rooms.get(UserHooks);
+    const hidden = rooms.get(HiddenSenders);
+    const seen = async (): Promise<unknown> => [
+      await hidden.ignoredBy(dora.userId),
+      await hidden.erasedOf([bob.userId]),
+    ];
+    const [nobody, aliceOnly, bobOnly] = [[], [alice.userId], [bob.userId]].map((userIds) => new Set(userIds));
+    expect(await seen()).toEqual([nobody, nobody]);
+    const unclear: (() => void)[] = [];
+    await test.database.write(async (tx) => {
+      // As a connection that breaks while the commit is under way: it happened, and nobody is told that it did.
+      const cut = Object.create(tx, {
+        ...{ afterCommit: { value: () => undefined }, run: { value: tx.run.bind(tx) } },
+        unlessRolledBack: { value: (fn: () => void) => void unclear.push(fn) },
+      }) as Tx;
+      const row = [dora.userId, alice.userId];
+      await tx.run('INSERT INTO ignored_users (ignorer_user_id, ignored_user_id) VALUES (?, ?)', row);
+      await tx.run('INSERT INTO erased_users (user_id) VALUES (?)', [bob.userId]);
+      const changed = { userId: dora.userId, type: 'm.ignored_user_list', content: {}, streamId: 0 };
+      await hooks.accountDataChanged.inTransaction(cut, changed);
+      await hooks.deactivated.inTransaction(cut, { userId: bob.userId, erase: true, byAdmin: true });
+    });
+    expect(await seen()).toEqual([nobody, nobody]);
+    for (const tell of unclear) tell();
+    expect(await seen()).toEqual([aliceOnly, bobOnly]);
+
+    const woken = rooms.notifier.wait(dora.userId, { timeoutMs: 30_000 }).then(() => hidden.ignoredBy(dora.userId));
+    const ignoring = { ignored_users: { [bob.userId]: {} } };
+    await rooms
+      .get(AccountDataService)
+      .set(dora.userId, undefined, 'm.ignored_user_list', ignoring, { requester: dora });
+    expect(await woken).toEqual(bobOnly);
+    await test.database.write(async (tx) => {
+      await tx.run('DELETE FROM erased_users');
+      await hooks.reactivated.inTransaction(tx, { userId: bob.userId });
+    });
+    expect(await seen()).toEqual([bobOnly, nobody]);
   });
 
   it('gives those who left the state of that moment', async () => {

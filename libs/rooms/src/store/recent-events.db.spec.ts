@@ -1,6 +1,14 @@
 import { Config } from '@rookery/platform';
 import { databaseMigrations, DataStores } from '@rookery/database';
-import { Invalidations, replicationMigrations, Streams } from '@rookery/replication';
+import {
+  InProcessBus,
+  InProcessRpc,
+  Invalidations,
+  Notifier,
+  replicationMigrations,
+  Streams,
+  StreamWriters,
+} from '@rookery/replication';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { usersMigrations } from '@rookery/users';
 import { RoomCreation } from '../creation/room-creation.service.js';
@@ -144,5 +152,157 @@ eachDatabase('recent events', (open) => {
     expect(await rooms.get(ReaderStates).at(bob.userId, [eventId])).toEqual(
       new Map([[eventId, { visibility: expect.any(String) as string, member: undefined }]]),
     );
+  });
+
+  describe('of another process', () => {
+    class SharedBus extends InProcessBus {
+      override get isShared(): boolean {
+        return true;
+      }
+    }
+    class AskingRpc extends InProcessRpc {
+      override async call<_Request, Response>(): Promise<Response> {
+        return { events: rooms.get(RoomIds).events.current() } as Response;
+      }
+    }
+    /** One that stores events, and one beside it. */
+    const twoProcesses = async () => {
+      const bus = new SharedBus();
+      const [writer, reader] = ['writer', 'reader'].map((instance) => {
+        const notifier = new Notifier(new FakeClock(), bus, { instance });
+        const writers = new StreamWriters(instance, {}, 'writer');
+        const streams = new Streams(test.database, notifier, { writers, rpc: new AskingRpc() });
+        const [invalidations, config] = [new Invalidations(notifier), rooms.get(Config)];
+        const recent = new RecentEvents(new RoomHooks(), streams, config, invalidations);
+        const states = new ReaderStates(new DataStores(test.database), recent, config);
+        return { notifier, streams, invalidations, recent, states };
+      }) as [TestProcess, TestProcess];
+      await reader.streams.open();
+      // The first that one hears of another says that something before it may have been missed.
+      writer.invalidations.send('recent_events', []);
+      await settled();
+      return { writer, reader };
+    };
+    interface TestProcess {
+      readonly notifier: Notifier;
+      readonly streams: Streams;
+      readonly invalidations: Invalidations;
+      readonly recent: RecentEvents;
+      readonly states: ReaderStates;
+    }
+    const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+    const heardOf = (eventId: string, roomId: string, more: object = {}) => ({
+      ...{ eventId, roomId, sender: alice.userId, group: 1, isUnrelated: true, ...more },
+    });
+    /** Does something while what is read from the database is on its way. */
+    const whileReading = async <T>(read: () => Promise<T>, work: () => Promise<void>): Promise<T> => {
+      const { database } = test;
+      const { query } = database;
+      const [found, goOn] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+      const held = async (...args: Parameters<typeof query>): Promise<unknown> => {
+        const rows = await query.apply(database, args);
+        found.resolve();
+        await goOn.promise;
+        return rows;
+      };
+      Object.assign(database, { query: held });
+      const reading = read();
+      await found.promise;
+      Object.assign(database, { query });
+      await work();
+      goOn.resolve();
+      return reading;
+    };
+    /** A room that bob joins between two events; how he looks at the first one, whose group becomes that of the second. */
+    const rejudgedRoom = async () => {
+      const roomId = await create();
+      const before = await say(roomId, 'before he came');
+      await rooms.get(JoinService).join(bob, roomId);
+      const after = await say(roomId, 'after he came');
+      const member = async ({ states }: TestProcess): Promise<string | undefined> =>
+        (await states.at(bob.userId, [before])).get(before)?.member;
+      const rejudge = (): Promise<unknown> =>
+        test.database.write((tx) =>
+          tx.run(
+            `UPDATE event_to_state_groups
+                SET state_group = (SELECT state_group FROM event_to_state_groups WHERE event_id = ?) WHERE event_id = ?`,
+            [after, before],
+          ),
+        );
+      return { roomId, before, member, rejudge };
+    };
+
+    it('is forgotten where events were judged once more', async () => {
+      const { writer, reader } = await twoProcesses();
+      const { roomId, before, member, rejudge } = await rejudgedRoom();
+      await reader.recent.hear(async () => ({ heard: [heardOf('$a', roomId), heardOf('$b', roomId)] }));
+      for (const one of [writer, reader]) expect(await member(one)).toBeUndefined();
+      await rejudge();
+      for (const one of [writer, reader]) expect(await member(one)).toBeUndefined();
+      writer.recent.forget(roomId, new Set([before, '$a']));
+      await settled();
+      for (const one of [writer, reader]) expect(await member(one)).toMatch(/^\$/);
+      expect([reader.recent.groupOf('$a'), reader.recent.groupOf('$b')]).toEqual([undefined, 1]);
+    });
+
+    it('is not kept where it was being read when they were', async () => {
+      const { writer, reader } = await twoProcesses();
+      const { roomId, before, member, rejudge } = await rejudgedRoom();
+      const forget = async (eventId: string): Promise<void> => {
+        await rejudge();
+        writer.recent.forget(roomId, [eventId]);
+        await settled();
+      };
+      expect(
+        await whileReading(
+          () => member(reader),
+          () => forget(before),
+        ),
+      ).toBeUndefined();
+      expect(await member(reader)).toMatch(/^\$/);
+      const { heard } = await reader.recent.hear(async () => {
+        await forget('$a');
+        return { heard: [heardOf('$a', roomId), heardOf('$b', roomId)] };
+      });
+      expect(heard.length).toBe(2);
+      expect([reader.recent.groupOf('$a'), reader.recent.groupOf('$b')]).toEqual([undefined, 1]);
+    });
+
+    it('is forgotten where something may have been missed', async () => {
+      const { writer, reader } = await twoProcesses();
+      const { roomId, before, member, rejudge } = await rejudgedRoom();
+      await reader.recent.hear(async () => ({ heard: [heardOf('$a', roomId)] }));
+      expect(await member(reader)).toBeUndefined();
+      await rejudge();
+      reader.notifier.close();
+      writer.recent.forget(roomId, [before]);
+      await settled();
+      expect(await member(reader)).toBeUndefined();
+      reader.invalidations.forgetAll();
+      expect(reader.recent.groupOf('$a')).toBeUndefined();
+      expect(await member(reader)).toMatch(/^\$/);
+    });
+
+    it('says of no event of another server that nothing relates to it', async () => {
+      const { reader } = await twoProcesses();
+      const roomId = await create();
+      const more = { sender: '@zoe:elsewhere.org' };
+      await reader.recent.hear(async () => ({
+        heard: [
+          heardOf('$own', roomId),
+          heardOf('$theirs', roomId, more),
+          heardOf('$r', roomId, { isUnrelated: false }),
+        ],
+      }));
+      const known = ['$own', '$theirs', '$r'].map((eventId) => [
+        reader.recent.isUnrelated(eventId),
+        reader.recent.groupOf(eventId),
+      ]);
+      expect(known).toEqual([
+        [true, 1],
+        [false, 1],
+        [false, 1],
+      ]);
+    });
   });
 });

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { relationOf } from '@rookery/events';
 import { domainOf } from '@rookery/matrix-types';
 import { Cache, Config } from '@rookery/platform';
-import { type ChangedKeys, Invalidations, type Stream, Streams } from '@rookery/replication';
+import { type ChangedKeys, type Forgetful, Invalidations, type Stream, Streams } from '@rookery/replication';
 import { RoomHooks } from '../hooks.js';
 import { isServable, type StoredEvent } from '../model/stored-event.js';
 import { eventsStream } from './room-ids.js';
@@ -75,7 +75,7 @@ export class RecentEvents {
   #last = 0;
 
   readonly #serverName: string;
-  readonly #rejudged: ((eventIds: readonly string[]) => void)[] = [];
+  readonly #rejudged: Forgetful[] = [];
 
   constructor(
     hooks: RoomHooks,
@@ -92,7 +92,9 @@ export class RecentEvents {
     this.#rooms = events.changes('room');
     invalidations.on('recent_events', {
       forget: (eventIds) => this.#drop(eventIds),
-      forgetAll: () => this.#events.clear(),
+      forgetAll: () => {
+        for (const one of [this.#events, ...this.#rejudged]) one.forgetAll();
+      },
     });
     hooks.subscribe({
       onEventsPurged: async (_tx, roomId) => this.#forget(roomId),
@@ -172,9 +174,9 @@ export class RecentEvents {
     }
   }
 
-  /** Calls `listener` when events were judged once more, here or elsewhere: they have other state groups. It must not throw. */
-  onRejudged(listener: (eventIds: readonly string[]) => void): void {
-    this.#rejudged.push(listener);
+  /** Tells what else is remembered of events when some were judged once more, here or elsewhere: they have other state groups. */
+  onRejudged(forgetful: Forgetful): void {
+    this.#rejudged.push(forgetful);
   }
 
   /** Told by the persister that some stored events of a room were judged once more. */
@@ -186,8 +188,7 @@ export class RecentEvents {
   }
 
   #drop(eventIds: readonly string[]): void {
-    this.#events.forget(eventIds);
-    for (const listener of this.#rejudged) listener(eventIds);
+    for (const one of [this.#events, ...this.#rejudged]) one.forget(eventIds);
   }
 
   #append(roomId: string, fresh: readonly EventPlace[]): void {
