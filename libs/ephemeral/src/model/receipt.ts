@@ -42,8 +42,8 @@ export function receiptContent(receipts: readonly Receipt[]): ReceiptContent {
 }
 
 /**
- * The contents of as many `m.receipt` events as it takes: one holds one receipt of a user for an event, and the root of a thread
- * may be read there and in the main timeline.
+ * The contents of one `m.receipt` event, or of two: one holds one receipt of a user for an event, and the root of a thread may be read
+ * there and in the main timeline. Of more, which no client sends, the last ones count.
  */
 export function receiptContents(receipts: readonly Receipt[]): Record<string, unknown>[] {
   const content = receiptContent(receipts);
@@ -51,5 +51,5 @@ export function receiptContents(receipts: readonly Receipt[]): Record<string, un
     const shown = content[eventId]?.[type]?.[userId]?.thread_id;
     return shown !== undefined && shown !== threadId;
   });
-  return others.length === 0 ? [content] : [...receiptContents(others), content];
+  return others.length === 0 ? [content] : [receiptContent(others), content];
 }
