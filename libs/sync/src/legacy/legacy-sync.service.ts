@@ -1,9 +1,9 @@
 import { Injectable } from '@nestjs/common';
 import type { WrittenList } from '@rookery/http';
 import { isJsonObject, type JsonObject, parseSyncFilter } from '@rookery/matrix-types';
-import type { Requester } from '@rookery/platform';
+import { Clock, type Requester } from '@rookery/platform';
 import { EventSerializer, EventStore, MembershipReader } from '@rookery/rooms';
-import { formatSyncToken, parseSyncToken } from '../request/sync-token.js';
+import { formatSyncToken, parseSyncToken, type SyncToken } from '../request/sync-token.js';
 import { type SyncRequest, SyncService } from '../sync.service.js';
 import { RoomNews } from './room-news.js';
 
@@ -16,6 +16,7 @@ export class LegacySyncService {
     private readonly serializer: EventSerializer,
     private readonly memberships: MembershipReader,
     private readonly events: EventStore,
+    private readonly clock: Clock,
   ) {}
 
   /**
@@ -75,6 +76,23 @@ export class LegacySyncService {
     signal: AbortSignal,
   ): Promise<JsonObject> {
     const since = from === undefined ? this.sync.currentToken() : parseSyncToken(from);
+    const deadlineMs = this.clock.monotonicMs() + timeoutMs;
+    for (let at = since; ;) {
+      const leftMs = Math.max(0, deadlineMs - this.clock.monotonicMs());
+      const { end, chunk } = await this.#news(requester, at, leftMs, signal);
+      // What else a sync tells of, such as device lists, is not for these endpoints: the wait goes on behind it.
+      const isOver = chunk.length > 0 || leftMs === 0 || signal.aborted || formatSyncToken(end) === formatSyncToken(at);
+      if (isOver) return { start: formatSyncToken(since), end: formatSyncToken(end), chunk };
+      at = end;
+    }
+  }
+
+  async #news(
+    requester: Requester,
+    since: SyncToken,
+    timeoutMs: number,
+    signal: AbortSignal,
+  ): Promise<{ readonly end: SyncToken; readonly chunk: JsonObject[] }> {
     const { token } = await this.sync.placed(since, signal);
     // It says in which rooms something came. Not what: of a room of which it leaves something out, nobody could be told here.
     const answer = await this.sync.sync({ ...syncRequest(requester, {}), since, timeoutMs }, signal);
@@ -93,8 +111,7 @@ export class LegacySyncService {
       ),
     );
     return {
-      start: formatSyncToken(since),
-      end: formatSyncToken({ ...next, events: page.upTo }),
+      end: { ...next, events: page.upTo },
       chunk: [
         ...page.chunk,
         ...invites.map(({ invite }) => invite as JsonObject),
