@@ -303,7 +303,8 @@ export class ProcessRegistry {
       if (await this.#fence(one, untilMs)) this.#gone.add(one.number);
     }
     // Whoever has missed some heartbeats is looked at when its time ends, not with this process's next one.
-    for (const { left } of living) if (left < this.#ttlMs / 2) this.#beatIn(left + 20);
+    for (const { number, left } of living)
+      if (number !== this.number && left < this.#ttlMs / 2) this.#beatIn(Math.max(left, 0) + 20);
     if (++this.#beats % forgetEvery === 0) await this.#query(sql.forgetFenced, []);
     const known = new Set(all.map(({ number }) => number));
     const leases = new Map<string, number>();
