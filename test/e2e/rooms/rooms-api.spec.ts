@@ -358,7 +358,7 @@ describe.each(databases)('the rooms API (%s)', (database) => {
     const flat = await ok<Page>(alice, 'GET', `${v1}/rooms/${roomId}/relations/${one}?limit=50`);
     expect(flat.chunk.map((event) => event.event_id)).not.toContain(reaction.event_id);
     const shallow = await ok<Page>(alice, 'GET', `${v1}/rooms/${roomId}/relations/${one}?recurse=false&limit=50`);
-    expect(shallow.chunk).toEqual(flat.chunk);
+    expect(shallow.chunk.map((event) => event.event_id)).toEqual(flat.chunk.map((event) => event.event_id));
     // Told to whoever says something of it, and to nobody else.
     expect(deep).toHaveProperty('recursion_depth', 3);
     expect(shallow).toHaveProperty('recursion_depth', 1);

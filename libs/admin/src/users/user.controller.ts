@@ -144,7 +144,7 @@ export class UserCredentialsController {
   ): Promise<object> {
     const { userId } = await this.targets.localAccount(text);
     const { valid_until_ms: validUntilMs } = body;
-    if (validUntilMs !== undefined && validUntilMs !== null && !Number.isSafeInteger(validUntilMs))
+    if (validUntilMs !== undefined && !Number.isSafeInteger(validUntilMs))
       throw MatrixError.badRequest("'valid_until_ms' must be an integer");
     if (userId === requester.userId) throw MatrixError.badRequest('You are logged in as yourself already');
     const until = typeof validUntilMs === 'number' ? validUntilMs : undefined;
