@@ -30,7 +30,7 @@ export class ThreepidClaims {
    * Invites a user of this server who shows that an invite to an address is theirs, so that they can join. Only the server of whoever
    * left it can do so, in their name: another one is asked. Where this server talks with no other nothing is done. The limits of
    * joins are all that holds whoever was invited to many rooms.
-   * @throws MatrixError 403 `M_FORBIDDEN`, 429 `M_LIMIT_EXCEEDED`; other refusals of the other server; 502, 504
+   * @throws MatrixError 403 `M_FORBIDDEN`, 429 `M_LIMIT_EXCEEDED`; other refusals of the other server
    * @spec client-server-api#post_matrixclientv3roomsroomidjoin
    */
   async claim(requester: Requester, roomId: string, signed: SignedClaim): Promise<void> {
@@ -43,6 +43,11 @@ export class ThreepidClaims {
     const { gateway } = this.remote;
     if (!gateway) return;
     await this.limiter.take('rc_joins.remote', userId, requester);
-    await gateway.membership.claimInvite(roomId, sender, userId, signed);
+    try {
+      await gateway.membership.claimInvite(roomId, sender, userId, signed);
+    } catch (error) {
+      // Where nobody can be asked the join says what comes of it: they may be let in all the same.
+      if (!MatrixError.is(error) || error.status < 500) throw error;
+    }
   }
 }
