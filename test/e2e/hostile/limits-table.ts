@@ -44,7 +44,7 @@ const bodies: readonly Row[] = [
     'libs/users/src/http/account-data.controller.ts',
     'maxValues',
   ],
-  bodyLimit('Changes of memberships', 65_536, 'libs/rooms/src/http/membership.controller.ts'),
+  bodyLimit('Changes of memberships', 65_536, 'libs/rooms/src/http/membership-bodies.ts'),
   bodyLimit('Redactions', 65_536, 'libs/rooms/src/http/send.controller.ts', 'redactionBytes'),
   bodyLimit('Uploads, queries and claims of keys', 1_048_576, 'libs/e2ee/src/http/keys.controller.ts'),
   bodyLimit('Uploads of signatures', 2_097_152, 'libs/e2ee/src/http/key-uploads.controller.ts', 'signaturesBytes'),
@@ -419,7 +419,7 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
       4_096,
       'characters',
       invalid,
-      'libs/rooms/src/http/membership.controller.ts',
+      'libs/rooms/src/http/membership-bodies.ts',
       'text = json.string({ maxLength',
     ],
     [

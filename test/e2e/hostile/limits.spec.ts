@@ -58,7 +58,7 @@ function render(): string {
       }),
     ),
     'A login token from an existing session may be had once in a minute by each user; that is no setting.',
-    'Exempt are application services whose registration says `rate_limited: false`, with all their users, the own user of every application service, and what modules send. Numbers that an administrator sets for a user replace those of every limiter by user (`0` per second: no limit). A module may answer for the three limiters of invites.',
+    'Exempt are application services whose registration says `rate_limited: false`, with all their users, the own user of every application service, and what modules send. Numbers that an administrator sets for a user replace those of `rc_message` and `rc_admin_redaction` (`0` per second: no limit at all, but for those of logins). A module may answer for the three limiters of invites.',
     '',
   ].join('\n\n');
 }
