@@ -12,7 +12,7 @@ import { checkContent, checkNesting } from '../model/content-rules.js';
 import { Participation } from '../sending/participation.js';
 import type { SendRequest } from '../sending/event-creation.service.js';
 import { deviceKeyOf } from '../model/requesters.js';
-import { DelayedOutbox } from './delayed-outbox.js';
+import { DelayedOutbox, noSuchDelayedEvent } from './delayed-outbox.js';
 import {
   deleteDelayedOfRoom,
   deleteDelayedOfUser,
@@ -151,8 +151,7 @@ export class DelayedEvents implements OnApplicationBootstrap {
   async one(requester: Requester, delayId: string): Promise<JsonObject> {
     await this.limiter.take('rc_delayed_event_mgmt', requester.userId, requester);
     const row = delayId.length > 64 ? undefined : await findDelayed(this.database, delayId);
-    if (row?.user_localpart !== localpartOf(requester.userId))
-      throw MatrixError.notFound('There is no such delayed event');
+    if (row?.user_localpart !== localpartOf(requester.userId)) throw noSuchDelayedEvent();
     return shown(row);
   }
 
@@ -164,8 +163,7 @@ export class DelayedEvents implements OnApplicationBootstrap {
    */
   async act(delayId: string, action: DelayedAction, requester: Requester | undefined, ip: string): Promise<void> {
     await this.limiter.take('rc_delayed_event_mgmt', requester?.userId ?? ip, requester);
-    if (delayId.length > 64 || (await findDelayed(this.database, delayId)) === undefined)
-      throw MatrixError.notFound('There is no such delayed event');
+    if (delayId.length > 64) throw noSuchDelayedEvent();
     await this.outbox[action](delayId);
   }
 

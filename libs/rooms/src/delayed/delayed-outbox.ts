@@ -67,9 +67,7 @@ export class DelayedOutbox implements OnApplicationBootstrap, OnModuleDestroy {
 
   /** Sends one before its time. @throws MatrixError 404 `M_NOT_FOUND`, and as sending throws: then it stays */
   send(delayId: string): Promise<void> {
-    return this.#inTurn(delayId, async () => {
-      const row = await findDelayed(this.database, delayId);
-      if (row === undefined) throw noSuchEvent();
+    return this.#inTurn(delayId, async (row) => {
       await this.sending.send(row);
       await this.#deleteSent(delayId);
     });
@@ -78,7 +76,7 @@ export class DelayedOutbox implements OnApplicationBootstrap, OnModuleDestroy {
   /** Sends one never. @throws MatrixError 404 `M_NOT_FOUND`, also where it was sent just now */
   cancel(delayId: string): Promise<void> {
     return this.#inTurn(delayId, async () => {
-      if ((await this.#delete(delayId)) === 0) throw noSuchEvent();
+      await this.#delete(delayId);
       this.#postponed.delete(delayId);
     });
   }
@@ -90,7 +88,7 @@ export class DelayedOutbox implements OnApplicationBootstrap, OnModuleDestroy {
       const sendTs = await this.database.write((tx) => restartDelayed(tx, delayId, nowMs), {
         name: 'delayed_events_restart',
       });
-      if (sendTs === undefined) throw noSuchEvent();
+      if (sendTs === undefined) throw noSuchDelayedEvent();
       this.#postponed.delete(delayId);
       this.wakeAt(sendTs);
     });
@@ -103,12 +101,13 @@ export class DelayedOutbox implements OnApplicationBootstrap, OnModuleDestroy {
     this.#alarm.set(dueMs);
   }
 
-  #inTurn(delayId: string, work: () => Promise<void>): Promise<void> {
+  #inTurn(delayId: string, work: (row: DelayedEventRow) => Promise<void>): Promise<void> {
     // What is being sent is known to the process that sends it.
     this.database.onlyAtWriter('an event that is sent later');
     return this.#turns.run(delayId, async () => {
-      if (this.#postponed.get(delayId)?.isSent) throw noSuchEvent();
-      await work();
+      const row = this.#postponed.get(delayId)?.isSent === true ? undefined : await findDelayed(this.database, delayId);
+      if (row === undefined) throw noSuchDelayedEvent();
+      await work(row);
     });
   }
 
@@ -197,9 +196,9 @@ export class DelayedOutbox implements OnApplicationBootstrap, OnModuleDestroy {
     }
   }
 
-  #delete(delayId: string): Promise<number> {
-    return this.database.write((tx) => deleteDelayed(tx, delayId), { name: 'delayed_events_delete' });
+  async #delete(delayId: string): Promise<void> {
+    await this.database.write((tx) => deleteDelayed(tx, delayId), { name: 'delayed_events_delete' });
   }
 }
 
-const noSuchEvent = (): MatrixError => MatrixError.notFound('There is no such delayed event');
+export const noSuchDelayedEvent = (): MatrixError => MatrixError.notFound('There is no such delayed event');

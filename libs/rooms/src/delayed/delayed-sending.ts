@@ -26,7 +26,8 @@ export class DelayedSending {
     if (!account || account.deactivated || account.locked || account.suspended)
       throw MatrixError.forbidden('The account may not send events');
     const isDevice = row.device_id !== null && row.device_id !== '' && !row.device_id.startsWith('as:');
-    const isMembership = row.event_type === 'm.room.member' && row.state_key !== null;
+    const stateKey = row.state_key ?? undefined;
+    const isMembership = row.event_type === 'm.room.member' && stateKey !== undefined;
     const requester: Requester = {
       userId,
       deviceId: isDevice && row.device_id !== null ? row.device_id : undefined,
@@ -40,9 +41,7 @@ export class DelayedSending {
       rateLimitExempt: !isMembership,
     };
     const content = JSON.parse(row.content) as JsonObject;
-    const stateKey = row.state_key ?? undefined;
-    if (row.event_type === 'm.room.member' && stateKey !== undefined)
-      return void (await this.memberships.byContent(requester, row.room_id, stateKey, content));
+    if (isMembership) return void (await this.memberships.byContent(requester, row.room_id, stateKey, content));
     if (row.event_type === 'm.room.canonical_alias' && stateKey !== undefined)
       await this.aliases.checkCanonical(requester, row.room_id, content);
     await this.creation.send(

@@ -32,9 +32,16 @@ export class AliasService {
     private readonly limiter: RateLimiter,
   ) {}
 
+  /** The server of an alias. @throws MatrixError 400 `M_INVALID_PARAM` */
+  serverOf(alias: string): string {
+    const parsed = fitsBytes(alias, 255) ? parseRoomAlias(alias) : undefined;
+    if (!parsed) throw MatrixError.invalidParam('This is not a room alias');
+    return parsed.serverName;
+  }
+
   /** Whether another server must be asked about an alias. @throws MatrixError 400 `M_INVALID_PARAM` */
   isElsewhere(alias: string): boolean {
-    return this.#serverOf(alias) !== this.config.serverName;
+    return this.serverOf(alias) !== this.config.serverName;
   }
 
   /** The room behind an alias; `undefined` when nobody knows one. @throws MatrixError 400 `M_INVALID_PARAM` */
@@ -64,7 +71,7 @@ export class AliasService {
    *   room that is not known here as well
    */
   async create(requester: Requester, alias: string, roomId: string): Promise<void> {
-    if (this.#serverOf(alias) !== this.config.serverName) {
+    if (this.serverOf(alias) !== this.config.serverName) {
       throw MatrixError.invalidParam('Aliases can be made on this server only');
     }
     if (!isValidRoomId(roomId)) throw MatrixError.invalidParam('room_id is not a room id');
@@ -91,7 +98,7 @@ export class AliasService {
 
   /** @throws MatrixError 404 `M_NOT_FOUND`, 403 `M_FORBIDDEN` or `M_EXCLUSIVE` */
   async delete(requester: Requester, alias: string): Promise<void> {
-    const row = this.#serverOf(alias) === this.config.serverName ? await selectAlias(this.database, alias) : undefined;
+    const row = this.serverOf(alias) === this.config.serverName ? await selectAlias(this.database, alias) : undefined;
     if (!row) throw MatrixError.noSuchAlias();
     this.#checkReserved(requester, alias);
     const mayDelete =
@@ -120,10 +127,11 @@ export class AliasService {
     const known = new Set(await this.canonical.aliasesIn(roomId));
     const added = new Set(aliasesIn(content).filter((alias) => !known.has(alias)));
     if (added.size > maxAdded) throw MatrixError.badJson(`Not more than ${maxAdded} aliases can be added at once`);
-    const elsewhere = [...added].filter((alias) => parseRoomAlias(alias) && this.isElsewhere(alias)).length;
-    if (elsewhere > 0) await this.limiter.take('rc_message', requester.userId, requester);
-    for (const alias of added) {
+    for (const alias of added)
       if (!parseRoomAlias(alias)) throw MatrixError.invalidParam(`${alias.slice(0, 100)} is not a room alias`);
+    if ([...added].some((alias) => this.isElsewhere(alias)))
+      await this.limiter.take('rc_message', requester.userId, requester);
+    for (const alias of added) {
       if ((await this.resolve(alias))?.roomId !== roomId) {
         throw MatrixError.badAlias(`The alias ${alias} does not lead to this room`);
       }
@@ -134,11 +142,5 @@ export class AliasService {
     if (this.claims.isReserved(alias, requester.appserviceId)) {
       throw MatrixError.exclusive();
     }
-  }
-
-  #serverOf(alias: string): string {
-    const parsed = fitsBytes(alias, 255) ? parseRoomAlias(alias) : undefined;
-    if (!parsed) throw MatrixError.invalidParam('This is not a room alias');
-    return parsed.serverName;
   }
 }

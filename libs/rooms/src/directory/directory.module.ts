@@ -7,6 +7,7 @@ import { RoomStoreModule } from '../store/store.module.js';
 import { AliasClaims } from './alias-claims.js';
 import { AliasService } from './alias.service.js';
 import { CanonicalAliases } from './canonical-aliases.js';
+import { RemoteLookups } from './remote-lookups.js';
 import { RoomDirectory } from './directory.service.js';
 import { PublicationRules } from './publication-rules.js';
 import { RoomSummaries } from './room-summaries.service.js';
@@ -20,10 +21,11 @@ import { SpaceHierarchy } from './space-hierarchy.service.js';
     AliasService,
     CanonicalAliases,
     PublicationRules,
+    RemoteLookups,
     RoomDirectory,
     RoomSummaries,
     SpaceHierarchy,
   ],
-  exports: [AliasClaims, AliasService, PublicationRules, RoomDirectory, RoomSummaries, SpaceHierarchy],
+  exports: [AliasClaims, AliasService, PublicationRules, RemoteLookups, RoomDirectory, RoomSummaries, SpaceHierarchy],
 })
 export class DirectoryModule {}

@@ -92,12 +92,12 @@ export class RoomSummaries {
   async one(userId: string | undefined, roomId: string, via: readonly string[] = []): Promise<JsonObject> {
     const summary = await this.visible(userId, roomId);
     // Whoever says who they are is told that they are not in it, too.
-    if (summary) return { ...this.write(summary), ...(userId !== undefined && membershipOr(summary.membership)) };
+    if (summary) return { ...this.write(summary), ...(userId !== undefined && membershipOrLeave(summary.membership)) };
     const told = userId === undefined ? undefined : await this.elsewhere(userId, roomId, via, false);
     if (!told) throw MatrixError.notFound('There is no such room, or you may not see it');
     const { children_state: _, ...shown } = told;
     const membership = (await this.memberships.inRoom(userId!, roomId))?.membership;
-    return { ...shown, ...membershipOr(membership) };
+    return { ...shown, ...membershipOrLeave(membership) };
   }
 
   /**
@@ -127,7 +127,7 @@ export class RoomSummaries {
   }
 }
 
-const membershipOr = (membership: string | undefined): JsonObject => ({ membership: membership ?? 'leave' });
+const membershipOrLeave = (membership: string | undefined): JsonObject => ({ membership: membership ?? 'leave' });
 
 /** Join rules by which everybody may know of a room of another server, which knows its version. */
 const openRules: ReadonlySet<unknown> = new Set(['public', 'knock', 'knock_restricted']);

@@ -1,20 +1,10 @@
 import { Controller, Delete, Get, Param, Put } from '@nestjs/common';
-import {
-  Access,
-  client,
-  Inbound,
-  type InboundRequest,
-  type Infer,
-  json,
-  JsonBody,
-  RateLimiter,
-  stable,
-  Who,
-} from '@rookery/http';
+import { Access, client, Inbound, type InboundRequest, type Infer, json, JsonBody, stable, Who } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { RoomAccess } from '../history/room-access.js';
 import { AliasService } from '../directory/alias.service.js';
+import { RemoteLookups } from '../directory/remote-lookups.js';
 
 const createBody = json.object({ room_id: json.required('The room that the alias stands for.', json.string()) });
 
@@ -23,7 +13,7 @@ export class AliasController {
   constructor(
     private readonly aliases: AliasService,
     private readonly access: RoomAccess,
-    private readonly limiter: RateLimiter,
+    private readonly lookups: RemoteLookups,
   ) {}
 
   /** GET /_matrix/client/v3/directory/room/{roomAlias} */
@@ -34,9 +24,7 @@ export class AliasController {
     @Inbound() request: InboundRequest,
     @Param('roomAlias') alias: string,
   ): Promise<object> {
-    // Strangers could have any server asked otherwise, as often as they like.
-    if (this.aliases.isElsewhere(alias))
-      await this.limiter.take('rc_profile', requester?.userId ?? request.ip, requester);
+    await this.lookups.count(this.aliases.serverOf(alias), request, requester);
     const resolved = await this.aliases.resolve(alias);
     if (!resolved) throw MatrixError.notFound(`The alias ${alias} is not known`);
     return { room_id: resolved.roomId, servers: resolved.servers };

@@ -10,13 +10,13 @@ import {
   param,
   Query,
   queryOf,
-  RateLimiter,
   stable,
   Who,
 } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
 import { publicRoomsSchema, RoomDirectory } from '../directory/directory.service.js';
+import { RemoteLookups } from '../directory/remote-lookups.js';
 
 const visibility = json.enum('public', 'private');
 const visibilitySchema = json.object({
@@ -40,7 +40,7 @@ export class DirectoryController {
   constructor(
     private readonly directory: RoomDirectory,
     private readonly config: Config,
-    private readonly limiter: RateLimiter,
+    private readonly lookups: RemoteLookups,
   ) {}
 
   /** GET /_matrix/client/v3/publicRooms */
@@ -54,7 +54,7 @@ export class DirectoryController {
     if (!requester && !this.config.get('allow_public_rooms_without_auth')) {
       throw MatrixError.missingToken();
     }
-    await this.#countAsking(query.server, requester?.userId ?? request.ip, requester);
+    await this.lookups.count(query.server, request, requester);
     return this.directory.search({ limit: query.limit, since: query.since }, query.server);
   }
 
@@ -63,17 +63,12 @@ export class DirectoryController {
   @Access({ auth: 'required', guests: true })
   async search(
     @Who() requester: Requester,
+    @Inbound() request: InboundRequest,
     @Query(searchQuery) query: InferQuery<typeof searchQuery>,
     @JsonBody(publicRoomsSchema, { optional: true }) body: Infer<typeof publicRoomsSchema>,
   ): Promise<object> {
-    await this.#countAsking(query.server, requester.userId, requester);
+    await this.lookups.count(query.server, request, requester);
     return this.directory.search(body, query.server);
-  }
-
-  /** Anybody could have any server asked otherwise, as often as they like. */
-  async #countAsking(server: string | undefined, key: string, requester: Requester | undefined): Promise<void> {
-    if (server !== undefined && server !== this.config.serverName)
-      await this.limiter.take('rc_profile', key, requester);
   }
 
   /** GET /_matrix/client/v3/directory/list/room/{roomId} */

@@ -47,7 +47,6 @@ type ViaQuery = InferQuery<typeof viaQuery>;
 /** Joining, inviting, removing. */
 @Controller()
 export class MembershipController {
-  // Eight parameters: each is what some of the endpoints do.
   constructor(
     private readonly joins: JoinService,
     private readonly memberships: MembershipService,

@@ -8,11 +8,11 @@ import {
   param,
   Query,
   queryOf,
-  RateLimiter,
   Who,
 } from '@rookery/http';
 import { Config, type Requester } from '@rookery/platform';
 import { AliasService } from '../directory/alias.service.js';
+import { RemoteLookups } from '../directory/remote-lookups.js';
 import { RoomSummaries } from '../directory/room-summaries.service.js';
 import { SpaceHierarchy } from '../directory/space-hierarchy.service.js';
 
@@ -36,7 +36,7 @@ export class SpaceController {
     private readonly summaries: RoomSummaries,
     private readonly aliases: AliasService,
     private readonly config: Config,
-    private readonly limiter: RateLimiter,
+    private readonly lookups: RemoteLookups,
   ) {}
 
   /** GET /_matrix/client/v1/rooms/{roomId}/hierarchy */
@@ -73,9 +73,8 @@ export class SpaceController {
     @Query(summaryQuery) query: InferQuery<typeof summaryQuery>,
     @Param('roomIdOrAlias') roomIdOrAlias: string,
   ): Promise<object> {
-    // Strangers could have any server asked otherwise, as often as they like.
-    if (!roomIdOrAlias.startsWith('!') && this.aliases.isElsewhere(roomIdOrAlias))
-      await this.limiter.take('rc_profile', requester?.userId ?? request.ip, requester);
+    if (!roomIdOrAlias.startsWith('!'))
+      await this.lookups.count(this.aliases.serverOf(roomIdOrAlias), request, requester);
     const { roomId, servers } = await this.aliases.resolveRoom(roomIdOrAlias, query.via);
     return this.summaries.one(requester?.userId, roomId, servers);
   }

@@ -39,6 +39,9 @@ export const isServable = (stored: StoredEvent): boolean => !stored.softFailed &
 /** The same with what was soft-failed, which administrators may ask to see. */
 export const isInTimeline = (stored: StoredEvent): boolean => !stored.outlier && stored.rejectedReason === undefined;
 
+/** Whether a redaction can count for an event of a type: without its create event a room is none. */
+export const isRedactable = (type: string): boolean => type !== 'm.room.create';
+
 /** What a sender learns about the event that was made. */
 export interface SentEvent {
   readonly eventId: string;

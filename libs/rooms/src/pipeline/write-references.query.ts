@@ -2,7 +2,7 @@ import type { Tx } from '@rookery/database';
 import { relationOf, type RoomEvent } from '@rookery/events';
 import { sameServer } from '../store/event-store.js';
 import { servableSql } from '../store/servable.query.js';
-import type { StoredEvent } from '../model/stored-event.js';
+import { isRedactable, type StoredEvent } from '../model/stored-event.js';
 import type { WorkingRoom } from '../room/working-room.js';
 
 /** An accepted event, as far as it is about others. */
@@ -78,21 +78,23 @@ export async function reopenRedactions(tx: Tx, eventIds: readonly string[]): Pro
 interface RedactedRow {
   readonly event_id: string;
   readonly sender: string;
+  readonly type: string;
   readonly state_key: string | null;
 }
 
 /** What redactions redact, of what is stored. What one names in another room is none of its business. */
 async function selectRedacted(tx: Tx, roomId: string, redactions: readonly Reference[]): Promise<RedactedRow[]> {
   const targets = await tx.query<RedactedRow>(
-    `SELECT event_id, sender, state_key FROM events
-     WHERE ${tx.dialect.anyOf('event_id')} AND room_id = ? AND type <> 'm.room.create'`,
+    `SELECT event_id, sender, type, state_key FROM events WHERE ${tx.dialect.anyOf('event_id')} AND room_id = ?`,
     [redactions.map(({ event }) => event.redacts!), roomId],
   );
-  return targets.filter(({ event_id: eventId, sender }) =>
-    redactions.some(
-      ({ event, redactionRecheck }) =>
-        event.redacts === eventId && (!redactionRecheck || sameServer(event.sender, sender)),
-    ),
+  return targets.filter(
+    ({ event_id: eventId, sender, type }) =>
+      isRedactable(type) &&
+      redactions.some(
+        ({ event, redactionRecheck }) =>
+          event.redacts === eventId && (!redactionRecheck || sameServer(event.sender, sender)),
+      ),
   );
 }
 

@@ -1,6 +1,6 @@
 import type { Db, SqlBool } from '@rookery/database';
 import { domainOf } from '@rookery/matrix-types';
-import type { StoredEvent } from '../model/stored-event.js';
+import { isRedactable, type StoredEvent } from '../model/stored-event.js';
 
 /** One event as it lies in the database. */
 export interface EventRow {
@@ -73,7 +73,7 @@ export async function selectVoidRedactions(db: Db, eventIds: readonly string[]):
   );
   const isVoid = (row: (typeof rows)[number]): boolean =>
     row.room_id !== row.target_room_id ||
-    row.target_type === 'm.room.create' ||
+    !isRedactable(row.target_type) ||
     (!!row.recheck && domainOf(row.sender) !== domainOf(row.target_sender));
   return new Set(rows.filter(isVoid).map((row) => row.event_id));
 }

@@ -14,7 +14,7 @@ import {
 } from './event-store.query.js';
 import { holdRooms } from './room-hold.query.js';
 import { selectRemovalRedactions } from './removal-redactions.query.js';
-import type { ClientTransaction, StoredEvent } from '../model/stored-event.js';
+import { type ClientTransaction, isRedactable, type StoredEvent } from '../model/stored-event.js';
 
 /** What an event is reckoned with in the setting `event_cache_size`. */
 const bytesPerEvent = 6 * 1024;
@@ -61,9 +61,6 @@ function fromRow(row: EventRow): StoredEvent {
     onBehalfOf: metadata.send_on_behalf_of,
   };
 }
-
-/** Whether a redaction can count for an event: without its create event a room is none. */
-export const isRedactable = (type: string): boolean => type !== 'm.room.create';
 
 /** An event as it is after a redaction. */
 export function pruned(stored: StoredEvent, redactionId: string): StoredEvent {

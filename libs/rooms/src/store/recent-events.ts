@@ -68,14 +68,14 @@ export class RecentEvents {
   readonly #events: Cache<string, Stored>;
   readonly #states: ChangedKeys;
   readonly #rooms: ChangedKeys;
+  readonly #serverName: string;
+  /** What else is remembered of events. */
+  readonly #rejudged: Forgetful[] = [];
   readonly #stream: Pick<Stream, 'current' | 'isWrittenHere'>;
   #hasBegun = false;
   /** Rooms without a tail have had no event after this position. */
   #since = Number.POSITIVE_INFINITY;
   #last = 0;
-
-  readonly #serverName: string;
-  readonly #rejudged: Forgetful[] = [];
 
   constructor(
     hooks: RoomHooks,

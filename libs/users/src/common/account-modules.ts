@@ -47,7 +47,8 @@ export interface LoginCheck {
 export interface RegistrationCheck {
   readonly email: Threepid | undefined;
   readonly username: string | undefined;
-  readonly requests: readonly RequestInfo[];
+  /** All that led to it; the one that came, unless told. */
+  readonly requests?: readonly RequestInfo[];
   readonly authProviderId: string | undefined;
 }
 
@@ -92,12 +93,13 @@ export class AccountModules {
    */
   async checkRegistration(check: RegistrationCheck, origin: Origin): Promise<boolean> {
     if (!this.modules.has('checkRegistrationForSpam')) return false;
+    const { request } = origin;
     const verdict = await this.modules.gate(
       'checkRegistrationForSpam',
       contextOf(origin),
       check.email,
       check.username,
-      check.requests,
+      check.requests ?? (request ? [{ ip: request.ip, userAgent: request.userAgent }] : []),
       check.authProviderId,
     );
     assertAllowed(verdict);

@@ -135,10 +135,7 @@ export class LoginService {
     await this.participation.assertRoomFor({});
     const localpart = await this.accounts.checkAvailable(method.userId.slice(1, method.userId.indexOf(':')));
     const shadowBanned = await this.modules.checkRegistration(
-      {
-        ...{ email: undefined, username: localpart, authProviderId: undefined },
-        requests: [{ ip: request.ip, userAgent: request.userAgent }],
-      },
+      { email: undefined, username: localpart, authProviderId: undefined },
       { request },
     );
     const userId = await this.accounts.register({

@@ -36,7 +36,6 @@ export class GuestRegistration {
       {
         email: undefined,
         username: undefined,
-        requests: [{ ip: request.ip, userAgent: request.userAgent }],
         authProviderId: undefined,
       },
       { request },

@@ -59,7 +59,6 @@ export class SsoRegistration {
       {
         email: undefined,
         username: localpart,
-        requests: [{ ip: request.ip, userAgent: request.userAgent }],
         authProviderId: authProvider,
       },
       origin,

@@ -21,10 +21,10 @@ class EmailStage implements UiaStage {
   readonly type = 'm.login.email.identity';
   constructor(private readonly verification: EmailVerification) {}
 
-  async check({ auth, purpose = 'registration' }: StageAttempt): Promise<unknown> {
+  async check({ auth, purpose }: StageAttempt): Promise<unknown> {
     const { sid, clientSecret } = threepidCredentials(auth);
     // A proof counts for what its mail said that it is for.
-    const proved = await this.verification.proved(sid, clientSecret, purpose);
+    const proved = await this.verification.proved(sid, clientSecret, purpose ?? 'registration');
     return { medium: 'email', address: proved.address, validated_at: proved.validatedMs, sid: proved.sid };
   }
 

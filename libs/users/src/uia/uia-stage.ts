@@ -10,7 +10,7 @@ export interface StageAttempt {
   readonly userId?: string | undefined;
   readonly request: RequestOrigin;
   /** What an address is proved for; an account that is about to be made, unless told. */
-  readonly purpose?: 'registration' | 'password_reset' | undefined;
+  readonly purpose?: 'password_reset' | undefined;
 }
 
 /** One way to prove something: a stage of interactive auth. */

@@ -289,10 +289,8 @@ export class UiaService {
   async #attempt(sessionId: string, type: string, auth: JsonObject, operation: UiaRequest): Promise<UiaCredential> {
     const stage = operation.flows.some((stages) => stages.includes(type)) ? this.stage(type) : undefined;
     if (!stage) throw MatrixError.unrecognizedKind('This stage is not offered here');
-    const result = await stage.check({
-      ...{ auth, userId: operation.userId, request: operation.request },
-      purpose: operation.purpose,
-    });
+    const { userId, request, purpose } = operation;
+    const result = await stage.check({ auth, userId, request, purpose });
     await this.#record(sessionId, stage, result);
     return { stageType: type, result };
   }

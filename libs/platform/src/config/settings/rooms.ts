@@ -9,11 +9,12 @@ const aliasRule = k.object({
   action: k.field(k.oneOf('allow', 'deny'), 'allow', 'What holds when all three match.'),
 });
 
+const levels = k.mapOf(k.anything);
 /** What is set of one preset; `null` for nothing. */
-const presetLevels: k.Kind<Readonly<Record<string, unknown>>> = {
-  ...k.mapOf(k.anything),
-  schema: k.orNull(k.mapOf(k.anything).schema),
-  read: (value, path, context) => k.mapOf(k.anything).read(value ?? {}, path, context),
+const presetLevels: typeof levels = {
+  ...levels,
+  schema: k.orNull(levels.schema),
+  read: (value, path, context) => levels.read(value ?? {}, path, context),
 };
 
 const eventType: k.Kind<string | readonly [string, string]> = {
