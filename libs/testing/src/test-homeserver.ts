@@ -7,6 +7,7 @@ import { Config, SilentLogger } from '@rookery/platform';
 import { FakeNames } from './fake-names.js';
 import { freePort } from './free-port.js';
 import { MemoryProcesses } from './memory-processes.js';
+import { makeMigratedPlace } from './migrated-places.js';
 import { temporaryFolder } from './temporary-folder.js';
 import { makeTestDatabasePlace, testPostgresUrl } from './test-database.js';
 
@@ -111,7 +112,7 @@ export async function createTestHomeserver(options: TestHomeserverOptions = {}):
   const { processes = database === 'postgres' ? Number(process.env['ROOKERY_TEST_PROCESSES'] ?? 1) : 1, ...overrides } =
     more;
   const folder = await temporaryFolder('rookery-');
-  const place = await makeTestDatabasePlace(database);
+  const place = await makeMigratedPlace(database);
   const statePlace = stateApart ? await makeTestDatabasePlace(database) : undefined;
   const port = await freePort();
   const changed: Record<string, unknown> = {};
