@@ -1,4 +1,4 @@
-import { isTransient } from '@rookery/database';
+import { isTransient, type SqlValue } from '@rookery/database';
 import type { TestDatabase } from '@rookery/testing';
 import { buildEvent, type RoomEvent, roomVersionRules, type RoomVersionRules } from '@rookery/events';
 import type { Destinations, RecoveryListener } from '@rookery/federation-client';
@@ -357,6 +357,35 @@ eachDatabase('events that wait for their rooms', (open) => {
     await empty();
     // The first may be asked once more, or not, before the second has its turn.
     expect([...new Set(asked)]).toEqual([origin, 'honest.test']);
+    expect(asked.at(-1)).toBe('honest.test');
+  });
+
+  it('are tried with another server that sends them just when it is looked at who has', async () => {
+    const rooms = new Rooms();
+    const late = message('!a:x');
+    const asked: string[] = [];
+    rooms.verdict = () => nothing;
+    rooms.inbound.receive = (server) => {
+      asked.push(server);
+      return Promise.resolve(server === origin ? nothing : known);
+    };
+    const { staged } = start(rooms);
+    const { get } = test.database;
+    let isSent = false;
+    test.database.get = (async (sql: string, params?: readonly SqlValue[]) => {
+      const row = await get.call(test.database, sql, params);
+      if (!isSent && sql.includes('COUNT(*)')) {
+        isSent = true;
+        await staged.stage('honest.test', [late]);
+      }
+      return row;
+    }) as typeof get;
+    try {
+      await staged.stage(origin, [late]);
+      await empty();
+    } finally {
+      test.database.get = get;
+    }
     expect(asked.at(-1)).toBe('honest.test');
   });
 

@@ -446,8 +446,10 @@ export class StagedEvents {
     // Who was asked could not answer any more: it is tried again after the start.
     if (this.lifecycle.stopping.aborted) return;
     const again = (): void => this.#tryAgain(roomId, row.event_id);
+    // Before it is looked at who else has sent it: who sends it behind that look cuts the pause short.
+    const isLater = this.retries.later(keyOf(roomId, row.event_id), row.origin, again);
     const isOnly = (await originsOf(this.database, roomId, row.event_id)) === 1;
-    if (isOnly && this.retries.later(keyOf(roomId, row.event_id), row.origin, again)) {
+    if (isOnly && isLater) {
       // It did not end the server.
       if (row.attempts > 0) await forgetAttempts(this.database, roomId, row.event_id);
       return;
