@@ -1,5 +1,6 @@
 import type { JsonObject } from '@rookery/matrix-types';
 import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { registerWithSecret } from '../../support/shared-secret.js';
 import { createRoom, databases, ok, say, type WireEvent } from '../rooms/rooms-client.js';
 import { ElsewhereRoom } from './elsewhere-room.js';
 import { FederationWorld, type PlayedServer } from './federation-world.js';
@@ -105,6 +106,40 @@ describe.each(databases)('a redaction that is here before its target (%s)', (dat
       expect((await alice.request('GET', `/rooms/${roomId}/event/${redaction.eventId}`)).status).toBe(404);
     expect((await served(roomId, said)).content['body']).toBe('kept');
     expect((await served(otherId, elsewhere)).content['body']).toBe('kept as well');
+  });
+
+  it.each(['10', '12'])('keeps nothing from whoever redacts all that a user said (version %s)', async (version) => {
+    const root = await registerWithSecret(home, `root${version}`, true);
+    const make = (): Promise<string> => createRoom(root, { preset: 'public_chat', room_version: version });
+    const [roomId, otherId] = [await make(), await make()];
+    await alice.request('POST', `/join/${roomId}`, {});
+    const spammer = await Visit.join(third, home, roomId, carol);
+    const spam = [1, 2].map((n) => spammer.make({ type: 'm.room.message', sender: carol, content: { body: `spam ${n}` } }));
+    for (const event of spam) await spammer.send(event);
+    for (const { eventId } of spam) expect((await served(roomId, eventId)).content['body']).toMatch(/^spam/);
+    // A friend on another server redacts them: here without the power to, and from another room.
+    const [here, elsewhere] = [
+      await Visit.join(visitor, home, roomId, bob),
+      await Visit.join(visitor, home, otherId, bob),
+    ];
+    const [first, second] = spam.map(({ eventId }) => redactionOf(eventId, version));
+    await here.send(here.make({ sender: bob, ...first! }));
+    await elsewhere.send(elsewhere.make({ sender: bob, ...second! }));
+    for (const visit of [here, elsewhere]) {
+      const after = visit.make({ type: 'm.room.message', sender: bob, content: { body: 'after it' } });
+      await visit.send(after);
+      await eventually(async () => (await root.request('GET', `/rooms/${visit.roomId}/event/${after.eventId}`)).status === 200);
+    }
+    const admin = '/_synapse/admin/v1/user';
+    const { redact_id: id } = await ok<{ redact_id: string }>(root, 'POST', `${admin}/${carol}/redact`, {
+      rooms: [roomId],
+    });
+    const outcome = await eventually(async () => {
+      const status = await ok<JsonObject>(root, 'GET', `${admin}/redact_status/${id}`);
+      return status['status'] === 'complete' && status;
+    });
+    expect(outcome).toEqual({ status: 'complete', failed_redactions: {} });
+    for (const { eventId } of spam) expect((await served(roomId, eventId)).content).toEqual({});
   });
 
   describe('of the event that began the room', () => {

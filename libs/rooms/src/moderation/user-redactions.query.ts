@@ -1,4 +1,5 @@
 import type { Db } from '@rookery/database';
+import { redactedCondition } from '../store/event-store.query.js';
 
 /** What somebody said in a room, and that they joined it. */
 const types = ['m.room.message', 'm.room.encrypted', 'm.room.member'];
@@ -39,7 +40,7 @@ export async function redactableEvents(
          AND e.type IN (${types.map((type) => `'${type}'`).join(', ')})
          AND (e.type <> 'm.room.member' OR (m.membership = 'join' AND m.user_id = e.sender))
          AND e.origin_server_ts < ? AND e.origin_server_ts > ? AND e.rejection_reason IS NULL
-         AND NOT EXISTS (SELECT 1 FROM redactions r WHERE r.redacts = e.event_id)
+         AND NOT ${redactedCondition(db)}
        ORDER BY e.stream_ordering DESC LIMIT ?`,
       [
         roomId,

@@ -1,4 +1,5 @@
 import type { Db } from '@rookery/database';
+import { redactedCondition } from '../store/event-store.query.js';
 import { servableSql } from '../store/servable.query.js';
 
 /** Whether somebody has said the same of an event already. */
@@ -30,7 +31,7 @@ export async function selectRedactable(
   const rows = await db.query<{ event_id: string }>(
     `SELECT r.event_id FROM event_relations r JOIN events e ON e.event_id = r.event_id
      WHERE r.relates_to_id = ? AND e.room_id = ? AND e.type <> 'm.room.redaction'
-       AND NOT EXISTS (SELECT 1 FROM redactions d WHERE d.redacts = r.event_id)
+       AND NOT ${redactedCondition(db)}
        ${types ? `AND ${db.dialect.anyOf('r.relation_type')}` : ''}
      ORDER BY e.stream_ordering LIMIT ?`,
     [eventId, roomId, ...(types ? [types] : []), limit],

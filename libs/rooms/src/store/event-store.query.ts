@@ -54,6 +54,18 @@ export async function selectRedactions(db: Db, eventIds: readonly string[]): Pro
   return rows.filter((row) => row.room_id === row.target_room_id);
 }
 
+/**
+ * Whether a row of `events e` is redacted, as a condition. Anybody may send a redaction of anything, also in another room: what counts for
+ * nothing is stored, too, and must not pass for one ({@link selectRedactions}).
+ */
+export const redactedCondition = (db: Db): string => {
+  const find = db.dialect.name === 'sqlite' ? 'instr' : 'strpos';
+  const serverOf = (column: string): string => `substr(${column}, ${find}(${column}, ':'))`;
+  return `EXISTS (SELECT 1 FROM redactions d JOIN events x ON x.event_id = d.event_id
+    WHERE d.redacts = e.event_id AND x.room_id = e.room_id AND x.rejection_reason IS NULL
+      AND (d.recheck = FALSE OR ${serverOf('x.sender')} = ${serverOf('e.sender')}))`;
+};
+
 /** Which of some redactions name an event that is not theirs to redact: one of another room, of another server's user, or the create event. */
 export async function selectVoidRedactions(db: Db, eventIds: readonly string[]): Promise<Set<string>> {
   const rows = await db.query<{
