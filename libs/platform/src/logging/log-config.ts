@@ -32,6 +32,9 @@ const facilities: Readonly<Record<string, number>> = {
   ...Object.fromEntries(Array.from({ length: 8 }, (_, i) => [`local${i}`, 16 + i])),
 };
 
+/** Loggers that all others of the server are parts of: what a file says of them it says of each line. */
+const wholeServer: ReadonlySet<string> = new Set(['synapse', 'rookery']);
+
 /** The name of a logger, as it is here. */
 const plainName = (name: string): string => name.replace(/^(synapse|rookery)\./, '');
 
@@ -49,8 +52,8 @@ export function loggerOptions(config: Config): LoggerOptions {
 
 /**
  * Understands of a Python logging file what has a meaning here: the level of `root` and of each entry of `loggers` (with or
- * without `synapse.` in front), handlers (streams, files that are put aside by size or time, syslog, the journal) of root and of
- * these, whether a formatter writes JSON, and how it arranges text.
+ * without `synapse.` in front; `synapse` itself is the whole server), handlers (streams, files that are put aside by size or
+ * time, syslog, the journal) of root and of these, whether a formatter writes JSON, and how it arranges text.
  * @throws SettingsError
  */
 export function readLogConfig(file: string): Partial<LoggerOptions> {
@@ -71,20 +74,25 @@ export function readLogConfig(file: string): Partial<LoggerOptions> {
       wrong([name], 'removed in 1.54. Use log_format: json, or handlers');
   }
   const root = isSection(raw['root']) ? raw['root'] : {};
-  const level = levelAt(root, ['root']);
+  let level = levelAt(root, ['root']);
   const byName: Record<string, LogLevel> = {};
-  for (const [name, section] of Object.entries(isSection(raw['loggers']) ? raw['loggers'] : {})) {
+  const loggers = Object.entries(isSection(raw['loggers']) ? raw['loggers'] : {});
+  for (const [name, section] of loggers) {
     const own = levelAt(section, ['loggers', name]);
-    if (own) byName[plainName(name)] = own;
+    if (own && wholeServer.has(name)) level = own;
+    else if (own) byName[plainName(name)] = own;
   }
   const allHandlers = isSection(raw['handlers']) ? raw['handlers'] : {};
   const handlers = reachable(Array.isArray(root['handlers']) ? root['handlers'] : [], allHandlers);
-  const outputs = handlers.flatMap(outputOf);
+  let outputs = handlers.flatMap(outputOf);
+  let areNamed = Array.isArray(root['handlers']) && handlers.length > 0;
   const named: Record<string, NamedOutputs> = {};
-  for (const [name, section] of Object.entries(isSection(raw['loggers']) ? raw['loggers'] : {})) {
+  for (const [name, section] of loggers) {
     if (!isSection(section) || !Array.isArray(section['handlers'])) continue;
     const own = reachable(section['handlers'], allHandlers).flatMap(outputOf);
-    named[plainName(name)] = { outputs: own, propagate: section['propagate'] !== false };
+    const propagate = section['propagate'] !== false;
+    if (!wholeServer.has(name)) named[plainName(name)] = { outputs: own, propagate };
+    else if (own.length > 0) [outputs, areNamed] = [propagate ? [...outputs, ...own] : own, true];
   }
   if (errors.length > 0) throw new SettingsError(errors);
   const file0 = outputs.find((one) => one.file !== undefined)?.file;
@@ -93,7 +101,7 @@ export function readLogConfig(file: string): Partial<LoggerOptions> {
     levels: byName,
     ...(file0 === undefined ? {} : { file: file0 }),
     ...(outputs.some((one) => one.format === 'json') ? { format: 'json' as const } : {}),
-    ...(Array.isArray(root['handlers']) && handlers.length > 0 ? { outputs } : {}),
+    ...(areNamed ? { outputs } : {}),
     ...(Object.keys(named).length === 0 ? {} : { named }),
   };
 

@@ -205,6 +205,33 @@ root: {level: INFO, handlers: [all, errors, net]}
     for (const name of [access!, `${access}.1`]) expect(statSync(name).size).toBeLessThanOrEqual(1_000);
   });
 
+  it.each([
+    ['besides', '', 1],
+    ['instead', ', propagate: false', 0],
+  ])('takes what it says of the whole server for each line, %s', async (how, more, inAll) => {
+    const [all, own] = ['all', 'own'].map((name) => join(folder, `${how}-${name}.log`));
+    writeFileSync(
+      file,
+      `handlers:
+  all: {class: logging.FileHandler, filename: ${all}}
+  own: {class: logging.FileHandler, filename: ${own}}
+loggers:
+  synapse: {level: INFO, handlers: [own]${more}}
+  synapse.storage.SQL: {level: WARNING}
+root: {level: ERROR, handlers: [all]}
+`,
+    );
+    const logger = PinoLogger.create(loggerOptions(Config.fromObject({ log_config: file })));
+    logger.child('storage').child('SQL').info('Much');
+    logger.child('rooms').info('Fine');
+    const lines = (name: string): unknown[] =>
+      existsSync(name)
+        ? parsed(readFileSync(name, 'utf8').split('\n').filter(Boolean)).map((line) => line['msg'])
+        : [];
+    await eventually(() => lines(own!).length > 0 && lines(all!).length === inAll);
+    expect([lines(own!), lines(all!)]).toEqual([['Fine'], inAll === 0 ? [] : ['Fine']]);
+  });
+
   it('puts files aside at midnight', async () => {
     const name = join(folder, 'daily.log');
     let now = new Date(2026, 0, 30, 12).getTime();
