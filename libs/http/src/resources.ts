@@ -10,7 +10,7 @@ const resourcePaths: Readonly<Record<string, readonly string[]>> = {
     '/.well-known',
   ],
   federation: ['/_matrix/federation', '/_matrix/key', '/_matrix/media'],
-  media: ['/_matrix/media', '/_matrix/client/v1/media', '/_matrix/federation/v1/media', '/_synapse/admin'],
+  media: ['/_matrix/media', '/_matrix/client/v1/media', '/_matrix/federation/v1/media'],
   keys: ['/_matrix/key'],
   openid: ['/_matrix/federation/v1/openid'],
   consent: ['/_matrix/consent'],
@@ -19,6 +19,10 @@ const resourcePaths: Readonly<Record<string, readonly string[]>> = {
   replication: ['/_synapse/replication'],
   health: ['/health'],
 };
+
+/** The part of the admin API that goes with `media`: where it is served to everybody, the rest need not be. */
+const mediaAdministration =
+  /^\/_synapse\/admin\/v1\/(?:purge_media_cache$|(?:media|quarantine_media)\/|(?:room|users?)\/[^/]+\/media(?:\/|$))/;
 
 const isBelow = (path: string, prefix: string): boolean =>
   path.startsWith(prefix) && (path.length === prefix.length || path[prefix.length] === '/');
@@ -35,5 +39,9 @@ export function resourceFilter(
   const prefixes = [...new Set([...names.flatMap((name) => resourcePaths[name] ?? []), ...extraPaths])];
   // The greeting and the redirect at the root belong to the client API.
   const root = names.includes('client');
-  return (path) => (root && path === '/') || prefixes.some((prefix) => isBelow(path, prefix));
+  const media = names.includes('media');
+  return (path) =>
+    (root && path === '/') ||
+    prefixes.some((prefix) => isBelow(path, prefix)) ||
+    (media && mediaAdministration.test(path));
 }
