@@ -15,6 +15,12 @@ const [token, captcha, email, phone, terms] = [
   'm.login.terms',
 ];
 
+const consent = {
+  template_dir: new URL('./fixtures/consent', import.meta.url).pathname,
+  version: '1.0',
+  require_at_registration: true,
+};
+
 /** Settings, and the stages of each flow that follow. */
 const flowTable: readonly (readonly [what: string, settings: Json, flows: readonly (readonly string[])[]])[] = [
   ['nothing', {}, [['m.login.dummy']]],
@@ -47,11 +53,7 @@ const flowTable: readonly (readonly [what: string, settings: Json, flows: readon
       recaptcha_public_key: 'a',
       recaptcha_private_key: 'b',
       registration_requires_token: true,
-      user_consent: {
-        template_dir: new URL('./fixtures/consent', import.meta.url).pathname,
-        version: '1.0',
-        require_at_registration: true,
-      },
+      user_consent: consent,
     },
     [
       [token, captcha, 'm.login.dummy', terms],
@@ -67,6 +69,28 @@ const flowTable: readonly (readonly [what: string, settings: Json, flows: readon
       enable_registration_token_3pid_bypass: true,
     },
     [[token, email], [token]],
+  ],
+  [
+    'a token in place of an address, which nobody else needs',
+    { email: mail, registrations_require_3pid: ['email'], enable_registration_token_3pid_bypass: true },
+    [[email], [token]],
+  ],
+  [
+    'a captcha, the policy and a token in place of an address',
+    {
+      email: mail,
+      enable_registration_captcha: true,
+      recaptcha_public_key: 'a',
+      recaptcha_private_key: 'b',
+      registrations_require_3pid: ['email'],
+      registration_requires_token: true,
+      enable_registration_token_3pid_bypass: true,
+      user_consent: consent,
+    },
+    [
+      [token, captcha, email, terms],
+      [captcha, token, terms],
+    ],
   ],
 ];
 

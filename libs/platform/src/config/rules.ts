@@ -39,7 +39,7 @@ const accountRules: readonly Rule[] = [
     ['registrations_require_3pid', 'account_threepid_delegates.msisdn', 'disable_msisdn_registration'],
     ({ get, given }) => {
       if (!get('enable_registration')) return undefined;
-      if (get('registration_requires_token') && get('enable_registration_token_3pid_bypass')) return undefined;
+      if (get('enable_registration_token_3pid_bypass')) return undefined;
       const required = get('registrations_require_3pid');
       if (required.includes('email') && !given('email'))
         return 'nobody could register: to prove mail addresses, set up the email section';

@@ -9,6 +9,8 @@ import { EmailVerification } from '../threepids/email-verification.service.js';
 import { MsisdnVerification } from '../threepids/msisdn-verification.service.js';
 import { findRegistrationToken, isUsable } from '../store/registration-token.query.js';
 
+const tokenStage = 'm.login.registration_token';
+
 /** Who may register, and what they have to go through. */
 @Injectable()
 export class RegistrationFlows {
@@ -36,12 +38,12 @@ export class RegistrationFlows {
     if (!needsPhone && offersEmail) flows.push(['m.login.email.identity']);
     if (!needsEmail && offersPhone) flows.push(['m.login.msisdn']);
     if (offersEmail && offersPhone) flows.push(['m.login.msisdn', 'm.login.email.identity']);
+    // In place of addresses, and of nothing else.
+    if (this.config.get('enable_registration_token_3pid_bypass')) flows.push([tokenStage]);
     if (this.config.get('user_consent.require_at_registration')) for (const flow of flows) flow.push('m.login.terms');
     if (this.config.get('enable_registration_captcha')) for (const flow of flows) flow.unshift('m.login.recaptcha');
-    if (this.config.get('registration_requires_token')) {
-      for (const flow of flows) flow.unshift('m.login.registration_token');
-      if (this.config.get('enable_registration_token_3pid_bypass')) flows.push(['m.login.registration_token']);
-    }
+    if (this.config.get('registration_requires_token'))
+      for (const flow of flows) if (!flow.includes(tokenStage)) flow.unshift(tokenStage);
     return flows;
   }
 
