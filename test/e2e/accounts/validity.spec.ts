@@ -1,5 +1,5 @@
 import { Database } from '@rookery/database';
-import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { createTestHomeserver, eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { AccountService, RenewalMails, ThreepidService } from '@rookery/users';
 import { validatedFetch } from '../../support/openapi.js';
 import { gatekeeper } from './fixtures/gatekeeper.js';
@@ -135,6 +135,35 @@ describe.each(['sqlite', 'postgres'] as const)('account validity (%s)', (kind) =
     const cat = await homeserver.registerUser('cat');
     const sent = await cat.request('POST', '/_matrix/client/unstable/account_validity/send_mail', {});
     expect(asJson(sent)).toMatchObject({ status: 400, errcode: 'M_UNKNOWN' });
+  });
+});
+
+describe.each(['sqlite', 'postgres'] as const)('accounts from before accounts expired (%s)', (kind) => {
+  it('get their end when the server starts, and keep it', async () => {
+    const clock = new ForwardClock();
+    const settings: Json = {};
+    const homeserver = await createTestHomeserver({ database: kind, clock, fetch: validatedFetch, settings });
+    try {
+      const ann = await homeserver.registerUser('ann');
+      settings['account_validity'] = { enabled: true, period: '30d' };
+      await homeserver.restart();
+      const endOfAnn = async (): Promise<number | undefined> => {
+        const sql = 'SELECT expiration_ts_ms AS ts FROM account_validity WHERE user_id = ?';
+        return (await homeserver.server.service(Database).get<{ ts: number }>(sql, [ann.userId]))?.ts;
+      };
+      const end = await eventually(endOfAnn);
+      expect(end).toBeLessThanOrEqual(clock.nowMs() + 30 * dayMs);
+      expect(end).toBeGreaterThan(clock.nowMs() + 26 * dayMs);
+      expect((await ann.request('GET', '/account/whoami')).status).toBe(200);
+      clock.advance(dayMs);
+      await homeserver.restart();
+      await homeserver.registerUser('ben');
+      expect(await endOfAnn()).toBe(end);
+      clock.advance(29 * dayMs);
+      expect(asJson(await ann.request('GET', '/account/whoami'))).toMatchObject(expired);
+    } finally {
+      await homeserver.stop();
+    }
   });
 });
 

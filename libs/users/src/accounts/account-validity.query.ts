@@ -32,6 +32,25 @@ export async function deleteExpiry(tx: Tx, userId: string): Promise<void> {
   await tx.run('DELETE FROM account_validity WHERE user_id = ?', [userId]);
 }
 
+/** Accounts without a date: those of before accounts expired. Guests have none, nor have accounts that are closed. */
+export async function findWithoutExpiry(db: Db, limit: number): Promise<string[]> {
+  const rows = await db.query<{ name: string }>(
+    `SELECT u.name FROM users u WHERE u.is_guest = FALSE AND u.deactivated = FALSE
+       AND NOT EXISTS (SELECT 1 FROM account_validity v WHERE v.user_id = u.name) LIMIT ${Math.trunc(limit)}`,
+  );
+  return rows.map((row) => row.name);
+}
+
+/** Sets when accounts expire that have no date yet. */
+export async function insertExpiries(tx: Tx, rows: readonly (readonly [userId: string, ts: number])[]): Promise<void> {
+  await tx.insertMany(
+    'account_validity',
+    ['user_id', 'expiration_ts_ms', 'email_sent'],
+    rows.map(([userId, ts]) => [userId, ts, false]),
+    'ON CONFLICT DO NOTHING',
+  );
+}
+
 /** An account whose end is near. */
 export interface ExpiringAccount {
   readonly user_id: string;

@@ -9,6 +9,7 @@ import { AccountStatusService } from './account-status.service.js';
 import { AccountValidity } from './account-validity.js';
 import { DeactivationService } from './deactivation.service.js';
 import { ExternalIds } from './external-ids.js';
+import { MissingExpiries } from './missing-expiries.js';
 import { PasswordService } from './password.service.js';
 import { RenewalMails } from './renewal-mails.js';
 
@@ -26,7 +27,7 @@ const services = [
 /** Accounts, from their making to their end. */
 @Module({
   imports: [ProfilesModule, SessionsModule, ThreepidsModule, UserHooksModule],
-  providers: services,
+  providers: [...services, MissingExpiries],
   exports: services,
 })
 export class AccountsModule {}

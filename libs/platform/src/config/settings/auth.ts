@@ -181,7 +181,11 @@ export const authSettings = {
   third_party_event_rules: optional(providerEntry, 'Old form of modules with event rules.', {
     deprecated: 'list it under modules',
   }),
-  'account_validity.enabled': setting(k.flag, false, 'Accounts expire.'),
+  'account_validity.enabled': setting(
+    k.flag,
+    false,
+    'Accounts expire. Those of before do so as well: a period after the next start, or up to a tenth of it sooner.',
+  ),
   'account_validity.period': optional(k.duration, 'How long they last.', {
     rule: 'Needed with `account_validity.enabled`.',
   }),
