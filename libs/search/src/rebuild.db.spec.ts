@@ -69,7 +69,17 @@ eachDatabase('filling the indexes of a server that had none', (open) => {
       );
     });
   };
-  const user = async (name: string, displayName: string, more: Record<string, boolean> = {}): Promise<void> => {
+  const localMember = async (userId: string, displayName: string): Promise<void> => {
+    await member(userId, displayName);
+    await database.write((tx) =>
+      tx.insertMany(
+        'local_current_membership',
+        ['room_id', 'user_id', 'event_id', 'membership', 'event_stream_ordering'],
+        [[roomId, userId, `$member of ${userId}`, 'join', 1]],
+      ),
+    );
+  };
+  const user = async (name: string, displayName: string, more: Record<string, boolean | string> = {}): Promise<void> => {
     await database.write(async (tx) => {
       await tx.insertMany('users', ['name', 'creation_ts', ...Object.keys(more)], [[name, 1, ...Object.values(more)]]);
       await tx.insertMany('profiles', ['user_id', 'displayname'], [[name, displayName]]);
@@ -114,7 +124,10 @@ eachDatabase('filling the indexes of a server that had none', (open) => {
     await user('@gone:example.org', 'Ann gone', { deactivated: true });
     await user('@guest:example.org', 'Ann guest', { is_guest: true });
     await user('@locked:example.org', 'Ann locked', { locked: true });
-    await member('@ann:example.org', 'Ann of the room');
+    await user('@support:example.org', 'Ann of support', { user_type: 'support' });
+    await user('@irc_ann:example.org', 'Ann (IRC)', { appservice_id: 'irc' });
+    await localMember('@ann:example.org', 'Ann of the room');
+    for (const name of ['guest', 'support', 'irc_ann', 'ircbot']) await localMember(`@${name}:example.org`, `Ann ${name}`);
     await member('@ann:elsewhere.org', 'Ann from elsewhere');
     await member('@bea:elsewhere.org', 'Bea from elsewhere');
     await test.migrate([...before, ...searchMigrations]);
@@ -149,7 +162,16 @@ eachDatabase('filling the indexes of a server that had none', (open) => {
     ]);
     expect(await people('ann', { localOnly: true })).toEqual([['@ann:example.org', 'Ann of the profile']]);
     expect((await people('ann', { lockedToo: true })).map(([id]) => id)).toContain('@locked:example.org');
-    expect(await people('guest')).toEqual([]);
+    for (const term of ['guest', 'support', 'irc', 'ircbot']) expect(await people(term)).toEqual([]);
+  });
+
+  it('takes users of this server out who are not to be found any more', async () => {
+    await user('@old:example.org', 'Olga');
+    await runAll(database, userDirectoryUpdate);
+    expect(await people('olga')).toEqual([['@old:example.org', 'Olga']]);
+    await database.write((tx) => tx.run("UPDATE users SET user_type = 'support' WHERE name = '@old:example.org'"));
+    await runAll(database, userDirectoryUpdate);
+    expect(await people('olga')).toEqual([]);
   });
 
   it('users of other servers who share no room any more are forgotten', async () => {

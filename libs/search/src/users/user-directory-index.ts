@@ -2,7 +2,7 @@ import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { defineBackgroundUpdate, type Tx } from '@rookery/database';
 import { UserHooks } from '@rookery/users';
 import { rebuildUpdates } from '../migrations/index.js';
-import { deleteUsers, selectLocalUsers, selectMembers, upsertUsers } from './user-directory.query.js';
+import { deleteUsers, selectAccountIds, selectLocalUsers, selectMembers, upsertUsers } from './user-directory.query.js';
 
 /** Keeps users of this server in the directory, as their profiles say, in the transactions that change them. Of others `UserDirectoryFollower` does. */
 @Injectable()
@@ -18,28 +18,42 @@ export class UserDirectoryIndex implements OnModuleInit {
   }
 }
 
-async function refreshLocal(tx: Tx, userId: string): Promise<void> {
-  const found = await selectLocalUsers(tx, { userIds: [userId] });
-  if (found.length > 0) await upsertUsers(tx, found);
-  else await deleteUsers(tx, [userId]);
+const refreshLocal = (tx: Tx, userId: string): Promise<void> => refreshAll(tx, [userId]);
+
+/** Has the directory say of users of this server what it should, which of some is nothing. */
+async function refreshAll(tx: Tx, userIds: readonly string[]): Promise<void> {
+  const listed = await selectLocalUsers(tx, userIds);
+  await upsertUsers(tx, listed);
+  const found = new Set(listed.map(({ userId }) => userId));
+  const others = userIds.filter((userId) => !found.has(userId));
+  if (others.length > 0) await deleteUsers(tx, others);
 }
 
-/** Fills the directory anew: first with members of rooms, then, whose word counts more, with the users of this server. */
+async function listMembers(tx: Tx, after: string, limit: number): Promise<string[]> {
+  const members = await selectMembers(tx, after, limit);
+  await upsertUsers(tx, members);
+  return members.map(({ userId }) => userId);
+}
+
+async function listAccounts(tx: Tx, after: string, limit: number): Promise<string[]> {
+  const userIds = await selectAccountIds(tx, after, limit);
+  await refreshAll(tx, userIds);
+  return userIds;
+}
+
+/** Fills the directory anew: first with members of rooms from other servers, then with the users of this one. */
 export const userDirectoryUpdate = defineBackgroundUpdate({
   name: rebuildUpdates.users,
   async run({ tx, progress, batchSize }) {
     const after = typeof progress['after'] === 'string' ? progress['after'] : '';
     const isLocal = progress['stage'] === 'local';
-    const users = isLocal
-      ? await selectLocalUsers(tx, { after, limit: batchSize })
-      : await selectMembers(tx, after, batchSize);
-    await upsertUsers(tx, users);
-    const isLast = users.length < batchSize;
+    const seen = await (isLocal ? listAccounts : listMembers)(tx, after, batchSize);
+    const isLast = seen.length < batchSize;
     return {
-      items: users.length,
+      items: seen.length,
       progress: isLast
         ? { stage: 'local', after: '' }
-        : { stage: isLocal ? 'local' : 'members', after: users.at(-1)?.userId ?? after },
+        : { stage: isLocal ? 'local' : 'members', after: seen.at(-1) ?? after },
       finished: isLast && isLocal,
     };
   },

@@ -89,18 +89,25 @@ async function deleteWhere(tx: Tx, condition: string, params: readonly SqlValue[
   await tx.run(`DELETE FROM user_directory WHERE ${condition}`, params);
 }
 
-/** Local users with their profiles, in order of their ids: accounts of people, open and not guests. */
-export async function selectLocalUsers(
-  db: Db,
-  which: { readonly after: string; readonly limit: number } | { readonly userIds: readonly string[] },
-): Promise<DirectoryUser[]> {
-  const isPage = 'after' in which;
+/** Ids of accounts of this server behind an id, in order; of any kind. */
+export async function selectAccountIds(db: Db, after: string, limit: number): Promise<string[]> {
+  const rows = await db.query<{ name: string }>(
+    `SELECT name FROM users WHERE name > ? ORDER BY name LIMIT ${Math.trunc(limit)}`,
+    [after],
+  );
+  return rows.map((row) => row.name);
+}
+
+/**
+ * Those of some users of this server who are to be found, with their profiles: accounts of people, open and not guests. Users of application
+ * services are met where these bring them; there may be as many as on a whole other network.
+ */
+export async function selectLocalUsers(db: Db, userIds: readonly string[]): Promise<DirectoryUser[]> {
   const rows = await db.query<{ name: string; displayname: string | null; avatar_url: string | null }>(
     `SELECT u.name, p.displayname, p.avatar_url FROM users u LEFT JOIN profiles p ON p.user_id = u.name
-     WHERE ${isPage ? 'u.name > ?' : db.dialect.anyOf('u.name')} AND u.deactivated = FALSE AND u.is_guest = FALSE
-       AND (u.user_type IS NULL OR u.user_type <> 'support')
-     ORDER BY u.name ${isPage ? `LIMIT ${Math.trunc(which.limit)}` : ''}`,
-    [isPage ? which.after : which.userIds],
+     WHERE ${db.dialect.anyOf('u.name')} AND u.deactivated = FALSE AND u.is_guest = FALSE
+       AND u.appservice_id IS NULL AND (u.user_type IS NULL OR u.user_type <> 'support')`,
+    [userIds],
   );
   return rows.map((row) => ({
     userId: row.name,
@@ -109,12 +116,13 @@ export async function selectLocalUsers(
   }));
 }
 
-/** Joined members of rooms with the profiles in their member events, in order of their ids. */
+/** Users of other servers who are in rooms, with the profiles in their member events, in order of their ids. */
 export async function selectMembers(db: Db, after: string, limit: number): Promise<DirectoryUser[]> {
   const rows = await db.query<UserRow>(
     `SELECT c.state_key AS user_id, MAX(m.display_name) AS display_name, MAX(m.avatar_url) AS avatar_url
      FROM current_state_events c JOIN room_memberships m ON m.event_id = c.event_id
      WHERE c.type = 'm.room.member' AND c.membership = 'join' AND c.state_key > ?
+       AND NOT EXISTS (SELECT 1 FROM local_current_membership l WHERE l.user_id = c.state_key AND l.room_id = c.room_id)
      GROUP BY c.state_key ORDER BY c.state_key LIMIT ${Math.trunc(limit)}`,
     [after],
   );
