@@ -491,6 +491,9 @@ describe('values that cannot be read', () => {
     expect(checkConfig([mkdtempSync(join(folder, 'd'))]).problems[0]?.message).toContain('no *.yaml files');
     writeFileSync(file, '- a\n- b\n');
     expect(checkConfig([file]).problems[0]?.message).toContain('expected settings');
+    // Beside a file a folder may be empty: units name one for what may be added.
+    writeFileSync(file, 'server_name: example.org\nreport_stats: false\n');
+    expect(checkConfig([file, mkdtempSync(join(folder, 'd'))]).config?.serverName).toBe('example.org');
   });
 
   it('survives a YAML bomb', () => {

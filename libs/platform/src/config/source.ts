@@ -175,7 +175,8 @@ export function readSources(paths: readonly string[]): MergedSettings {
     let files: string[] = [];
     try {
       files = filesAt(path);
-      if (files.length === 0) failed(path, new Error('the folder has no *.yaml files'));
+      // Units name a folder for what packages and people may add, which may be nothing.
+      if (files.length === 0 && paths.length === 1) failed(path, new Error('the folder has no *.yaml files'));
     } catch (error) {
       failed(path, error);
     }
