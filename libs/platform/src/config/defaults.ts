@@ -1,3 +1,5 @@
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { type Draft, valueOf } from './draft.js';
 import { resourceNames } from './settings/shapes.js';
@@ -17,7 +19,7 @@ export function applyDependentDefaults(draft: Draft): void {
   if (valueOf(draft, 'signing_key') === undefined)
     absent('signing_key_path', resolve(draft.baseDir, `${serverName}.signing.key`));
   silent('media_store_path', resolve(draft.baseDir, 'media_store'));
-  absent('macaroon_secret_key', valueOf(draft, 'registration_shared_secret'));
+  absent('macaroon_secret_key', valueOf(draft, 'registration_shared_secret') ?? secretOfSigningKey(draft));
   absent('email.smtp_port', valueOf(draft, 'email.force_tls') ? 465 : 25);
   silent('cas_config.enabled', valueOf(draft, 'cas_config.server_url') !== undefined);
   absent('worker_name', valueOf(draft, 'worker_app'));
@@ -63,6 +65,21 @@ export function applyDependentDefaults(draft: Draft): void {
     );
   }
   cacheFactors(draft);
+}
+
+/** What follows from the signing key, which every process of the server has; nothing before there is one. */
+function secretOfSigningKey(draft: Draft): string | undefined {
+  const key = valueOf(draft, 'signing_key') ?? textOf(valueOf(draft, 'signing_key_path'));
+  return key === undefined ? undefined : createHash('sha256').update(`macaroon_secret_key ${key.trim()}`).digest('hex');
+}
+
+/** A file that is not there, or cannot be read: whoever needs it says so. */
+function textOf(file: string | undefined): string | undefined {
+  try {
+    return file === undefined ? undefined : readFileSync(file, 'utf8');
+  } catch {
+    return undefined;
+  }
 }
 
 /** Switched off on the main process by its old name: a worker of that kind does it, whatever its name. */

@@ -90,6 +90,21 @@ describe('reading', () => {
     expect(config.get('macaroon_secret_key')).toBe(made);
   });
 
+  it('makes the key of short-lived tokens from the signing key where there is no other', () => {
+    const key = join(folder, 'key');
+    const secret = (): string | undefined => loadConfig([file], { env: {} }).get('macaroon_secret_key');
+    problemsOf('signing_key_path: key');
+    expect(secret()).toBeUndefined();
+    writeFileSync(key, 'ed25519 a_abcd first\n');
+    const made = secret();
+    expect(made).toMatch(/^[0-9a-f]{64}$/);
+    expect(secret()).toBe(made);
+    writeFileSync(key, 'ed25519 a_abcd second\n');
+    expect(secret()).not.toBe(made);
+    problemsOf('signing_key_path: key\nregistration_shared_secret: shared');
+    expect(secret()).toBe('shared');
+  });
+
   it('takes proxies and cache factors from the environment where the file is silent', () => {
     problemsOf('https_proxy: http://file\ncaches: {per_cache_factors: {"*getEvent*": 3, other: 1}}');
     const env = {

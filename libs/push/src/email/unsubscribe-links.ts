@@ -12,10 +12,10 @@ export const unsubscribePath = '/_synapse/client/unsubscribe';
 export class UnsubscribeLinks {
   constructor(private readonly config: Config) {}
 
-  /** `undefined` where the settings hold no address of this server, or no key to sign with. */
+  /** `undefined` where there is no key to sign with. */
   link(userId: string, address: string): string | undefined {
     const signature = this.#sign(userId, address);
-    if (this.config.get('public_baseurl') === undefined || signature === undefined) return undefined;
+    if (signature === undefined) return undefined;
     return ownUrl(this.config, unsubscribePath.slice(1), {
       access_token: `${Buffer.from(userId).toString('base64url')}.${signature}`,
       app_id: emailAppId,
