@@ -87,9 +87,8 @@ export class DeactivationService implements OnApplicationBootstrap {
       await this.hooks.threepidRemoved.afterCommit({ userId, medium, address, atRegistration: false });
       await this.modules.threepidRemoved(userId, medium, address, origin);
     }
-    if (erase) await this.#clearProfile(userId, byAdmin, origin);
     const at = idServer === undefined ? undefined : { idServer, addresses: threepids };
-    const [unbound] = await Promise.all([this.#unpublishSoon(userId, at), this.#finishSoon(event)]);
+    const [unbound] = await Promise.all([this.#unpublishSoon(userId, at), this.#finishSoon(event, origin)]);
     if (!account.deactivated) await this.modules.deactivationChanged(userId, true, byAdmin, origin);
     return unbound;
   }
@@ -112,7 +111,7 @@ export class DeactivationService implements OnApplicationBootstrap {
     if (account.deactivated) await this.modules.deactivationChanged(userId, false, true, origin);
   }
 
-  /** What a crash or a failure has left undone is taken up again when the server starts: leaving the rooms. */
+  /** What a crash or a failure has left undone is taken up again when the server starts: the profile of who is erased, leaving the rooms. */
   onApplicationBootstrap(): void {
     if (this.database.isBesideWriter) return;
     this.resume().catch((error: unknown) => this.logger.error('Could not go on with deactivations', { err: error }));
@@ -121,7 +120,7 @@ export class DeactivationService implements OnApplicationBootstrap {
   /** Goes on with deactivations that are not complete. */
   async resume(): Promise<void> {
     for (const userId of await pendingDeactivations(this.database))
-      await this.#finish({ userId, erase: await isErased(this.database, userId), byAdmin: false });
+      await this.#finish({ userId, erase: await isErased(this.database, userId), byAdmin: false }, {});
   }
 
   /** Identity servers may be slow: who is not done in time may be so later. */
@@ -137,11 +136,8 @@ export class DeactivationService implements OnApplicationBootstrap {
   }
 
   /** Somebody in thousands of rooms need not wait until all are left: that goes on behind the answer. */
-  async #finishSoon(event: DeactivatedEvent): Promise<void> {
-    const finished = this.#finish(event).catch((error: unknown) =>
-      this.logger.error('Could not finish a deactivation', { userId: event.userId, err: error }),
-    );
-    await this.#inTime(finished);
+  #finishSoon(event: DeactivatedEvent, origin: Origin): Promise<void> {
+    return this.#inTime(this.#finish(event, origin));
   }
 
   /** @param work never rejects */
@@ -155,14 +151,28 @@ export class DeactivationService implements OnApplicationBootstrap {
     });
   }
 
-  async #finish(event: DeactivatedEvent): Promise<void> {
-    if (!(await this.hooks.deactivated.afterCommit(event))) return;
-    await this.database.write((tx) => setDeactivationPending(tx, event.userId, false), { name: 'deactivated' });
+  /** What follows upon the end of an account. Never rejects: one user's trouble is not another's. */
+  async #finish(event: DeactivatedEvent, origin: Origin): Promise<void> {
+    const { userId } = event;
+    try {
+      const isForgotten = !event.erase || (await this.#clearProfile(event, origin));
+      if (!(await this.hooks.deactivated.afterCommit(event)) || !isForgotten) return;
+      await this.database.write((tx) => setDeactivationPending(tx, userId, false), { name: 'deactivated' });
+    } catch (error) {
+      this.logger.error('Could not finish a deactivation', { userId, err: error });
+    }
   }
 
-  async #clearProfile(userId: string, byAdmin: boolean, origin: Origin): Promise<void> {
-    const profile = (await this.profiles.get(userId)) ?? {};
-    const cleared = Object.fromEntries(Object.keys(profile).map((field) => [field, undefined]));
-    await this.profiles.update(userId, cleared, { origin, byAdmin, deactivation: true });
+  /** @returns whether that was possible: rooms are left all the same */
+  async #clearProfile({ userId, byAdmin }: DeactivatedEvent, origin: Origin): Promise<boolean> {
+    try {
+      const profile = (await this.profiles.get(userId)) ?? {};
+      const cleared = Object.fromEntries(Object.keys(profile).map((field) => [field, undefined]));
+      await this.profiles.update(userId, cleared, { origin, byAdmin, deactivation: true });
+      return true;
+    } catch (error) {
+      this.logger.error('Could not clear the profile of a closed account', { userId, err: error });
+      return false;
+    }
   }
 }

@@ -7,6 +7,7 @@ import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import type { MailRequest } from '@rookery/templates';
 import { usersMigrations } from '../migrations/users-01.migration.js';
+import { UserHooks } from '../hooks.js';
 import { UserPorts } from '../ports.js';
 import { SessionService } from '../sessions/session.service.js';
 import { LoginService } from '../login/login.service.js';
@@ -702,5 +703,28 @@ eachDatabase('registration', (open) => {
     expect(await test.database.get('SELECT displayname FROM profiles WHERE user_id = ?', [userId])).toEqual({
       displayname: null,
     });
+  });
+
+  it('forgets who is erased after a crash as well, whatever becomes of another', async () => {
+    const ids = ['stuck', 'lost'].map((name) => `@${name}:example.org`);
+    for (const name of ['stuck', 'lost'])
+      await register({ username: name, password: 'pw', auth: { type: 'm.login.dummy' } });
+    // As the transaction leaves them that closes accounts.
+    await test.database.write(async (tx) => {
+      for (const userId of ids) {
+        await tx.run('UPDATE users SET deactivated = TRUE WHERE name = ?', [userId]);
+        await tx.run('INSERT INTO erased_users (user_id) VALUES (?)', [userId]);
+        await tx.run('INSERT INTO users_pending_deactivation (user_id) VALUES (?)', [userId]);
+      }
+    });
+    users.get(UserHooks).profileChanged.subscribe({
+      prepare: ({ userId }) => (userId === ids[0] ? Promise.reject(new Error('not now')) : Promise.resolve()),
+    });
+    await users.get(DeactivationService).resume();
+    const names = await test.database.query<{ displayname: string | null }>(
+      "SELECT displayname FROM profiles WHERE user_id IN ('@stuck:example.org', '@lost:example.org') ORDER BY user_id DESC",
+    );
+    expect(names.map(({ displayname }) => displayname)).toEqual(['stuck', null]);
+    expect(await test.database.query('SELECT user_id FROM users_pending_deactivation')).toEqual([{ user_id: ids[0] }]);
   });
 });
