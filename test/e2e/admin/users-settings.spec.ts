@@ -71,6 +71,28 @@ describe('mails about missed messages', () => {
   });
 });
 
+describe('addresses that users may not have', () => {
+  it('are given to them by administrators', async () => {
+    const { homeserver, admin } = await startAdminWorld({
+      settings: { allowed_local_3pids: [{ medium: 'email', pattern: '[^@]*@example\\.org$' }] },
+    });
+    try {
+      const path = 'v2/users/@mailed:rookery.test';
+      const email = (address: string): Json => ({ medium: 'email', address });
+      const put = (...addresses: string[]) => admin<Json>('PUT', path, { threepids: addresses.map(email) });
+      const given = (...addresses: string[]): Json[] => addresses.map((address) => expect.objectContaining(email(address)));
+      expect((await put('first@elsewhere.org')).body['threepids']).toEqual(given('first@elsewhere.org'));
+      const changed = await put('second@elsewhere.org', 'third@example.org');
+      expect([changed.status, changed.body['threepids']]).toEqual([
+        200,
+        given('second@elsewhere.org', 'third@example.org'),
+      ]);
+    } finally {
+      await homeserver.stop();
+    }
+  });
+});
+
 describe('where no passwords are kept', () => {
   it('administrators set none', async () => {
     const { homeserver, admin, root } = await startAdminWorld({

@@ -44,7 +44,8 @@ export class ThreepidService {
   }
 
   /**
-   * Adds an address that was proved, or that an administrator vouches for.
+   * Adds an address that was proved, or that an administrator vouches for: what is kept from users (`allowed_local_3pids`, modules) is not
+   * from these.
    * @param use uses the proof up in the same transaction; whether it was still there
    * @throws MatrixError 400 `M_THREEPID_IN_USE`, `M_THREEPID_AUTH_FAILED`, `M_INVALID_PARAM`; 403 `M_THREEPID_DENIED`, `M_USER_DEACTIVATED`
    */
@@ -57,8 +58,10 @@ export class ThreepidService {
     use?: (tx: Tx) => Promise<boolean>,
   ): Promise<void> {
     const canonical = canonicalAddress(medium, address);
-    checkAllowedThreepid(this.config, medium, canonical);
-    await this.modules.checkThreepid(medium, canonical, false, origin);
+    if (origin.byAdmin !== true) {
+      checkAllowedThreepid(this.config, medium, canonical);
+      await this.modules.checkThreepid(medium, canonical, false, origin);
+    }
     const event = { userId, medium, address: canonical, atRegistration: false };
     await this.database.write(
       async (tx) => {
