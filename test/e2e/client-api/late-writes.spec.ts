@@ -1,7 +1,7 @@
 import { Database } from '@rookery/database';
 import { PurgeService } from '@rookery/rooms';
 import { AccountDataService } from '@rookery/users';
-import { createTestHomeserver, holdUp, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { createTestHomeserver, holdUp, type TestHomeserver, type TestResponse, type TestUser } from '@rookery/testing';
 
 /** A request that stores something: the name of its write, and where that is kept. */
 interface Writer {
@@ -116,6 +116,42 @@ describe.each(['sqlite', 'postgres'] as const)('what is stored late (%s)', (kind
     expect((await closing).status).toBe(200);
     expect(late).toMatchObject({ status: 403, body: { errcode: 'M_USER_DEACTIVATED' } });
     expect(await database.query(left, [user.userId])).toEqual([]);
+  });
+
+  const login = async (user: TestUser, more: object): Promise<Record<string, string>> => {
+    const who = { identifier: { type: 'm.id.user', user: user.userId }, password: 'password' };
+    const body = { type: 'm.login.password', ...who, ...more };
+    return (await server.request<Record<string, string>>('POST', '/login', body)).body;
+  };
+
+  it('is not kept of a device that is being deleted: a session that is renewed', async () => {
+    const user = await server.registerUser(`late${count++}`, 'password');
+    const phone = await login(user, { refresh_token: true });
+    expect(await server.request('GET', '/account/whoami', undefined, phone['access_token'])).toMatchObject({
+      status: 200,
+    });
+    const reached = holdUp(database, 'session_refresh', 'session_close_devices');
+    const renew = (token: string | undefined): Promise<TestResponse<Record<string, string>>> =>
+      server.request('POST', '/refresh', { refresh_token: token });
+    const renewing = renew(phone['refresh_token']);
+    await reached;
+    const closing = server.request('POST', '/logout', {}, phone['access_token']);
+    const { body: renewed } = await renewing;
+    expect((await closing).status).toBe(200);
+    expect(await renew(renewed['refresh_token'])).toMatchObject({ status: 401, body: { errcode: 'M_UNKNOWN_TOKEN' } });
+    expect(await database.query('SELECT id FROM refresh_tokens WHERE user_id = ?', [user.userId])).toEqual([]);
+  });
+
+  it('is not kept of a device that is being deleted: a session that takes it over', async () => {
+    const user = await server.registerUser(`late${count++}`, 'password');
+    const reached = holdUp(database, 'session_open', 'session_close_devices');
+    const opening = login(user, { device_id: user.deviceId });
+    await reached;
+    const closing = user.request('POST', '/logout', {});
+    const { access_token: token } = await opening;
+    expect((await closing).status).toBe(200);
+    expect(await server.request('GET', '/account/whoami', undefined, token)).toMatchObject({ status: 401 });
+    expect(await database.query('SELECT id FROM access_tokens WHERE user_id = ?', [user.userId])).toEqual([]);
   });
 
   it.each([fullyRead, delayed])('is not kept of a room that is being deleted: $what', async ({ write, send, left }) => {

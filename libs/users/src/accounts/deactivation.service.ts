@@ -7,6 +7,7 @@ import { type DeactivatedEvent, UserHooks } from '../hooks.js';
 import { ProfileService } from '../profiles/profile.service.js';
 import { deleteLoginTokens } from '../sessions/login-token.query.js';
 import { SessionService } from '../sessions/session.service.js';
+import { deletePuppetTokens } from '../sessions/token.query.js';
 import { deleteOpenIdTokens } from '../openid/openid.query.js';
 import { ThreepidService } from '../threepids/threepid.service.js';
 import { deleteThreepid, threepidsOf } from '../threepids/threepid.query.js';
@@ -75,6 +76,8 @@ export class DeactivationService implements OnApplicationBootstrap {
         await deleteAccountDataOf(tx, userId);
         await setDeactivationPending(tx, userId, true);
         await this.hooks.deactivated.inTransaction(tx, event);
+        // Sessions in which administrators act as the user.
+        await deletePuppetTokens(tx, userId);
         // Last: it takes positions, for which others may wait.
         const closed = await this.sessions.closeAllInTransaction(tx, userId);
         return { closed, threepids };
@@ -82,7 +85,6 @@ export class DeactivationService implements OnApplicationBootstrap {
       { name: 'deactivate' },
     );
     await this.sessions.afterClosed(userId, closed);
-    await this.sessions.closePuppets(userId);
     for (const { medium, address } of threepids) {
       await this.hooks.threepidRemoved.afterCommit({ userId, medium, address, atRegistration: false });
       await this.modules.threepidRemoved(userId, medium, address, origin);

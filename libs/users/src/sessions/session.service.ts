@@ -12,6 +12,7 @@ import {
   devicesOfProviderLogins,
   ensureDevice,
   forgetDeviceAuthProviders,
+  holdDevice,
   type ProviderLogins,
   setDeviceAuthProvider,
 } from '../store/device.query.js';
@@ -21,7 +22,6 @@ import { deleteLoginTokensOfProvider } from './login-token.query.js';
 import { SessionCaches } from './user-cache.js';
 import {
   deleteAccessToken,
-  deletePuppetTokens,
   deleteTokensOfDevices,
   deleteTokensOfUser,
   devicesWithTokens,
@@ -149,11 +149,14 @@ export class SessionService {
     const nowMs = this.clock.nowMs();
     const outcome = await this.database.write(
       async (tx) => {
+        const { userId, deviceId } = owner;
+        this.#invalidateWith(tx, userId);
+        // Whoever ends sessions takes account, device and tokens in the same order.
+        if (await isClosedForUpdate(tx, userId)) return undefined;
+        if (!(await holdDevice(tx, userId, deviceId))) return undefined;
         const old = await findRefreshToken(tx, secretHash(refreshToken));
         if (!old) return undefined;
-        const { userId, deviceId, sessionExpiryMs } = old;
-        this.#invalidateWith(tx, userId);
-        if (await isClosedForUpdate(tx, userId)) return undefined;
+        const { sessionExpiryMs } = old;
         if (old.superseded || (sessionExpiryMs !== undefined && sessionExpiryMs <= nowMs)) {
           await deleteTokensOfDevices(tx, userId, [deviceId]);
           return { userId };
@@ -255,17 +258,6 @@ export class SessionService {
     await this.#tellLoggedOut(userId, closed.tokens, closed.devices);
   }
 
-  /** Ends the sessions in which administrators act as the user. */
-  async closePuppets(userId: string): Promise<void> {
-    await this.database.write(
-      (tx) => {
-        this.#invalidateWith(tx, userId);
-        return deletePuppetTokens(tx, userId);
-      },
-      { name: 'session_close_puppets' },
-    );
-  }
-
   /** A token with which an administrator acts as a user. It belongs to the administrator and has no device. */
   async openPuppet(adminId: string, userId: string, validUntilMs: number | undefined): Promise<string> {
     const token = newSecret(this.ids, 'access');
@@ -329,8 +321,9 @@ export class SessionService {
 
   async #closeDevices(tx: Tx, userId: string, deviceIds: readonly string[]): Promise<ClosedSessions> {
     this.#invalidateWith(tx, userId);
-    const tokens = await deleteTokensOfDevices(tx, userId, deviceIds);
+    // Devices first: a session that is just being opened or renewed is waited for, and its tokens are there to be deleted.
     const devices = await deleteDevices(tx, userId, deviceIds);
+    const tokens = await deleteTokensOfDevices(tx, userId, deviceIds);
     if (devices.length > 0) await this.hooks.devicesDeleted.inTransaction(tx, { userId, deviceIds: devices });
     if (tokens.length > 0)
       await this.hooks.loggedOut.inTransaction(tx, {

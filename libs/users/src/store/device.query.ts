@@ -47,7 +47,8 @@ export async function findDevice(db: Db, userId: string, deviceId: string): Prom
 }
 
 /**
- * Makes sure that a device exists; an existing one keeps its name.
+ * Makes sure that a device exists, and is there to the end of the transaction, in which its sessions may change; an existing one keeps its
+ * name.
  * @returns `created`, `existed`, or `reserved` when the id is that of a cross-signing key
  */
 export async function ensureDevice(
@@ -56,16 +57,30 @@ export async function ensureDevice(
   deviceId: string,
   displayName: string | undefined,
 ): Promise<'created' | 'existed' | 'reserved'> {
-  const inserted = await tx.run(
-    'INSERT INTO devices (user_id, device_id, display_name, hidden) VALUES (?, ?, ?, ?) ON CONFLICT (user_id, device_id) DO NOTHING',
-    [userId, deviceId, displayName ?? null, false],
-  );
-  if (inserted > 0) return 'created';
-  const row = await tx.get<{ hidden: SqlBool }>('SELECT hidden FROM devices WHERE user_id = ? AND device_id = ?', [
-    userId,
-    deviceId,
-  ]);
-  return row?.hidden ? 'reserved' : 'existed';
+  for (;;) {
+    const inserted = await tx.run(
+      'INSERT INTO devices (user_id, device_id, display_name, hidden) VALUES (?, ?, ?, ?) ON CONFLICT (user_id, device_id) DO NOTHING',
+      [userId, deviceId, displayName ?? null, false],
+    );
+    if (inserted > 0) return 'created';
+    const row = await lockDevice(tx, userId, deviceId);
+    if (row) return row.hidden ? 'reserved' : 'existed';
+    // It was deleted in between, for good: now there is place for it.
+  }
+}
+
+/**
+ * Whether a user has a device, for a change of its sessions. Such changes come one after the other: one that is under way is waited for,
+ * and so is this one, by whoever deletes the device.
+ */
+export async function holdDevice(tx: Tx, userId: string, deviceId: string): Promise<boolean> {
+  const row = await lockDevice(tx, userId, deviceId);
+  return row !== undefined && !row.hidden;
+}
+
+function lockDevice(tx: Tx, userId: string, deviceId: string): Promise<{ hidden: SqlBool } | undefined> {
+  const lock = tx.dialect.name === 'postgres' ? ' FOR NO KEY UPDATE' : '';
+  return tx.get(`SELECT hidden FROM devices WHERE user_id = ? AND device_id = ?${lock}`, [userId, deviceId]);
 }
 
 /** @returns whether there is such a device */
@@ -82,14 +97,15 @@ export async function renameDevice(tx: Tx, userId: string, deviceId: string, dis
 
 /** @returns the ids of those that existed */
 export async function deleteDevices(tx: Tx, userId: string, deviceIds: readonly string[]): Promise<string[]> {
-  await tx.run(`DELETE FROM device_auth_providers WHERE user_id = ? AND ${tx.dialect.anyOf('device_id')}`, [
-    userId,
-    deviceIds,
-  ]);
+  // First: what is just being stored with them is waited for.
   const rows = await tx.query<{ device_id: string }>(
     `DELETE FROM devices WHERE user_id = ? AND hidden = ? AND ${tx.dialect.anyOf('device_id')} RETURNING device_id`,
     [userId, false, deviceIds],
   );
+  await tx.run(`DELETE FROM device_auth_providers WHERE user_id = ? AND ${tx.dialect.anyOf('device_id')}`, [
+    userId,
+    deviceIds,
+  ]);
   return rows.map((row) => row.device_id);
 }
 

@@ -139,4 +139,27 @@ eachDatabase('what expires', (open) => {
     expect(left).toEqual([true]);
     await users.close();
   });
+
+  it('forgets who wanted that, though the deactivation was interrupted before', async () => {
+    const clock = new FakeClock();
+    const test = await open(clock);
+    await test.migrate([...databaseMigrations, ...usersMigrations]);
+    const users = await buildUsers({ database: test.database, clock });
+    const accounts = users.get(AccountService);
+    const userId = await accounts.register({ localpart: 'leaver', displayName: 'Lea', origin: {} });
+    const admin = await accounts.register({ localpart: 'admin', isAdmin: true, origin: {} });
+    await users.get(SessionService).openPuppet(admin, userId, undefined);
+    let broken = true;
+    users.get(UserHooks).profileChanged.subscribe({
+      prepare: () => (broken ? Promise.reject(new Error('crash')) : Promise.resolve()),
+    });
+    await expect(users.get(DeactivationService).deactivate(userId, true, false, {})).rejects.toThrow('crash');
+    // An administrator who acts as the user must not wake up with the account.
+    expect(await test.database.query('SELECT id FROM access_tokens')).toEqual([]);
+    broken = false;
+    await users.get(DeactivationService).resume();
+    const names = 'SELECT displayname FROM profiles WHERE user_id = ? AND displayname IS NOT NULL';
+    expect(await test.database.query(names, [userId])).toEqual([]);
+    await users.close();
+  });
 });
