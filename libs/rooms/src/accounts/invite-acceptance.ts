@@ -47,11 +47,12 @@ export class InviteAcceptance {
     if (event.content['is_direct'] === true) await this.#markDirect(userId, sender, roomId);
   }
 
-  async #markDirect(userId: string, other: string, roomId: string): Promise<void> {
-    const direct: JsonObject = { ...(await this.accountData.find(userId, undefined, 'm.direct')) };
-    const rooms: unknown[] = Array.isArray(direct[other]) ? direct[other] : [];
-    if (rooms.includes(roomId)) return;
-    direct[other] = [...rooms, roomId] as JsonObject[string];
-    await this.accountData.set(userId, undefined, 'm.direct', direct, {});
+  /** Others may be accepted at the same time. */
+  #markDirect(userId: string, other: string, roomId: string): Promise<void> {
+    const mark = (direct: Readonly<JsonObject>): Readonly<JsonObject> => {
+      const rooms: unknown[] = Array.isArray(direct[other]) ? direct[other] : [];
+      return rooms.includes(roomId) ? direct : { ...direct, [other]: [...rooms, roomId] };
+    };
+    return this.accountData.change(userId, 'm.direct', mark, {});
   }
 }

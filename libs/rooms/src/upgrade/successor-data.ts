@@ -106,19 +106,16 @@ export class SuccessorData implements OnModuleInit {
     }
   }
 
-  async #copyDirectChats(requester: Requester, oldRoomId: string, newRoomId: string): Promise<void> {
-    const { userId } = requester;
-    const direct = await this.accountData.find(userId, undefined, 'm.direct');
-    if (!direct) return;
-    let isChanged = false;
-    const moved: JsonObject = {};
-    for (const [other, roomIds] of Object.entries(direct)) {
-      moved[other] = roomIds;
-      if (!Array.isArray(roomIds) || !roomIds.includes(oldRoomId) || roomIds.includes(newRoomId)) continue;
-      moved[other] = [...(roomIds as unknown[]), newRoomId];
-      isChanged = true;
-    }
-    if (isChanged) await this.accountData.set(userId, undefined, 'm.direct', moved, { requester });
+  #copyDirectChats(requester: Requester, oldRoomId: string, newRoomId: string): Promise<void> {
+    const move = (direct: Readonly<JsonObject>): Readonly<JsonObject> => {
+      const moved = Object.entries(direct).flatMap(([other, roomIds]): [string, unknown][] =>
+        Array.isArray(roomIds) && roomIds.includes(oldRoomId) && !roomIds.includes(newRoomId)
+          ? [[other, [...(roomIds as unknown[]), newRoomId]]]
+          : [],
+      );
+      return moved.length === 0 ? direct : { ...direct, ...Object.fromEntries(moved) };
+    };
+    return this.accountData.change(requester.userId, 'm.direct', move, { requester });
   }
 }
 

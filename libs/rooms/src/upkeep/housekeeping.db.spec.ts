@@ -198,9 +198,14 @@ eachDatabase('housekeeping', (open) => {
     expect(await membershipOf(bob.userId, direct)).toBe('join');
     expect(await membershipOf('@gone:example.org', direct)).toBe('invite');
     expect(await membershipOf(bob.userId, group)).toBe('invite');
-    expect(await rooms.get(AccountDataService).find(bob.userId, undefined, 'm.direct')).toEqual({
-      [alice.userId]: [direct],
-    });
+    const directRooms = async (): Promise<unknown> =>
+      (await rooms.get(AccountDataService).find(bob.userId, undefined, 'm.direct'))?.[alice.userId];
+    expect(await directRooms()).toEqual([direct]);
+    const body: CreateRoomRequest = { preset: 'private_chat', is_direct: true, invite: [bob.userId] };
+    const more = await Promise.all(Array.from({ length: 8 }, () => rooms.get(RoomCreation).create(alice, body)));
+    await accept.settled();
+    // All at once, and none is lost.
+    expect(new Set((await directRooms()) as string[])).toEqual(new Set([direct, ...more.map(({ roomId }) => roomId)]));
 
     // It goes, and comes back when others have been invited: those who have waited for long are left to themselves.
     await rooms.get(Roles).stop();

@@ -48,6 +48,18 @@ eachDatabase('account data', (open) => {
     ]);
   });
 
+  it('changes a piece by what it is: of several at a time none undoes another', async () => {
+    const type = 'org.example.list';
+    const add = (n: number): Promise<void> => data.change(alice, type, (before) => ({ ...before, [n]: true }), {});
+    await Promise.all(Array.from({ length: 10 }, (_, n) => add(n)));
+    expect(Object.keys((await data.find(alice, undefined, type)) ?? {})).toHaveLength(10);
+    expect(told).toHaveLength(10);
+    await data.change(alice, type, (before) => before, {});
+    expect(told).toHaveLength(10);
+    const large = { large: 'x'.repeat(1_100_000) };
+    expect(await outcome(data.change(alice, type, () => large, {}))).toMatchObject({ status: 413 });
+  });
+
   it('numbers changes, says who has news without a query, and wakes whoever waits', async () => {
     const before = data.stream.current();
     expect([data.hasChanged(alice, before), data.hasChanged('@bob:example.org', before)]).toEqual([false, false]);

@@ -94,6 +94,16 @@ export async function globalCount(db: Db, userId: string): Promise<number> {
   );
 }
 
+/** Holds a piece of the account's own for a change that depends on what it is, making it where there is none. @returns its content */
+export async function lockGlobal(tx: Tx, userId: string, type: string, initial: string): Promise<string> {
+  await tx.run(
+    'INSERT INTO account_data (user_id, account_data_type, stream_id, content) VALUES (?, ?, 0, ?) ON CONFLICT DO NOTHING',
+    [userId, type, initial],
+  );
+  await tx.run('UPDATE account_data SET content = content WHERE user_id = ? AND account_data_type = ?', [userId, type]);
+  return (await findGlobal(tx, userId, type)) ?? initial;
+}
+
 /** Holds a room's piece for a change that depends on what it is, making it where there is none. @returns its content */
 export async function lockForRoom(
   tx: Tx,

@@ -16,6 +16,7 @@ import {
   ignoredBy,
   ignorersOf,
   lockForRoom,
+  lockGlobal,
   replaceIgnored,
   type RoomAccountDataRow,
   roomChanges,
@@ -131,9 +132,7 @@ export class AccountDataService {
     origin: Origin,
   ): Promise<void> {
     checkType(type);
-    const text = JSON.stringify(content);
-    if (Buffer.byteLength(text) > largestContentBytes)
-      throw MatrixError.tooLarge(`Account data may not be larger than ${largestContentBytes} bytes`);
+    const text = textOf(content);
     const ignored = roomId === undefined && type === 'm.ignored_user_list' ? ignoredIn(userId, content) : undefined;
     const position = await this.#write(userId, roomId, type, origin, async (tx, streamId) => {
       if (roomId === undefined) {
@@ -153,6 +152,26 @@ export class AccountDataService {
     });
     // Whom an event concerns is judged where it is stored, from memory.
     if (ignored) await this.stream.heardAtWriter(position);
+  }
+
+  /**
+   * Changes a piece of the account's own by what it is just now: of several at a time none undoes another.
+   * @param change the content for one that is there; the same one where nothing is to change
+   * @throws MatrixError 413 `M_TOO_LARGE`, 403 `M_USER_DEACTIVATED`
+   */
+  async change(
+    userId: string,
+    type: string,
+    change: (before: Readonly<JsonObject>) => Readonly<JsonObject>,
+    origin: Origin,
+  ): Promise<void> {
+    const known = (await this.find(userId, undefined, type)) ?? {};
+    if (change(known) === known) return;
+    await this.#write(userId, undefined, type, origin, async (tx, streamId) => {
+      const content = change(JSON.parse(await lockGlobal(tx, userId, type, '{}')) as JsonObject);
+      await writeGlobal(tx, userId, type, textOf(content), streamId);
+      return content;
+    });
   }
 
   /** The tags of a room, by name. */
@@ -220,6 +239,14 @@ export class AccountDataService {
     if (type !== 'm.tag') await this.modules.accountDataUpdated(userId, roomId, type, event.content, origin);
     return event.streamId;
   }
+}
+
+/** @throws MatrixError 413 `M_TOO_LARGE` */
+function textOf(content: Readonly<JsonObject>): string {
+  const text = JSON.stringify(content);
+  if (Buffer.byteLength(text) > largestContentBytes)
+    throw MatrixError.tooLarge(`Account data may not be larger than ${largestContentBytes} bytes`);
+  return text;
 }
 
 /** @throws MatrixError 400 `M_INVALID_PARAM` */
