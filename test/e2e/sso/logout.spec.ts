@@ -1,3 +1,4 @@
+import { Database } from '@rookery/database';
 import { ForwardClock } from '../accounts/support.js';
 import { FakeProvider, makeToken } from './fake-provider.js';
 import { startWorld, type World } from './world.js';
@@ -100,6 +101,27 @@ describe.each(['sqlite', 'postgres'] as const)('logout from the provider’s sid
     const byHand = await world.homeserver.registerUser('carla');
     expect(await logOut({ sub: 'sub-carl' })).toMatchObject({ status: 200 });
     expect([await lives(one), await lives(two), await lives(byHand)]).toEqual([false, false, true]);
+  });
+
+  it('takes a request again that came to nothing, and no other', async () => {
+    const user = await logIn('oidc-ends', 'greta', 'sid-30');
+    const token = makeToken(claimsOf({ sid: 'sid-30', sub: 'sub-greta' }));
+    const database = world.homeserver.server.service(Database);
+    const { write } = database;
+    database.write = (work, options) =>
+      options?.name === 'session_close_devices'
+        ? Promise.reject(new Error('The database is away'))
+        : (write.call(database, work, options) as ReturnType<typeof work>);
+    const failed = await fetch(`${world.homeserver.baseUrl}/_synapse/client/oidc/backchannel_logout`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/x-www-form-urlencoded' },
+      body: new URLSearchParams({ logout_token: token }).toString(),
+    });
+    database.write = write;
+    expect([failed.status, await lives(user)]).toEqual([500, true]);
+    expect(await post({ logout_token: token })).toEqual({ status: 200, text: '' });
+    expect(await lives(user)).toBe(false);
+    expect(await post({ logout_token: token })).toMatchObject({ status: 400 });
   });
 
   it('leaves a device alone that was logged in to anew since', async () => {

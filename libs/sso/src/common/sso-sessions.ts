@@ -72,6 +72,11 @@ export class SsoSessions implements OnModuleInit {
     return this.put('used', id, {}, lifetimeMs);
   }
 
+  /** Whether an answer of a provider was used: by {@link useOnce}. */
+  async isUsed(id: string): Promise<boolean> {
+    return (await this.find('used', id)) !== undefined;
+  }
+
   /** Forgets what has expired. */
   async purge(): Promise<void> {
     const options = { name: 'purge_sso_sessions', anyProcess: true };

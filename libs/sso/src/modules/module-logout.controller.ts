@@ -50,13 +50,16 @@ export class ModuleLogoutController {
     const wanted = await provider.logout(request);
     if (!wanted) throw MatrixError.invalidParam('The logout request is not valid');
     const { sessionId, remoteId, id } = wanted;
-    if (id !== undefined && !(await this.remembered.useOnce(`logout ${providerId} ${id}`, rememberMs)))
+    const use = id === undefined ? undefined : `logout ${providerId} ${id}`;
+    if (use !== undefined && (await this.remembered.isUsed(use)))
       throw MatrixError.invalidParam('The logout request was used before');
     const userId = remoteId === undefined ? undefined : await this.externalIds.userOf(providerId, remoteId);
     if (remoteId !== undefined && userId === undefined) throw MatrixError.invalidParam('Nobody of that name is here');
     const closed = await this.sessions.closeProviderLogins(
       sessionId === undefined ? { providerId, userId: userId! } : { providerId, sessionId, userId },
     );
+    // Not before: a provider whose request came to nothing sends it again.
+    if (use !== undefined) await this.remembered.useOnce(use, rememberMs);
     this.logger.info('A provider logged sessions out', {
       provider: providerId,
       devices: [...closed.values()].reduce((sum, devices) => sum + devices.length, 0),

@@ -35,8 +35,8 @@ export class BackchannelLogout {
     const provider = this.#providerOf(token);
     if (!provider) throw invalid('no provider that may log out sent it');
     const request = await this.#check(token, provider);
-    if (!(await this.remembered.useOnce(`logout ${provider.id} ${request.id}`, rememberMs)))
-      throw invalid('used before');
+    const use = `logout ${provider.id} ${request.id}`;
+    if (await this.remembered.isUsed(use)) throw invalid('used before');
     const userId = await this.#userOf(request, provider);
     const { sessionId } = request;
     if (sessionId === undefined && userId === undefined) return;
@@ -45,6 +45,8 @@ export class BackchannelLogout {
         ? { providerId: provider.id, userId: userId! }
         : { providerId: provider.id, sessionId, userId },
     );
+    // Not before: a provider whose request came to nothing sends it again.
+    await this.remembered.useOnce(use, rememberMs);
     this.logger.info('A provider logged sessions out', {
       provider: provider.id,
       devices: [...closed.values()].reduce((sum, devices) => sum + devices.length, 0),
