@@ -47,6 +47,11 @@ eachDatabase('dehydrated devices', (open) => {
     expect((await service.get(alice)).deviceId).toBe('SLEEP2');
   });
 
+  it('is one, however many are put there at once', async () => {
+    await Promise.all(['SLEEP1', 'SLEEP2', 'SLEEP3'].map((deviceId) => service.put(alice, body(deviceId))));
+    expect(await devices()).toEqual(['PHONE', (await service.get(alice)).deviceId]);
+  });
+
   it('gets messages, which stay until it is deleted', async () => {
     await service.put(alice, body('SLEEP'));
     for (let n = 0; n < 3; n++)

@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { KeyedMutex } from '@rookery/platform';
 import { DeviceService, UserHooks } from '@rookery/users';
 import { isName, limits, objectText } from '../common/limits.js';
 import { KeyUploads } from '../device-keys/key-uploads.service.js';
@@ -14,6 +15,9 @@ import { deleteDehydrated, findDehydrated, writeDehydrated } from './dehydrated-
  */
 @Injectable()
 export class DehydratedDeviceService {
+  // Of two at a time of one user, each would leave the device of the other behind.
+  readonly #puts = new KeyedMutex({ maxWaiting: 20, refuse: () => MatrixError.limitExceeded(2_000) });
+
   constructor(
     private readonly database: Database,
     private readonly devices: DeviceService,
@@ -28,9 +32,13 @@ export class DehydratedDeviceService {
 
   /**
    * Stores a device with its keys in place of the former one. @returns its id
-   * @throws MatrixError 400 `M_BAD_JSON`, `M_INVALID_PARAM`, `M_MISSING_PARAM`, 413 `M_TOO_LARGE`
+   * @throws MatrixError 400 `M_BAD_JSON`, `M_INVALID_PARAM`, `M_MISSING_PARAM`, 413 `M_TOO_LARGE`, 429 `M_LIMIT_EXCEEDED`
    */
-  async put(userId: string, body: JsonObject): Promise<string> {
+  put(userId: string, body: JsonObject): Promise<string> {
+    return this.#puts.run(userId, () => this.#put(userId, body));
+  }
+
+  async #put(userId: string, body: JsonObject): Promise<string> {
     const { device_id: deviceId, device_data: data, initial_device_display_name: name } = body;
     if (!isName(deviceId)) throw MatrixError.invalidParam("'device_id' must be a device id");
     if (name !== undefined && name !== null && typeof name !== 'string')

@@ -131,13 +131,13 @@ export async function setAuthData(tx: Tx, userId: string, version: number, authD
   ]);
 }
 
-/** Marks a backup as deleted and deletes its sessions. */
+/** Marks a backup as deleted and deletes its sessions: those, too, that somebody who holds it is just storing. */
 export async function deleteVersion(tx: Tx, userId: string, version: number): Promise<void> {
-  await tx.run('DELETE FROM e2e_room_keys WHERE user_id = ? AND version = ?', [userId, version]);
   await tx.run('UPDATE e2e_room_keys_versions SET deleted = 1, key_count = 0 WHERE user_id = ? AND version = ?', [
     userId,
     version,
   ]);
+  await tx.run('DELETE FROM e2e_room_keys WHERE user_id = ? AND version = ?', [userId, version]);
 }
 
 /** Notes that a backup's sessions changed: a new etag, and how many more there are. */
@@ -220,8 +220,8 @@ export async function deleteSessions(
   );
 }
 
-/** Forgets all backups of a user. */
+/** Forgets all backups of a user, with what is just being stored in them. */
 export async function deleteBackupsOf(tx: Tx, userId: string): Promise<void> {
-  await tx.run('DELETE FROM e2e_room_keys WHERE user_id = ?', [userId]);
   await tx.run('DELETE FROM e2e_room_keys_versions WHERE user_id = ?', [userId]);
+  await tx.run('DELETE FROM e2e_room_keys WHERE user_id = ?', [userId]);
 }

@@ -1,4 +1,4 @@
-import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
+import { eachDatabase, FakeClock, holdUp, type TestDatabase } from '@rookery/testing';
 import { DeactivationService } from '@rookery/users';
 import { buildE2ee, type E2eeFixture, fixtureMigrations } from '../e2ee.fixture.js';
 import type { BackedUpSession } from './backup.query.js';
@@ -51,6 +51,18 @@ eachDatabase('key backups', (open) => {
   it('gives every version of many at once a number of its own', async () => {
     const made = await Promise.all(Array.from({ length: 20 }, () => create()));
     expect(made.map(Number).toSorted((a, b) => a - b)).toEqual(Array.from({ length: 20 }, (_, index) => index + 1));
+  });
+
+  it.each(['it is deleted', 'its account is closed'])('keeps nothing that is being stored while %s', async (end) => {
+    const version = await create();
+    const isDeleted = end === 'it is deleted';
+    const reached = holdUp(test.database, 'key_backup_store', isDeleted ? 'key_backup_delete' : 'deactivate');
+    const storing = backups.store(alice, version, [session('!a', 's1')]);
+    await reached;
+    if (isDeleted) await backups.delete(alice, version);
+    else await fixture.get(DeactivationService).deactivate(alice, false, false, {});
+    await storing;
+    expect(await test.database.query('SELECT session_id FROM e2e_room_keys WHERE user_id = ?', [alice])).toEqual([]);
   });
 
   it('changes the auth data and never the algorithm', async () => {
