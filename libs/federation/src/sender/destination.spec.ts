@@ -289,6 +289,21 @@ describe('Destination', () => {
     },
   );
 
+  it('forgets messages that have no form in which they could be sent, and goes on with those behind them', async () => {
+    const { destination, clock, tried, eduStore } = make();
+    const sound = { type: 'm.test', text: '"sound"' };
+    const messages: (OutgoingEdu | undefined)[] = [...Array.from({ length: 50 }, () => undefined), sound, undefined];
+    const next = async (_: string, limit: number): Promise<StoredEdus> => ({
+      edus: messages.slice(0, limit).flatMap((one) => one ?? []),
+      isAll: messages.length <= limit,
+      delivered: async () => void messages.splice(0, limit),
+    });
+    destination.addStored(Object.assign(eduStore('to_device', []), { next }));
+    await clock.advance(0);
+    expect(tried.map(({ text }) => (JSON.parse(text) as { edus: unknown }).edus)).toEqual([['sound']]);
+    expect([messages.length, destination.isIdle]).toEqual([0, true]);
+  });
+
   it('tells changes of devices before messages to them, whichever came first', async () => {
     const { destination, clock, tried, eduStore } = make();
     const lists = eduStore('device_lists', [{ type: 'm.test', text: '"list"' }]);

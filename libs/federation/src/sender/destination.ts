@@ -402,7 +402,11 @@ export class Destination implements TurnTaker {
     }
     const limit = !this.#alone ? maxEdus : taken.length > 0 ? 0 : 1;
     const { edus, settle } = this.#stored.size + this.waitingEdus === 0 ? noEdus : await this.#nextEdus(limit);
-    if (taken.length === 0 && edus.length === 0) return undefined;
+    if (taken.length === 0 && edus.length === 0) {
+      // What has no form in which it could be sent is forgotten: it would come first again, and hold up whatever lies behind it.
+      await settle();
+      return undefined;
+    }
     return { events: taken, pduTexts, edus, eduTexts: edus.map(({ text }) => text), settle };
   }
 
