@@ -99,6 +99,8 @@ export interface ClientOptions {
   readonly logger?: Logger;
   /** What stands in for the direct way. */
   readonly wayOf?: (direct: WayOut) => WayOut;
+  /** On which other processes say what has changed. */
+  readonly bus?: InProcessBus;
 }
 
 /** The whole lib around one database, as the Nest module puts it together. */
@@ -122,6 +124,7 @@ export function makeClient({
   clock = new SystemClock(),
   logger = new SilentLogger(),
   wayOf = (direct) => direct,
+  bus = new InProcessBus(),
 }: ClientOptions): TestClient {
   const folder = mkdtempSync(join(tmpdir(), 'rookery-fed-'));
   const caFile = join(folder, 'ca.pem');
@@ -150,7 +153,7 @@ export function makeClient({
     clock,
     ids,
     logger,
-    new Invalidations(new Notifier(clock, new InProcessBus())),
+    new Invalidations(new Notifier(clock, bus)),
   );
   const metrics = new Metrics('origin.test');
   const client = new FederationClient({

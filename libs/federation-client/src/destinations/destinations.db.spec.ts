@@ -1,4 +1,5 @@
 import { Database, type Dialect, type SqlValue, type Tx, type WriteOptions } from '@rookery/database';
+import { InProcessBus } from '@rookery/replication';
 import { eachDatabase, eventually, FakeClock, FakeNames, RecordingLogger, type TestDatabase } from '@rookery/testing';
 import { makeClient, PlayedServer, type TestClient } from '../federation-client.fixture.js';
 import { federationClientMigrations } from '../migrations/federation-client-01.migration.js';
@@ -170,6 +171,22 @@ eachDatabase('servers that cannot be reached', (open) => {
     await read();
     expect(await untilTs()).toEqual([expect.any(Number), 0]);
     expect((await untilTs())[0]).toBeGreaterThan(clock.nowMs());
+  });
+
+  it('are looked up once more where another process finds them back meanwhile', async () => {
+    const reads = new HeldReads(test.database);
+    const bus = new InProcessBus();
+    const here = makeClient({ database: reads, clock, settings, bus });
+    clients.push(here);
+    const there = client().destinations;
+    await there.failed('f.test');
+    const { release, reading } = await reads.hold(1, () => here.destinations.state('f.test'));
+    await there.reset('f.test');
+    bus.publish({ stream: 'caches', writer: 'there', position: 0, number: 1, changed: { destinations: ['f.test'] } });
+    await Promise.resolve();
+    release();
+    expect(await reading).toMatchObject({ retryAtTs: 0 });
+    expect(await here.destinations.state('f.test')).toMatchObject({ retryAtTs: 0 });
   });
 
   it('are those that show no life, not those that refuse', async () => {

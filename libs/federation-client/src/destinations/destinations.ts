@@ -108,15 +108,15 @@ export class Destinations {
 
   /** Reads how servers stand in one query, for those of which that is not known. */
   async prepare(destinations: readonly string[]): Promise<void> {
-    const nowMs = this.clock.monotonicMs();
-    const unknown = new Map<string, Known | undefined>();
-    for (const destination of destinations) {
-      const known = this.#known.get(destination);
-      if (known === undefined || nowMs - known.readMs >= trustedMs) unknown.set(destination, known);
+    const unknown = destinations.filter((destination) => this.#trusted(destination) === undefined);
+    if (unknown.length < 2) return;
+    const reading = this.#known.begin();
+    try {
+      const rows = await backoffsOf(this.database, unknown);
+      for (const destination of unknown) reading.keep(destination, this.#read(rows.get(destination)));
+    } finally {
+      reading.end();
     }
-    if (unknown.size < 2) return;
-    const rows = await backoffsOf(this.database, [...unknown.keys()]);
-    for (const [destination, before] of unknown) this.#learn(destination, before, rows.get(destination));
   }
 
   /** Calls `listener` for every server that comes back. The result stops that. */
@@ -186,25 +186,33 @@ export class Destinations {
   }
 
   async #row(destination: string): Promise<BackoffRow> {
-    const known = this.#known.get(destination);
-    const nowMs = this.clock.monotonicMs();
-    if (known !== undefined && nowMs - known.readMs < trustedMs) return known.row;
-    return this.#learn(destination, known, await backoffOf(this.database, destination));
+    for (;;) {
+      const known = this.#trusted(destination);
+      if (known !== undefined) return known;
+      const reading = this.#known.begin();
+      try {
+        const read = this.#read(await backoffOf(this.database, destination));
+        reading.keep(destination, read);
+        // Else it is newer by now, or another process has said that it is.
+        if (reading.isCurrent(destination)) return read.row;
+      } finally {
+        reading.end();
+      }
+    }
   }
 
-  /**
-   * Keeps what was read, unless something was noted about the server while it was being read: that is newer.
-   * @param before what was known when the reading began
-   */
-  #learn(destination: string, before: Known | undefined, read: BackoffRow = healthy): BackoffRow {
-    const now = this.#known.get(destination);
-    if (now !== undefined && now !== before) return now.row;
-    this.#remember(destination, read);
-    return read;
+  /** How a server stands, where that is known well enough. */
+  #trusted(destination: string): BackoffRow | undefined {
+    const known = this.#known.get(destination);
+    return known !== undefined && this.clock.monotonicMs() - known.readMs < trustedMs ? known.row : undefined;
+  }
+
+  #read(row: BackoffRow = healthy): Known {
+    return { row, readMs: this.clock.monotonicMs() };
   }
 
   #remember(destination: string, row: BackoffRow): void {
-    this.#known.set(destination, { row, readMs: this.clock.monotonicMs() });
+    this.#known.set(destination, this.#read(row));
   }
 }
 
