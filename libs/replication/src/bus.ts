@@ -46,6 +46,7 @@ export abstract class Bus {
   abstract publish(message: BusMessage): void;
   /** Returns how to end the subscription. A listener must not throw. */
   abstract subscribe(listener: (message: BusMessage) => void): () => void;
+  /** Resolves once what was published before can reach the others, or cannot be waited for any longer. Never rejects. */
   abstract close(): Promise<void>;
 }
 

@@ -239,6 +239,13 @@ describe('Notifier', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
+  it('lets go of whoever waits for a position when it closes', async () => {
+    const reached = notifier.reached('events', 9, { timeoutMs: 60_000 });
+    notifier.close();
+    expect(await reached).toBe(false);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
   it('ends waits before it falls silent: what is written until then is told, and what others write heard', async () => {
     const other = new Notifier(clock, bus, { instance: 'worker1' });
     const heard: Record<'here' | 'there', number[]> = { here: [], there: [] };

@@ -106,6 +106,8 @@ export class Notifier {
   readonly #orders = new Map<string, SpanOrder<BusMessage & Span>>();
   readonly #clock: Clock;
   readonly #stops: (() => void)[] = [];
+  /** End the waits of {@link reached}. */
+  readonly #reaching = new Set<() => void>();
   #waiting = 0;
   #isEnding = false;
   #closed = false;
@@ -255,7 +257,7 @@ export class Notifier {
 
   /**
    * Waits until this process may read a stream up to `position`: a token may come from a process that is ahead. False when
-   * that did not happen in time.
+   * that did not happen in time, or nothing is heard any more.
    */
   reached(
     stream: string,
@@ -268,6 +270,7 @@ export class Notifier {
     return new Promise((resolve) => {
       const end = (): void => {
         stop();
+        this.#reaching.delete(end);
         this.#wheel.remove(deadline);
         signal?.removeEventListener('abort', end);
         resolve(isReached());
@@ -276,6 +279,7 @@ export class Notifier {
       const stop = this.onAdvance(stream, () => {
         if (isReached()) end();
       });
+      this.#reaching.add(end);
       this.#wheel.add(deadline, timeoutMs);
       signal?.addEventListener('abort', end, { once: true });
     });
@@ -302,6 +306,7 @@ export class Notifier {
     this.endWaits();
     this.#closed = true;
     for (const stop of this.#stops.splice(0)) stop();
+    for (const end of [...this.#reaching]) end();
   }
 
   #add(waiter: Waiter, timeoutMs: number): void {

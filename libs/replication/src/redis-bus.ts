@@ -160,8 +160,9 @@ export class RedisBus extends Bus {
     clearInterval(this.#timer);
     this.#listeners.clear();
     for (const heard of this.#marked.values()) heard();
+    // What is on its way to Redis would be cut off with the connection.
+    if (this.#isUp && this.#sending.size > 0) await this.#isAcknowledged();
     for (const one of [this.#publisher, this.#subscriber]) one.destroy();
-    await Promise.resolve();
   }
 
   async #connect(): Promise<void> {
