@@ -9,7 +9,7 @@ import { MembershipService } from '../membership/membership.service.js';
 import { ThreepidInvites } from '../membership/threepid-invites.js';
 import { AuthRefusal } from '../pipeline/draft-builder.js';
 import { EventPersister } from '../pipeline/event-persister.js';
-import type { EventDraft } from '../model/drafts.js';
+import type { EventDraft, NewRoom } from '../model/drafts.js';
 import { aliasesIn, checkContent } from '../model/content-rules.js';
 import { originOf } from '../model/requesters.js';
 import { checkCreateRoom, type CreateRoomRequest, inviteReasonKey, inviteReasonsKey } from './create-room.schema.js';
@@ -30,6 +30,8 @@ export interface CreationOverrides {
   readonly bare?: boolean;
   /** No rate limit, no modules, not for its events either: the server, or a module, makes the room on its own account. */
   readonly unchecked?: boolean;
+  /** Written together with the room. */
+  readonly inTransaction?: NewRoom['inTransaction'];
 }
 
 type Draft = Omit<EventDraft, 'roomId' | 'transaction'>;
@@ -99,7 +101,11 @@ export class RoomCreation {
       ...this.#stateEvents(requester, request, preset, alias, overrides),
       ...(await this.#inviteEvents(requester, request, local)),
     ].map((draft) => (overrides.unchecked ? { ...draft, unchecked: true } : draft));
-    const created = await this.#persist(userId, rules, roomId, drafts, isListed, alias);
+    const created = await this.#persist({
+      ...{ roomVersion: rules.version, creator: userId, roomId, drafts, isPublic: isListed },
+      ...(alias !== undefined && { aliases: [alias] }),
+      inTransaction: overrides.inTransaction,
+    });
     const elsewhere = delivered.filter((target) => !isHere(target));
     const notInvited = await this.#inviteElsewhere(requester, created.roomId, request, elsewhere);
     const content = request.is_direct ? { is_direct: true } : undefined;
@@ -268,23 +274,9 @@ export class RoomCreation {
     return { type, stateKey, sender: requester.userId, content, origin: originOf(requester, true) };
   }
 
-  async #persist(
-    creator: string,
-    rules: RoomVersionRules,
-    roomId: string | undefined,
-    drafts: readonly Draft[],
-    isListed: boolean,
-    alias: string | undefined,
-  ): Promise<{ roomId: string }> {
+  async #persist(room: NewRoom): Promise<{ roomId: string }> {
     try {
-      return await this.persister.createRoom({
-        roomVersion: rules.version,
-        creator,
-        roomId,
-        drafts,
-        isPublic: isListed,
-        ...(alias !== undefined && { aliases: [alias] }),
-      });
+      return await this.persister.createRoom(room);
     } catch (error) {
       if (error instanceof AuthRefusal) throw MatrixError.invalidRoomState(error.message);
       throw error;

@@ -1,3 +1,4 @@
+import type { Tx } from '@rookery/database';
 import type { JsonObject } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import type { ClientTransaction } from './stored-event.js';
@@ -47,4 +48,6 @@ export interface NewRoom {
   readonly isPublic: boolean;
   /** Local aliases to be made with the room. */
   readonly aliases?: readonly string[] | undefined;
+  /** Written together with the room. */
+  readonly inTransaction?: ((tx: Tx, roomId: string) => Promise<void>) | undefined;
 }

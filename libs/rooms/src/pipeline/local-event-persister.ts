@@ -165,7 +165,11 @@ export class LocalEventPersister extends EventPersister {
   async #storeNew(room: WorkingRoom, request: NewRoom, stage: () => Promise<void>): Promise<StoredEvent[]> {
     try {
       await stage();
-      const stored = await this.committer.commit(room, { first: (tx) => insertRoom(tx, room.roomId, request) });
+      const first = async (tx: Tx): Promise<void> => {
+        await insertRoom(tx, room.roomId, request);
+        await request.inTransaction?.(tx, room.roomId);
+      };
+      const stored = await this.committer.commit(room, { first });
       this.snapshots.keep(room.base);
       return stored;
     } catch (error) {

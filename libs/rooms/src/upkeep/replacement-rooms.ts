@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { isTransient } from '@rookery/database';
+import { isTransient, type Tx } from '@rookery/database';
 import { Logger, serverRequester } from '@rookery/platform';
 import { RoomCreation } from '../creation/room-creation.service.js';
 import { JoinService } from '../membership/join.service.js';
@@ -23,8 +23,11 @@ export class ReplacementRooms {
     private readonly logger: Logger,
   ) {}
 
-  /** Makes the room; nothing where nobody is named who would make it. */
-  async make(request: Replacement): Promise<string | undefined> {
+  /**
+   * Makes the room; nothing where nobody is named who would make it.
+   * @param note is written together with it
+   */
+  async make(request: Replacement, note: (tx: Tx, roomId: string) => Promise<void>): Promise<string | undefined> {
     if (request.newRoomUserId === undefined) return undefined;
     const { roomId } = await this.creation.create(
       serverRequester(request.newRoomUserId),
@@ -33,7 +36,7 @@ export class ReplacementRooms {
         name: request.newRoomName ?? 'Content Violation Notification',
         power_level_content_override: { users_default: -10 },
       },
-      { unchecked: true },
+      { unchecked: true, inTransaction: note },
     );
     return roomId;
   }

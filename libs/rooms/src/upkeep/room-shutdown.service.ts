@@ -115,7 +115,7 @@ export class RoomShutdown implements OnModuleInit {
     before: ShutdownResult | undefined,
     report: (result: ShutdownResult) => Promise<void>,
   ): Promise<ShutdownResult> {
-    const newRoomId = before?.new_room_id ?? (await this.replacements.make(request));
+    let newRoomId = before?.new_room_id ?? undefined;
     const kicked = new Set(before?.kicked_users);
     const failed = new Set<string>();
     const localAliases = before?.local_aliases ?? (await selectAliasesOf(this.database, roomId));
@@ -125,7 +125,10 @@ export class RoomShutdown implements OnModuleInit {
       local_aliases: localAliases,
       new_room_id: newRoomId ?? null,
     });
-    // Before anything else is done with the new room: whoever goes on does not make another.
+    // It is noted with the new room: whoever goes on does not make another.
+    newRoomId ??= await this.replacements.make(request, (tx, made) =>
+      this.tasks.noteIn(tx, taskId, { ...soFar(), new_room_id: made }),
+    );
     await report(soFar());
     if (newRoomId !== undefined) await this.replacements.explain(request, newRoomId, taskId);
     const pending = await selectLocalUsers(this.database, roomId, ['join', 'invite', 'knock']);

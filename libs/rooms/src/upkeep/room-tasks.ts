@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { Database, isTransient } from '@rookery/database';
+import { Database, isTransient, type Tx } from '@rookery/database';
 import type { JsonObject } from '@rookery/matrix-types';
 import { Clock, Config, Ids, Logger } from '@rookery/platform';
 import {
@@ -134,6 +134,11 @@ export class RoomTasks {
     } finally {
       this.#scheduling.delete(key);
     }
+  }
+
+  /** Notes how far a task that runs has come, together with what it has done. */
+  noteIn(tx: Tx, id: string, result: JsonObject): Promise<void> {
+    return updateTask(tx, id, 'active', JSON.stringify(result), null, this.clock.nowMs());
   }
 
   async find(id: string): Promise<RoomTask | undefined> {

@@ -184,7 +184,7 @@ eachDatabase('upkeep of rooms', (open) => {
     await other.close();
     const away = await other.write(() => Promise.resolve(new Error('open'))).catch((error: unknown) => error as Error);
     const persister = rooms.get(EventPersister);
-    const { send } = persister;
+    const { createRoom, send } = persister;
     let sends = 0;
     persister.send = async (draft) => {
       if (draft.type !== 'm.room.message' || ++sends > 2) return send.call(persister, draft);
@@ -192,6 +192,12 @@ eachDatabase('upkeep of rooms', (open) => {
       throw away;
     };
     const roomId = await create();
+    // The room is there, and whoever made it never gets to know.
+    persister.createRoom = async (room) => {
+      persister.createRoom = createRoom;
+      await createRoom.call(persister, room);
+      throw away;
+    };
     const request = { requesterId: alice.userId, newRoomUserId: '@admin:example.org', newRoomName: 'Instead' };
     const options = { block: false, purge: false, forcePurge: false };
     const id = await rooms.get(RoomShutdown).start(roomId, { ...request, ...options });
