@@ -40,6 +40,8 @@ const lookedAt = [
 @Injectable()
 export class RoomUpgrade {
   readonly #underWay = new SingleFlight<string>();
+  /** Rooms that are just being replaced. */
+  readonly #replaced = new Set<string>();
 
   // Ten parameters: an upgrade is allowed or only pretended, makes a room, moves state, bans and listing, and is told to hooks and modules.
   constructor(
@@ -57,11 +59,11 @@ export class RoomUpgrade {
 
   /**
    * Makes the new room, takes state, bans, aliases and the place in the directory along, and closes the old one. Whoever asks
-   * again meanwhile, as clients do that wait for long, gets the same room.
+   * again meanwhile, as clients do that wait for long, gets the same room; anybody else is refused, so that people are not parted.
    * @param additionalCreators who is a creator of the new room beside the requester; those of the old room do not follow
    * @returns the id of the new room
-   * @throws MatrixError 400 `M_UNSUPPORTED_ROOM_VERSION`, 403 `M_FORBIDDEN`, 404 `M_NOT_FOUND`, 429 `M_LIMIT_EXCEEDED`,
-   *   503 `M_UNKNOWN` when the room's state takes too long to arrive
+   * @throws MatrixError 400 `M_UNSUPPORTED_ROOM_VERSION`, 400 `M_UNKNOWN` when somebody is just replacing the room, 403 `M_FORBIDDEN`,
+   *   404 `M_NOT_FOUND`, 429 `M_LIMIT_EXCEEDED`, 503 `M_UNKNOWN` when the room's state takes too long to arrive
    * @spec client-server-api#server-behaviour-16
    */
   upgrade(
@@ -92,6 +94,24 @@ export class RoomUpgrade {
     if (!create) throw MatrixError.noSuchRoom();
     this.#checkPower(requester, events, create);
     if (requester.shadowBanned) return this.#pretend(requester, roomId, rules);
+    if (this.#replaced.has(roomId)) throw MatrixError.badRequest('Somebody is replacing this room just now');
+    this.#replaced.add(roomId);
+    try {
+      return await this.#replace(requester, create, events, rules, additionalCreators);
+    } finally {
+      this.#replaced.delete(roomId);
+    }
+  }
+
+  async #replace(
+    requester: Requester,
+    create: RoomEvent,
+    events: readonly RoomEvent[],
+    rules: RoomVersionRules,
+    additionalCreators: readonly string[] | undefined,
+  ): Promise<string> {
+    const { roomId } = create;
+    const state = authStateOf(events);
     const levels = withNumbers(state('m.room.power_levels', '')?.content ?? {}, create.rules);
     const moved = movedLevels(levels, create, rules, {
       requester: requester.userId,
@@ -102,7 +122,7 @@ export class RoomUpgrade {
     const { roomId: replacement } = await this.creation.create(
       requester,
       {
-        room_version: version,
+        room_version: rules.version,
         creation_content: this.#creationContent(create, rules, predecessor, additionalCreators),
         initial_state: [
           { type: 'm.room.power_levels', state_key: '', content: workingLevels(moved, rules, requester.userId) },
