@@ -2,7 +2,7 @@ import { databaseMigrations } from '@rookery/database';
 import { type ClientEvent, type JsonObject, MatrixError, parseEventFilter } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { replicationMigrations } from '@rookery/replication';
-import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
+import { eachDatabase, eventually, FakeClock, type TestDatabase } from '@rookery/testing';
 import { AccountDataService, ProfileService, usersMigrations } from '@rookery/users';
 import type { CreateRoomRequest } from './creation/create-room.schema.js';
 import { RoomCreation } from './creation/room-creation.service.js';
@@ -25,6 +25,7 @@ import { EventCreation } from './sending/event-creation.service.js';
 import { RoomStateReader } from './state/room-state-reader.js';
 import { SuccessorData } from './upgrade/successor-data.js';
 import { RoomUpgrade } from './upgrade/room-upgrade.service.js';
+import { EventPersister } from './pipeline/event-persister.js';
 
 async function outcome(promise: Promise<unknown>): Promise<string> {
   try {
@@ -374,6 +375,17 @@ eachDatabase('the rest of the rooms API', (open) => {
     expect(await upgrade()).not.toBe(first);
   });
 
+  it('replaces a room by one only, where several want to at once', async () => {
+    const levels = { users: { [alice.userId]: 100, [bob.userId]: 100 } };
+    const old = await create({ room_version: '11', preset: 'public_chat', power_level_content_override: levels });
+    await rooms.get(JoinService).join(bob, old);
+    const upgrades = [alice, bob].map((one) => rooms.get(RoomUpgrade).upgrade(one, old, '12', undefined));
+    const outcomes = await Promise.all(upgrades.map(outcome));
+    expect(outcomes.toSorted()).toEqual(['200', '400 M_UNKNOWN']);
+    const replacement = await upgrades[outcomes.indexOf('200')];
+    expect(await stateOf(old, 'm.room.tombstone')).toMatchObject({ replacement_room: replacement });
+  });
+
   it('replaces a room whose bans the new one cannot have all', async () => {
     const banned = async (version: string, level?: number): Promise<string> => {
       const power = level === undefined ? {} : { power_level_content_override: { users: { [carol.userId]: level } } };
@@ -427,6 +439,30 @@ eachDatabase('the rest of the rooms API', (open) => {
       membership: 'join',
       displayname: 'Alice the Great',
     });
+  });
+
+  it('goes on after a restart to show a new name in rooms', async () => {
+    const { database } = test;
+    const dying = await buildRooms({ database, clock });
+    const roomIds: string[] = [];
+    for (let n = 0; n < 20; n++) roomIds.push((await dying.get(RoomCreation).create(carol, {})).roomId);
+    const persister = dying.get(EventPersister);
+    const { send: store } = persister;
+    let stored = 0;
+    persister.send = (draft) =>
+      ++stored > 5 ? Promise.reject(new Error('The server was killed')) : store.call(persister, draft);
+    await dying.get(ProfileService).setField(carol, carol.userId, 'displayname', 'Carol Once More');
+    await dying.get(ProfilePropagation).settled(carol.userId);
+    await dying.close();
+    const again = await buildRooms({ database, clock });
+    const isShown = async (roomId: string): Promise<boolean> => {
+      const member = await again.get(RoomStateReader).currentEvent(roomId, 'm.room.member', carol.userId);
+      return member?.event.content['displayname'] === 'Carol Once More';
+    };
+    await eventually(async () => (await Promise.all(roomIds.map(isShown))).every(Boolean));
+    await again.get(ProfilePropagation).settled(carol.userId);
+    expect(await test.database.query('SELECT user_id FROM profiles_behind')).toEqual([]);
+    await again.close();
   });
 
   it('filters pages of history', async () => {

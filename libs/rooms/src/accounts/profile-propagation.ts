@@ -1,4 +1,5 @@
-import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { Injectable, type OnApplicationBootstrap, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
+import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import { eachLimit, Logger, SingleFlight } from '@rookery/platform';
 import { UserHooks } from '@rookery/users';
@@ -6,16 +7,23 @@ import { EventPersister } from '../pipeline/event-persister.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { MemberProfiles } from '../membership/member-profiles.js';
+import { changesBehind, noteBehind, noteShown, usersBehind } from './profiles-behind.query.js';
 
 const shownFields: ReadonlySet<string> = new Set(['displayname', 'avatar_url']);
 const parallelRooms = 8;
+/** Users whose rooms are brought up to date side by side after a start. */
+const parallelUsers = 4;
 
-/** Tells a user's rooms about a new name or avatar: the member events are sent again. */
+/**
+ * Tells a user's rooms about a new name or avatar: the member events are sent again. Whom a crash, or the end of the server, leaves behind is
+ * taken up again after the next start.
+ */
 @Injectable()
-export class ProfilePropagation implements OnModuleInit {
+export class ProfilePropagation implements OnModuleInit, OnApplicationBootstrap, OnModuleDestroy {
   readonly #running = new SingleFlight<void>();
   /** Users whose rooms are behind. */
   readonly #due = new Set<string>();
+  #isStopping = false;
 
   constructor(
     private readonly hooks: UserHooks,
@@ -23,16 +31,32 @@ export class ProfilePropagation implements OnModuleInit {
     private readonly state: RoomStateReader,
     private readonly profiles: MemberProfiles,
     private readonly persister: EventPersister,
+    private readonly database: Database,
     private readonly logger: Logger,
   ) {}
 
   onModuleInit(): void {
     this.hooks.profileChanged.subscribe({
-      afterCommit: async ({ userId, fields, propagate }) => {
-        if (propagate && fields.some((field) => shownFields.has(field))) this.start(userId);
+      inTransaction: async (tx, event) => {
+        if (isShown(event)) await noteBehind(tx, event.userId);
+      },
+      afterCommit: async (event) => {
+        if (isShown(event)) this.start(event.userId);
         return Promise.resolve();
       },
     });
+  }
+
+  onApplicationBootstrap(): void {
+    if (this.database.isBesideWriter) return;
+    this.#resume().catch((error: unknown) =>
+      this.logger.error('Could not find out whose profiles are to be shown in rooms', { err: error }),
+    );
+  }
+
+  async onModuleDestroy(): Promise<void> {
+    this.#isStopping = true;
+    await this.#running.settled();
   }
 
   /** Brings all rooms of a user up to date, in the background; a change while that goes on starts it once more. */
@@ -41,7 +65,7 @@ export class ProfilePropagation implements OnModuleInit {
     void this.#running
       .run(userId, () => this.#run(userId))
       .finally(() => {
-        if (this.#due.has(userId)) this.start(userId);
+        if (this.#due.has(userId) && !this.#isStopping) this.start(userId);
       });
   }
 
@@ -50,12 +74,26 @@ export class ProfilePropagation implements OnModuleInit {
     for (let run = this.#running.get(userId); run; run = this.#running.get(userId)) await run;
   }
 
+  async #resume(): Promise<void> {
+    const users = await usersBehind(this.database);
+    const resume = (userId: string): Promise<void> => {
+      this.start(userId);
+      return this.settled(userId);
+    };
+    await eachLimit(users, parallelUsers, resume, { while: () => !this.#isStopping });
+  }
+
   async #run(userId: string): Promise<void> {
     this.#due.delete(userId);
     try {
+      // Before the profile: whatever changes afterwards is shown once more.
+      const changes = await changesBehind(this.database, userId);
       const profile = await this.profiles.of(userId);
       const roomIds = await this.memberships.joinedRoomIds(userId);
-      await eachLimit(roomIds, parallelRooms, (roomId) => this.#tell(userId, roomId, profile));
+      const options = { while: () => !this.#isStopping };
+      await eachLimit(roomIds, parallelRooms, (roomId) => this.#tell(userId, roomId, profile), options);
+      if (changes === undefined || this.#isStopping) return;
+      await this.database.write((tx) => noteShown(tx, { userId, changes }), { name: 'profile_shown' });
     } catch (error) {
       this.logger.error('A profile could not be shown in rooms', { userId, err: error });
     }
@@ -82,3 +120,7 @@ export class ProfilePropagation implements OnModuleInit {
     }
   }
 }
+
+/** Whether rooms show what has changed, and are to. */
+const isShown = (change: { readonly fields: readonly string[]; readonly propagate: boolean }): boolean =>
+  change.propagate && change.fields.some((field) => shownFields.has(field));

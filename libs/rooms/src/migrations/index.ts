@@ -10,6 +10,7 @@ import { inviteSendersSchema } from './invite-senders.migration.js';
 import { memberDeltasSchema } from './member-deltas.migration.js';
 import { partialGroupsSchema } from './partial-groups.migration.js';
 import { partialStateSchema } from './partial-state.migration.js';
+import { dropProfilesBehind, profilesBehindSchema } from './profiles-behind.migration.js';
 import { pushNotesSchema } from './push-notes.migration.js';
 import { removalRedactionsSchema } from './removal-redactions.migration.js';
 import { slimCost, slimSchema } from './slim.migration.js';
@@ -60,4 +61,5 @@ export const roomsMigrations: readonly Migration[] = [
   { version: 1, name: 'rooms_17_partial_state', up: partialStateSchema },
   { version: 1, name: 'rooms_18_partial_groups', up: partialGroupsSchema },
   { version: 1, name: 'rooms_19_state_link', up: stateLinkSchema, back: dropStateLink },
+  { version: 1, name: 'rooms_20_profiles_behind', up: profilesBehindSchema, back: dropProfilesBehind },
 ];
