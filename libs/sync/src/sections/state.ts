@@ -4,6 +4,7 @@ import { EventStore, isServable, PartialRooms, RoomStateReader, type StoredEvent
 import { splitStateKey, stateKeyOf } from '@rookery/state-res';
 import type { WantedMembers } from '../request/device-members.js';
 import type { SyncContext } from '../sync-context.js';
+import { changedState } from './changed-state.js';
 import { claimedMembers, claimKey } from './claimed-members.js';
 import type { RoomEntry } from './room-list.js';
 import type { ShownTimeline } from './timeline.js';
@@ -97,7 +98,7 @@ export class RoomStates {
       const timeline = shown.get(roomId) ?? [];
       // What was changed behind the back of those who had gone is not for them, although they are shown how they were let go.
       const deltas = needs.deltas.get(roomId)?.filter((delta) => delta.streamId <= (stay?.streamOrdering ?? Infinity));
-      const ids = state ?? new StateIds(changedState(deltas ?? [], timeline, context));
+      const ids = state ?? new StateIds(changedState(deltas ?? [], timeline, context.useStateAfter !== false));
       if (state !== undefined && !context.useStateAfter) setBack(ids, timeline);
       // How the user came to be outside may have happened after the stay.
       if (section === 'leave' && context.useStateAfter)
@@ -187,7 +188,11 @@ export class RoomStates {
     for (const each of asked) {
       const { roomId, ids } = each;
       // What changed is told however often the client was sent it before: it cannot know which of it still holds.
-      const changed = changedState(deltas.get(roomId) ?? [], shown.get(roomId) ?? [], context);
+      const changed = changedState(
+        deltas.get(roomId) ?? [],
+        shown.get(roomId) ?? [],
+        context.useStateAfter !== false,
+      );
       ids.leaveOut((key) => key.startsWith(memberKeys));
       for (const [userId, eventId] of fresherOf(each)) ids.set(stateKeyOf(memberType, userId), eventId);
       for (const [key, eventId] of changed) if (key.startsWith(memberKeys)) ids.set(key, eventId);
@@ -268,33 +273,4 @@ function setBack(ids: StateIds, timeline: readonly StoredEvent[]): void {
     if (replacesState === undefined) ids.delete(key);
     else ids.set(key, replacesState);
   }
-}
-
-/** What changed since the last sync and the timeline does not tell; with `state_after`, all that changed. */
-function changedState(
-  deltas: readonly StateDelta[],
-  timeline: readonly StoredEvent[],
-  context: SyncContext,
-): Map<string, string> {
-  const ids = new Map<string, string>();
-  if (deltas.length === 0) return ids;
-  const inTimeline = new Set(timeline.map((stored) => stored.event.eventId));
-  const start = timeline[0]?.streamOrdering ?? Number.MAX_SAFE_INTEGER;
-  const final = new Map(deltas.map((delta) => [stateKeyOf(delta.type, delta.stateKey), delta]));
-  for (const [key, delta] of final) {
-    if (delta.eventId === undefined) continue;
-    if (context.useStateAfter || !inTimeline.has(delta.eventId)) {
-      ids.set(key, delta.eventId);
-      continue;
-    }
-    const before = deltas.findLast(
-      (other) =>
-        other.streamId < start &&
-        stateKeyOf(other.type, other.stateKey) === key &&
-        other.eventId !== undefined &&
-        !inTimeline.has(other.eventId),
-    );
-    if (before?.eventId !== undefined) ids.set(key, before.eventId);
-  }
-  return ids;
 }
