@@ -1,8 +1,9 @@
 import type { Db, SqlValue, Tx } from '@rookery/database';
 
 /**
- * What SQLite would go through from one end to the other for some queries, by the name that they give it; and what it would sort into
- * an index of its own beforehand. A list among the parameters does not count. Nothing on PostgreSQL, whose plans follow how much there is.
+ * What SQLite would go through from one end to the other for some statements, by the name that they give it; and what it would sort into
+ * an index of its own beforehand. A list among the parameters does not count. Nothing on PostgreSQL, whose plans follow how much there
+ * is. What would write is not run, and touches no row.
  */
 export async function scansOf(db: Db, work: (db: Tx) => Promise<unknown>): Promise<string[]> {
   const asked: (readonly [sql: string, params: readonly SqlValue[] | undefined])[] = [];
@@ -10,11 +11,20 @@ export async function scansOf(db: Db, work: (db: Tx) => Promise<unknown>): Promi
     dialect: db.dialect,
     query: <Row>(sql: string, params?: readonly SqlValue[]): Promise<Row[]> => {
       asked.push([sql, params]);
-      return db.query<Row>(sql, params);
+      return /^\s*(?:DELETE|UPDATE)\b/.test(sql) ? Promise.resolve([]) : db.query<Row>(sql, params);
     },
     get: <Row>(sql: string, params?: readonly SqlValue[]): Promise<Row | undefined> => {
       asked.push([sql, params]);
       return db.get<Row>(sql, params);
+    },
+    run: (sql: string, params?: readonly SqlValue[]): Promise<number> => {
+      asked.push([sql, params]);
+      return Promise.resolve(0);
+    },
+    insertMany: (): Promise<void> => Promise.resolve(),
+    exec: (sql: string, params?: readonly SqlValue[]): Promise<void> => {
+      asked.push([sql, params]);
+      return Promise.resolve();
     },
   };
   await work(listening as unknown as Tx);

@@ -13,6 +13,7 @@ import { partialStateSchema } from './partial-state.migration.js';
 import { dropProfilesBehind, profilesBehindSchema } from './profiles-behind.migration.js';
 import { pushNotesSchema } from './push-notes.migration.js';
 import { removalRedactionsSchema } from './removal-redactions.migration.js';
+import { dropReportsByEvent, reportsByEventSchema } from './reports-by-event.migration.js';
 import { slimCost, slimSchema } from './slim.migration.js';
 import { dropStateLink, stateLinkSchema } from './state-link.migration.js';
 import { stateRowsCost, stateRowsSchema } from './state-rows.migration.js';
@@ -62,4 +63,8 @@ export const roomsMigrations: readonly Migration[] = [
   { version: 1, name: 'rooms_18_partial_groups', up: partialGroupsSchema },
   { version: 1, name: 'rooms_19_state_link', up: stateLinkSchema, back: dropStateLink },
   { version: 1, name: 'rooms_20_profiles_behind', up: profilesBehindSchema, back: dropProfilesBehind },
+  {
+    ...{ version: 1, name: 'rooms_21_reports_by_event', up: reportsByEventSchema, back: dropReportsByEvent },
+    cost: [{ tables: ['event_reports'], secondsPerMillion: 1 }],
+  },
 ];

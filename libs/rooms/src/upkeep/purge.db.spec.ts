@@ -1,9 +1,18 @@
 import { databaseMigrations, type Tx } from '@rookery/database';
 import { replicationMigrations } from '@rookery/replication';
 import { eachDatabase, type TestDatabase } from '@rookery/testing';
+import { scansOf } from '@rookery/testing/internal';
 import { usersMigrations } from '@rookery/users';
 import { roomsMigrations } from '../migrations/index.js';
-import { deleteSomeGroups, deleteSomeState } from './purge.query.js';
+import {
+  deleteEvents,
+  deleteSomeGroups,
+  deleteSomeState,
+  type PurgeBefore,
+  selectPurgeable,
+  selectPurgePlace,
+  setAside,
+} from './purge.query.js';
 
 const roomId = '!large:a.test';
 const limit = 40;
@@ -87,5 +96,102 @@ eachDatabase('the state of a room that is deleted', (open) => {
     expect([most(counts, 0), most(counts, 1)]).toEqual([limit, limit]);
     expect(await count('current_state_events', '!other:a.test')).toBe(1);
     expect(await count('current_state_delta_stream', '!other:a.test')).toBe(1);
+  });
+});
+
+eachDatabase('the history of a room that is purged', (open) => {
+  let test: TestDatabase;
+
+  beforeAll(async () => {
+    test = await open();
+    await test.migrate([...databaseMigrations, ...replicationMigrations, ...usersMigrations, ...roomsMigrations]);
+  });
+  afterAll(() => test.close());
+
+  const columns = ['event_id', 'room_id', 'type', 'sender', 'state_key', 'topological_ordering', 'depth', 'outlier'];
+  /** One event at each position, with its id. */
+  const store = (
+    room: string,
+    positions: readonly number[],
+    of: (position: number) => { key?: string; sender?: string; outlier?: boolean; ts?: number },
+  ): Promise<void> =>
+    test.database.write((tx) =>
+      tx.insertMany(
+        'events',
+        [...columns, 'stream_ordering', 'origin_server_ts', 'received_ts'],
+        positions.map((position) => {
+          const { key = null, sender = '@u:far.test', outlier = false, ts = position } = of(position);
+          const depth = Math.abs(position);
+          return [
+            ...[`$${room}${position}`, room, 't', sender, key],
+            ...[depth, depth, outlier, position, ts, ts],
+          ];
+        }),
+      ),
+    );
+  const upTo = (count: number): number[] => Array.from({ length: count }, (_, n) => n + 1);
+
+  it('looks at each event once, whatever of it stays', async () => {
+    const room = '!mixed:a.test';
+    await store(room, upTo(100), (n) => ({
+      ...(n % 2 === 0 && { key: `${n}` }),
+      ...(n % 5 === 0 && { sender: '@u:a.test' }),
+      outlier: n === 5,
+    }));
+    await test.database.write((tx) =>
+      tx.insertMany('event_forward_extremities', ['room_id', 'event_id'], [[room, `$${room}7`]]),
+    );
+    for (const before of [{ stream: 91 }, { topological: 91, stream: 91 }]) {
+      const point = { roomId: room, before, includeLocal: false, serverName: 'a.test' };
+      const found = { deleted: [] as string[], setAside: [] as string[] };
+      const places: number[] = [];
+      for (let behind: PurgeBefore | undefined; ;) {
+        const part = await selectPurgeable(test.database, point, behind, 40);
+        if (!part) break;
+        found.deleted.push(...part.deleted);
+        found.setAside.push(...part.setAside);
+        places.push((behind = part.last).stream);
+      }
+      expect(places).toEqual([40, 80, 90]);
+      const odd = upTo(90).filter((n) => n % 2 === 1 && n !== 7);
+      expect(found.deleted).toEqual(odd.filter((n) => n % 5 !== 0).map((n) => `$${room}${n}`));
+      expect(found.setAside).toEqual(odd.filter((n) => n % 5 === 0 && n !== 5).map((n) => `$${room}${n}`));
+      const all = await selectPurgeable(test.database, { ...point, includeLocal: true }, undefined, 1_000);
+      expect(all).toMatchObject({ deleted: odd.map((n) => `$${room}${n}`), setAside: [] });
+    }
+  });
+
+  it('ends at the newest event that was there at a time', async () => {
+    const room = '!old:a.test';
+    // News from 1000 on, with state of a room that was joined among it, and history that was fetched later.
+    await store(
+      room,
+      upTo(300).map((n) => 3 * n),
+      (n) => ({ ts: 1_000 + Math.floor(n / 9), outlier: n > 300 && n < 400 }),
+    );
+    await store(room, [-1, -2, -3], (n) => ({ ts: 2_000 - n }));
+    const at = (ts: number): Promise<PurgeBefore | undefined> => selectPurgePlace(test.database, room, ts);
+    expect(await at(999)).toBeUndefined();
+    expect(await at(1_000)).toEqual({ stream: 7 });
+    expect(await at(1_020)).toEqual({ stream: 187 });
+    expect(await at(1_040)).toEqual({ stream: 301 });
+    expect(await at(5_000)).toEqual({ stream: 901 });
+    const fetched = '!fetched:a.test';
+    await store(fetched, [-10, -11], (n) => ({ ts: 2_000 - n }));
+    expect(await selectPurgePlace(test.database, fetched, 2_005)).toBeUndefined();
+    expect(await selectPurgePlace(test.database, fetched, 2_010)).toEqual({ stream: -9 });
+    expect(await selectPurgePlace(test.database, '!none:a.test', 5_000)).toBeUndefined();
+  });
+
+  it('is deleted by what lies there, however much there is of other rooms', async () => {
+    const scans = await scansOf(test.database, async (db) => {
+      await deleteEvents(db, '!a:b', ['$a']);
+      await setAside(db, '!a:b', ['$a']);
+      const point = { roomId: '!a:b', before: { stream: 5 }, includeLocal: false, serverName: 'a.test' };
+      await selectPurgeable(db, point, { stream: 1 }, 10);
+      await selectPurgeable(db, { ...point, before: { topological: 5, stream: 5 } }, { topological: 1, stream: 1 }, 10);
+      await selectPurgePlace(db, '!a:b', 5);
+    });
+    expect(scans).toEqual([]);
   });
 });

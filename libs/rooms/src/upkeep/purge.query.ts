@@ -1,4 +1,4 @@
-import { type DataStores, type Db, likeText, type SqlValue, type Tx } from '@rookery/database';
+import { type DataStores, type Db, likeText, type SqlBool, type Tx } from '@rookery/database';
 import { domainOf } from '@rookery/matrix-types';
 import { deleteSomeRows } from '../store/partial-rooms.query.js';
 import { type LeafGroup, selectLeafGroups, selectNamedState, selectSizes } from '../store/state-database.query.js';
@@ -17,7 +17,6 @@ const eventTables: readonly (readonly [table: string, column: string])[] = [
   ['rejections', 'event_id'],
   ['state_events', 'event_id'],
   ['room_memberships', 'event_id'],
-  ['threads', 'thread_id'],
   ['events', 'event_id'],
 ];
 
@@ -62,37 +61,59 @@ export interface PurgePoint {
   readonly serverName: string;
 }
 
-/** Events that may be purged. */
+/** What may be purged of a part of a room. */
 export interface Purgeable {
   /** Ids of those that are to be deleted. */
   readonly deleted: readonly string[];
   /** Ids of those that are only to leave the timeline. */
   readonly setAside: readonly string[];
+  /** The last event that was looked at: the next part begins behind it. */
+  readonly last: PurgeBefore;
 }
 
-/** What may be purged: no state, no forward extremities. At most `limit`. */
-export async function selectPurgeable(db: Db, point: PurgePoint, limit: number): Promise<Purgeable> {
-  const { topological, stream } = point.before;
-  const order = topological === undefined ? 'e.stream_ordering' : 'e.topological_ordering, e.stream_ordering';
-  const params: SqlValue[] = [point.roomId, ...(topological === undefined ? [stream] : [topological, stream])];
-  let wanted = '';
-  if (!point.includeLocal) {
-    wanted = `AND (e.outlier = FALSE OR e.sender NOT LIKE ? ESCAPE '\\')`;
-    params.push(`%:${likeText(point.serverName)}`);
-  }
-  const rows = await db.query<{ event_id: string; sender: string }>(
-    `SELECT e.event_id, e.sender FROM events e WHERE e.room_id = ? AND (${order}) < (${topological === undefined ? '?' : '?, ?'})
-       AND e.state_key IS NULL ${wanted}
-       AND NOT EXISTS (SELECT 1 FROM event_forward_extremities f
-         WHERE f.room_id = e.room_id AND f.event_id = e.event_id)
+/**
+ * What may be purged of the next `limit` events of a room: no state, no forward extremities, nothing that was set aside before. What
+ * stays may be most of what there is: each event is looked at once.
+ * @param behind where the part before ended
+ * @returns `undefined` where there are no more events before the point
+ */
+export async function selectPurgeable(
+  db: Db,
+  { roomId, before, includeLocal, serverName }: PurgePoint,
+  behind: PurgeBefore | undefined,
+  limit: number,
+): Promise<Purgeable | undefined> {
+  const isByArrival = before.topological === undefined;
+  const order = isByArrival ? 'e.stream_ordering' : 'e.topological_ordering, e.stream_ordering';
+  const place = isByArrival ? '(?)' : '(?, ?)';
+  const valuesOf = ({ topological, stream }: PurgeBefore): number[] =>
+    isByArrival ? [stream] : [topological ?? Number.MIN_SAFE_INTEGER, stream];
+  const isSetAside = `e.outlier = TRUE AND e.sender LIKE ? ESCAPE '\\'`;
+  const rows = await db.query<{
+    event_id: string;
+    sender: string;
+    topological_ordering: number;
+    stream_ordering: number;
+    is_due: SqlBool;
+  }>(
+    `SELECT e.event_id, e.sender, e.topological_ordering, e.stream_ordering,
+       (e.state_key IS NULL ${includeLocal ? '' : `AND NOT (${isSetAside})`} AND NOT EXISTS (
+         SELECT 1 FROM event_forward_extremities f WHERE f.room_id = e.room_id AND f.event_id = e.event_id)) AS is_due
+     FROM events e WHERE e.room_id = ? AND (${order}) < ${place} ${behind ? `AND (${order}) > ${place}` : ''}
      ORDER BY ${order} LIMIT ${Math.trunc(limit)}`,
-    params,
+    [
+      ...(includeLocal ? [] : [`%:${likeText(serverName)}`]),
+      ...[roomId, ...valuesOf(before), ...(behind ? valuesOf(behind) : [])],
+    ],
   );
-  const isKept = ({ sender }: { readonly sender: string }): boolean =>
-    !point.includeLocal && domainOf(sender) === point.serverName;
+  const last = rows.at(-1);
+  if (last === undefined) return undefined;
+  const isKept = ({ sender }: { readonly sender: string }): boolean => !includeLocal && domainOf(sender) === serverName;
+  const due = rows.filter((row) => row.is_due);
   return {
-    deleted: rows.filter((row) => !isKept(row)).map((row) => row.event_id),
-    setAside: rows.filter(isKept).map((row) => row.event_id),
+    deleted: due.filter((row) => !isKept(row)).map((row) => row.event_id),
+    setAside: due.filter(isKept).map((row) => row.event_id),
+    last: { topological: last.topological_ordering, stream: last.stream_ordering },
   };
 }
 
@@ -101,12 +122,42 @@ export async function selectPurgeable(db: Db, point: PurgePoint, limit: number):
  * not have messages purged that are younger.
  */
 export async function selectPurgePlace(db: Db, roomId: string, ts: number): Promise<PurgeBefore | undefined> {
-  const row = await db.get<{ stream_ordering: number }>(
-    `SELECT stream_ordering FROM events
-     WHERE room_id = ? AND received_ts <= ? AND outlier = FALSE ORDER BY stream_ordering DESC LIMIT 1`,
-    [roomId, ts],
+  const row = await db.get<StoredPlace>(
+    `${storedPlaces} AND stream_ordering <= ? AND outlier = FALSE ORDER BY stream_ordering DESC LIMIT 1`,
+    [roomId, await lastStoredBy(db, roomId, ts)],
   );
-  return row && { stream: row.stream_ordering + 1 };
+  return row && row.received_ts <= ts ? { stream: row.stream_ordering + 1 } : undefined;
+}
+
+interface StoredPlace {
+  readonly stream_ordering: number;
+  readonly received_ts: number;
+}
+
+const storedPlaces = 'SELECT stream_ordering, received_ts FROM events WHERE room_id = ?';
+
+/**
+ * The position of the last event of a room that came as news and was stored at or before a time, 0 without any. Found by halving: what is
+ * stored later has a higher position, and a room may have a million events that are younger.
+ */
+async function lastStoredBy(db: Db, roomId: string, ts: number): Promise<number> {
+  const newest = await db.get<StoredPlace>(`${storedPlaces} ORDER BY stream_ordering DESC LIMIT 1`, [roomId]);
+  let found = 0;
+  let low = 1;
+  let high = (newest?.stream_ordering ?? 0) + 1;
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2);
+    const next = await db.get<StoredPlace>(
+      `${storedPlaces} AND stream_ordering >= ? ORDER BY stream_ordering LIMIT 1`,
+      [roomId, middle],
+    );
+    if (next === undefined || next.received_ts > ts) high = middle;
+    else {
+      found = next.stream_ordering;
+      low = found + 1;
+    }
+  }
+  return found;
 }
 
 /** Takes events out of the timeline, whoever asks, and leaves them in the database. */
@@ -137,6 +188,8 @@ export async function deleteEvents(tx: Tx, roomId: string, eventIds: readonly st
   for (const [table, column] of eventTables) {
     await tx.run(`DELETE FROM ${table} WHERE ${tx.dialect.anyOf(column)}`, [eventIds]);
   }
+  // They are found by room only.
+  await tx.run(`DELETE FROM threads WHERE room_id = ? AND ${tx.dialect.anyOf('thread_id')}`, [roomId, eventIds]);
   // Its rows are found by room: they live for a day, so there are few.
   await tx.run(`DELETE FROM event_txn_id_device_id WHERE room_id = ? AND ${tx.dialect.anyOf('event_id')}`, [
     roomId,

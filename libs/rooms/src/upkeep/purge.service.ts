@@ -28,6 +28,8 @@ export interface PurgeLimit {
   readonly ts?: number | undefined;
 }
 
+/** Events that are looked at in one step, and those of them that are deleted in one transaction. */
+const lookedAtOnce = 1_000;
 const batchSize = 200;
 /** Of a whole room, events and rows that are deleted at once: others get a turn in between. */
 const roomEventsAtOnce = 50;
@@ -145,14 +147,22 @@ export class PurgeService implements OnModuleInit {
     signal?: AbortSignal,
   ): Promise<number> {
     let deleted = 0;
+    let behind: PurgeBefore | undefined;
     while (!signal?.aborted) {
-      const found = await selectPurgeable(this.database, point, batchSize);
-      const count = found.deleted.length + found.setAside.length;
-      if (count === 0) break;
-      if (found.deleted.length > 0) await this.#deleteEvents(point.roomId, found.deleted);
-      if (found.setAside.length > 0) await this.#setAside(point.roomId, found.setAside);
-      deleted += count;
-      await report?.(deleted);
+      const found = await selectPurgeable(this.database, point, behind, lookedAtOnce);
+      if (!found) break;
+      behind = found.last;
+      const due = [
+        ...inBatches(found.deleted).map((ids) => ({ ids, remove: () => this.#deleteEvents(point.roomId, ids) })),
+        ...inBatches(found.setAside).map((ids) => ({ ids, remove: () => this.#setAside(point.roomId, ids) })),
+      ];
+      for (const { ids, remove } of due) {
+        if (signal?.aborted) return deleted;
+        await remove();
+        deleted += ids.length;
+        await report?.(deleted);
+      }
+      if (due.length === 0) await nextTurn();
     }
     return deleted;
   }
@@ -191,4 +201,11 @@ export class PurgeService implements OnModuleInit {
     if (!place) throw MatrixError.notFound('There is no event before that time');
     return place;
   }
+}
+
+function inBatches(eventIds: readonly string[]): (readonly string[])[] {
+  const batches: string[][] = [];
+  for (let start = 0; start < eventIds.length; start += batchSize)
+    batches.push(eventIds.slice(start, start + batchSize));
+  return batches;
 }
