@@ -13,6 +13,7 @@ export {
   type WriteOptions,
 } from './database.js';
 export { DataStores } from './data-stores.js';
+export { distinctValues } from './distinct-values.query.js';
 export { DatabaseError, failureLevel, isStorageFull, isTransient, isUniqueViolation } from './errors.js';
 export { likeText } from './like.js';
 export type { DatabaseClaim } from './claim/claim.js';

@@ -148,7 +148,7 @@ eachDatabase('to-device messages', (open) => {
     const since = service.stream.current();
     await send({ '@d:far.org': { D1: { n: 1 }, '*': { n: 2 } }, '@e:far.org': { E: {} }, '@f:near.org': { F: {} } });
     const upTo = service.stream.current();
-    expect((await service.outboxDestinations(since, upTo)).toSorted()).toEqual(['far.org', 'near.org']);
+    expect(await service.outboxDestinations()).toEqual(['far.org', 'near.org']);
     const [message, ...more] = await service.outbox('far.org', since, upTo, 10);
     expect(more).toEqual([]);
     expect(JSON.parse(message?.json ?? '')).toEqual({
@@ -175,6 +175,6 @@ eachDatabase('to-device messages', (open) => {
     await sending().receive('far.org', edu({ messages: { [bob]: { PHONE: 5 } }, message_id: 'c' }));
     await sending().receive('far.org', edu({ message_id: undefined }));
     expect((await inbox(bob, 'PHONE')).events).toEqual([{ type: 'm.test', sender: '@d:far.org', content: { n: 1 } }]);
-    expect(await service.outboxDestinations(0, service.stream.current())).not.toContain('else.org');
+    expect(await service.outboxDestinations()).not.toContain('else.org');
   });
 });

@@ -1,4 +1,4 @@
-import type { Db, Tx } from '@rookery/database';
+import { type Db, distinctValues, type Tx } from '@rookery/database';
 import { devicesOfUsers } from '@rookery/users';
 
 /** A message in the inbox of one device. */
@@ -141,13 +141,9 @@ export async function outboxOf(
   return rows.map((row) => ({ destination, position: row.stream_id, json: row.messages_json }));
 }
 
-/** Servers for which something was queued in `(after, upTo]`. */
-export async function outboxDestinations(db: Db, after: number, upTo: number): Promise<string[]> {
-  const rows = await db.query<{ destination: string }>(
-    'SELECT DISTINCT destination FROM device_federation_outbox WHERE stream_id > ? AND stream_id <= ?',
-    [after, upTo],
-  );
-  return rows.map((row) => row.destination);
+/** Servers for which something is queued. */
+export function outboxDestinations(db: Db): Promise<string[]> {
+  return distinctValues(db, 'device_federation_outbox', 'destination');
 }
 
 /** Deletes what a server has got. */

@@ -125,9 +125,9 @@ export class ToDeviceService implements OnModuleInit {
     return outboxOf(this.database, destination, after, upTo, limit);
   }
 
-  /** Servers for which something was queued in `(after, upTo]`. */
-  outboxDestinations(after: number, upTo: number): Promise<string[]> {
-    return outboxDestinations(this.database, after, upTo);
+  /** Servers for which something waits. */
+  outboxDestinations(): Promise<string[]> {
+    return outboxDestinations(this.database);
   }
 
   /** Another server has got everything up to a position. */

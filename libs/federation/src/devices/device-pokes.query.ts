@@ -1,4 +1,4 @@
-import type { Db, Tx } from '@rookery/database';
+import { type Db, distinctValues, type Tx } from '@rookery/database';
 
 /** A change of a device, on its way to a server. */
 export interface DevicePoke {
@@ -7,7 +7,16 @@ export interface DevicePoke {
   readonly streamId: number;
 }
 
-/** Queues changes for servers; of each device only the latest is kept. No server and device twice. */
+/** What a server has not taken for so long it need not be told change by change any more; milliseconds. */
+const wholeMs = 86_400_000;
+/** Changes that are given up at once, where servers were away. */
+const maxGivenUp = 5_000;
+
+/**
+ * Queues changes for servers; of each device only the latest is kept. No server and device twice. Of users of whom something waits for
+ * longer than a day, nothing but what came later is kept: a server that hears of it sees that it has missed something, and asks for the
+ * whole list. So what waits for servers that never come back does not grow with every device that their users' friends ever had.
+ */
 export async function insertPokes(
   tx: Tx,
   pokes: readonly (DevicePoke & { readonly destination: string })[],
@@ -18,6 +27,40 @@ export async function insertPokes(
     ['destination', 'stream_id', 'user_id', 'device_id', 'ts'],
     pokes.map((poke) => [poke.destination, poke.streamId, poke.userId, poke.deviceId, nowMs]),
     'ON CONFLICT (destination, user_id, device_id) DO UPDATE SET stream_id = excluded.stream_id, ts = excluded.ts',
+  );
+  const destinations = [...new Set(pokes.map(({ destination }) => destination))];
+  const userIds = [...new Set(pokes.map(({ userId }) => userId))];
+  const { anyOf } = tx.dialect;
+  const givenUp = await tx.query<{ destination: string; user_id: string; stream_id: number }>(
+    `DELETE FROM device_lists_outbound_pokes WHERE (destination, user_id, device_id) IN (
+       SELECT o.destination, o.user_id, o.device_id FROM device_lists_outbound_pokes o
+       WHERE ${anyOf('o.destination')} AND ${anyOf('o.user_id')} AND o.ts < ? AND EXISTS (
+         SELECT 1 FROM device_lists_outbound_pokes n WHERE n.destination = o.destination AND n.user_id = o.user_id
+           AND n.stream_id > o.stream_id)
+       LIMIT ${maxGivenUp})
+     RETURNING destination, user_id, stream_id`,
+    [destinations, userIds, nowMs - wholeMs],
+  );
+  // The next change is said to follow upon one that the server never got.
+  const latest = new Map<string, readonly [destination: string, userId: string, streamId: number]>();
+  for (const { destination, user_id: userId, stream_id: streamId } of givenUp) {
+    const key = `${destination}\n${userId}`;
+    if ((latest.get(key)?.[2] ?? 0) < streamId) latest.set(key, [destination, userId, streamId]);
+  }
+  await raiseLastPokes(tx, [...latest.values()]);
+}
+
+/** Notes the place of the change of a user that a server got last, or was to get; never an earlier one. No server and user twice. */
+async function raiseLastPokes(
+  tx: Tx,
+  rows: readonly (readonly [destination: string, userId: string, streamId: number])[],
+): Promise<void> {
+  await tx.insertMany(
+    'device_lists_outbound_last_success',
+    ['destination', 'user_id', 'stream_id'],
+    rows,
+    `ON CONFLICT (destination, user_id) DO UPDATE SET stream_id = excluded.stream_id
+       WHERE device_lists_outbound_last_success.stream_id < excluded.stream_id`,
   );
 }
 
@@ -32,9 +75,8 @@ export async function pokesFor(db: Db, destination: string, limit: number): Prom
 }
 
 /** Servers for which something waits. */
-export async function pokedServers(db: Db): Promise<string[]> {
-  const rows = await db.query<{ destination: string }>('SELECT DISTINCT destination FROM device_lists_outbound_pokes');
-  return rows.map((row) => row.destination);
+export function pokedServers(db: Db): Promise<string[]> {
+  return distinctValues(db, 'device_lists_outbound_pokes', 'destination');
 }
 
 /** The place of the change of each user that a server got last. */
@@ -103,10 +145,8 @@ export async function pokesDelivered(
      WHERE destination = ? AND ${tx.dialect.anyOf('stream_id')} AND ${tx.dialect.anyOf('user_id')}`,
     [destination, pokes.map(({ streamId }) => streamId), [...new Set(pokes.map(({ userId }) => userId))]],
   );
-  await tx.insertMany(
-    'device_lists_outbound_last_success',
-    ['destination', 'user_id', 'stream_id'],
+  await raiseLastPokes(
+    tx,
     [...last].map(([userId, streamId]) => [destination, userId, streamId]),
-    'ON CONFLICT (destination, user_id) DO UPDATE SET stream_id = excluded.stream_id',
   );
 }

@@ -5,7 +5,15 @@ import { eachDatabase, type TestDatabase } from '@rookery/testing';
 import { scansOf } from '@rookery/testing/internal';
 import { usersMigrations } from '@rookery/users';
 import { pendingDeviceTables, remoteDeviceTables, senderTables } from '../migrations/federation-sender.migration.js';
-import { lastPokesOf, latestDevices, pokesDelivered, pokesFor, serversTold } from './device-pokes.query.js';
+import {
+  insertPokes,
+  lastPokesOf,
+  latestDevices,
+  pokedServers,
+  pokesDelivered,
+  pokesFor,
+  serversTold,
+} from './device-pokes.query.js';
 import {
   devicesOfUsers,
   keysOfUsers,
@@ -42,6 +50,50 @@ eachDatabase('queries for changes of devices', (open) => {
       await resyncsBehind(db, '', 10);
     });
     expect(scans).toEqual([]);
+  });
+
+  it('name the servers that wait without looking at all that waits for them', async () => {
+    const { database } = place;
+    const pokes = ['b.test', 'a.test', 'c.test'].flatMap((destination) =>
+      Array.from({ length: 5 }, (_, n) => ({ destination, userId: `@u${n}:b`, deviceId: 'D', streamId: n + 1 })),
+    );
+    expect(await pokedServers(database)).toEqual([]);
+    await database.write((tx) => insertPokes(tx, pokes, 0));
+    expect(await pokedServers(database)).toEqual(['a.test', 'b.test', 'c.test']);
+    // What was found; each server by a search of its own.
+    const scans = await scansOf(database, pokedServers);
+    expect(scans.filter((scan) => scan !== 'SCAN f' && scan !== 'SCAN found')).toEqual([]);
+    await database.write((tx) => tx.run('DELETE FROM device_lists_outbound_pokes'));
+  });
+
+  it('keep one change of a user for a server that was away for a day, and say that others are missing', async () => {
+    const { database } = place;
+    const dayMs = 86_400_000;
+    const poke = (destination: string, userId: string, deviceId: string, streamId: number) => ({
+      ...{ destination, userId, deviceId, streamId },
+    });
+    const write = (pokes: ReturnType<typeof poke>[], nowMs: number): Promise<void> =>
+      database.write((tx) => insertPokes(tx, pokes, nowMs));
+    const left = async (destination: string): Promise<string[]> =>
+      (await pokesFor(database, destination, 100)).map(({ userId, deviceId }) => `${userId} ${deviceId}`);
+    const [ann, bob] = ['@ann:b', '@bob:b'];
+    await database.write((tx) => pokesDelivered(tx, 'away.test', [], new Map([[ann, 1]])));
+    const old = ['A', 'B', 'C'].map((deviceId, n) => poke('away.test', ann, deviceId, 2 + n));
+    await write([...old, poke('away.test', bob, 'X', 5), poke('other.test', ann, 'A', 2)], 0);
+    // Nobody was away for a day yet.
+    await write([poke('away.test', ann, 'D', 6)], dayMs - 1);
+    expect(await left('away.test')).toEqual([`${ann} A`, `${ann} B`, `${ann} C`, `${bob} X`, `${ann} D`]);
+    // Of others, and for others, one change alone is not given up.
+    await write([poke('away.test', ann, 'E', 7), poke('third.test', bob, 'Y', 8)], dayMs + 1);
+    expect(await left('away.test')).toEqual([`${bob} X`, `${ann} D`, `${ann} E`]);
+    expect(await left('other.test')).toEqual([`${ann} A`]);
+    expect(await lastPokesOf(database, 'away.test', [ann, bob])).toEqual(new Map([[ann, 4]]));
+    // What was on its way meanwhile does not hide that.
+    await database.write((tx) => pokesDelivered(tx, 'away.test', [old[0]!], new Map([[ann, 2]])));
+    expect(await lastPokesOf(database, 'away.test', [ann])).toEqual(new Map([[ann, 4]]));
+    await database.write((tx) => pokesDelivered(tx, 'away.test', [], new Map([[ann, 7]])));
+    expect(await lastPokesOf(database, 'away.test', [ann])).toEqual(new Map([[ann, 7]]));
+    expect(await scansOf(database, (tx) => insertPokes(tx, [], 0))).toEqual([]);
   });
 
   it('tell which of some servers know how a user is now', async () => {

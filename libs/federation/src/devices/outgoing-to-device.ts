@@ -53,7 +53,7 @@ export class OutgoingToDevice {
 
   readonly #messages: EduStore = {
     name: 'to_device',
-    destinations: () => this.toDevice.outboxDestinations(0, this.toDevice.stream.current()),
+    destinations: () => this.toDevice.outboxDestinations(),
     next: async (destination, limit) => {
       const upTo = this.toDevice.stream.current();
       const waiting = await this.toDevice.outbox(destination, 0, upTo, limit);
