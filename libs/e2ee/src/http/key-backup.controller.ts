@@ -20,8 +20,8 @@ import {
   parseRooms,
   parseSession,
   parseSessions,
-  roomsText,
-  sessionsText,
+  roomsParts,
+  sessionsParts,
   sessionText,
 } from '../key-backup/session-rules.js';
 
@@ -51,7 +51,8 @@ const versionQuery = queryOf({ version: param.string('The version of the backup.
 type VersionQuery = InferQuery<typeof versionQuery>;
 
 /** The sessions' data is stored as text and goes out as such. */
-const textReply = (text: string): HttpReply => new HttpReply(200, { 'content-type': 'application/json' }, text);
+const textReply = (text: string | Uint8Array[]): HttpReply =>
+  new HttpReply(200, { 'content-type': 'application/json' }, text);
 
 /** Largest upload of many sessions, bytes. */
 const bodyLimitBytes = 4_194_304;
@@ -148,8 +149,7 @@ export class KeyBackupController {
   @Get(path('/keys'))
   @Access({ auth: 'required', largeAnswer: true, anyProcess: true })
   async getAll(@Who() requester: Requester, @Query(versionQuery) { version }: VersionQuery): Promise<HttpReply> {
-    const sessions = await this.backups.sessions(requester.userId, version, {});
-    return textReply(`{"rooms":${roomsText(sessions)}}`);
+    return textReply(await roomsParts(this.backups.pages(requester.userId, version)));
   }
 
   /** GET /_matrix/client/v3/room_keys/keys/{roomId} */
@@ -160,8 +160,7 @@ export class KeyBackupController {
     @Query(versionQuery) { version }: VersionQuery,
     @Param('roomId') roomId: string,
   ): Promise<HttpReply> {
-    const sessions = await this.backups.sessions(requester.userId, version, { roomId: clean(roomId) });
-    return textReply(`{"sessions":${sessionsText(sessions)}}`);
+    return textReply(await sessionsParts(this.backups.pages(requester.userId, version, clean(roomId))));
   }
 
   /** GET /_matrix/client/v3/room_keys/keys/{roomId}/{sessionId} */
@@ -173,8 +172,7 @@ export class KeyBackupController {
     @Param('roomId') roomId: string,
     @Param('sessionId') sessionId: string,
   ): Promise<HttpReply> {
-    const selector = { roomId: clean(roomId), sessionId: clean(sessionId) };
-    const [session] = await this.backups.sessions(requester.userId, version, selector);
+    const session = await this.backups.session(requester.userId, version, clean(roomId), clean(sessionId));
     if (session === undefined) throw MatrixError.notFound('The backup has no such key');
     return textReply(sessionText(session));
   }

@@ -1,4 +1,4 @@
-import type { Db, SqlBool, Tx } from '@rookery/database';
+import type { Db, SqlBool, SqlValue, Tx } from '@rookery/database';
 
 /** A key backup of a user. */
 export interface BackupVersion {
@@ -148,18 +148,43 @@ export async function noteChange(tx: Tx, userId: string, version: number, added:
   );
 }
 
-/** Sessions of a backup, by room and id. */
-export async function selectSessions(
+/** One session of a backup. */
+export async function findSession(
   db: Db,
   userId: string,
   version: number,
-  { roomId, sessionId }: SessionSelector,
+  roomId: string,
+  sessionId: string,
+): Promise<BackedUpSession | undefined> {
+  const row = await db.get<SessionRow>(
+    `SELECT ${sessionColumns.join(', ')} FROM e2e_room_keys
+     WHERE user_id = ? AND version = ? AND room_id = ? AND session_id = ?`,
+    [userId, version, roomId, sessionId],
+  );
+  return row && sessionOf(row);
+}
+
+/** The next sessions of a backup, or of a room in it, by room and id. @param after the last one that is known */
+export async function selectNextSessions(
+  db: Db,
+  userId: string,
+  version: number,
+  { roomId, after }: { readonly roomId: string | undefined; readonly after: BackedUpSession | undefined },
+  limit: number,
 ): Promise<BackedUpSession[]> {
+  const conditions = ['user_id = ?', 'version = ?'];
+  const params: SqlValue[] = [userId, version];
+  if (roomId !== undefined) {
+    conditions.push('room_id = ?', 'session_id > ?');
+    params.push(roomId, after?.sessionId ?? '');
+  } else if (after !== undefined) {
+    conditions.push('(room_id, session_id) > (?, ?)');
+    params.push(after.roomId, after.sessionId);
+  }
   const rows = await db.query<SessionRow>(
-    `SELECT ${sessionColumns.join(', ')} FROM e2e_room_keys WHERE user_id = ? AND version = ?
-     ${roomId === undefined ? '' : 'AND room_id = ?'} ${sessionId === undefined ? '' : 'AND session_id = ?'}
-     ORDER BY room_id, session_id`,
-    [userId, version, ...(roomId === undefined ? [] : [roomId]), ...(sessionId === undefined ? [] : [sessionId])],
+    `SELECT ${sessionColumns.join(', ')} FROM e2e_room_keys WHERE ${conditions.join(' AND ')}
+     ORDER BY room_id, session_id LIMIT ${Math.trunc(limit)}`,
+    params,
   );
   return rows.map(sessionOf);
 }
@@ -206,16 +231,19 @@ export async function writeSessions(
   );
 }
 
-/** @returns how many there were */
-export async function deleteSessions(
+/** Deletes some sessions. @returns how many; fewer than `limit` where none is left */
+export async function deleteSomeSessions(
   tx: Tx,
   userId: string,
   version: number,
   { roomId, sessionId }: SessionSelector,
+  limit: number,
 ): Promise<number> {
   return tx.run(
-    `DELETE FROM e2e_room_keys WHERE user_id = ? AND version = ?
-     ${roomId === undefined ? '' : 'AND room_id = ?'} ${sessionId === undefined ? '' : 'AND session_id = ?'}`,
+    `DELETE FROM e2e_room_keys WHERE (user_id, version, room_id, session_id) IN (
+       SELECT user_id, version, room_id, session_id FROM e2e_room_keys WHERE user_id = ? AND version = ?
+       ${roomId === undefined ? '' : 'AND room_id = ?'} ${sessionId === undefined ? '' : 'AND session_id = ?'}
+       LIMIT ${Math.trunc(limit)})`,
     [userId, version, ...(roomId === undefined ? [] : [roomId]), ...(sessionId === undefined ? [] : [sessionId])],
   );
 }

@@ -19,6 +19,8 @@ eachDatabase('key backups', (open) => {
     ...more,
   });
   const create = () => backups.create(alice, algorithm, { public_key: 'abc' });
+  const sessions = async (version: string, roomId?: string): Promise<BackedUpSession[]> =>
+    (await Array.fromAsync(backups.pages(alice, version, roomId))).flat();
 
   beforeAll(async () => {
     test = await open(clock);
@@ -87,10 +89,11 @@ eachDatabase('key backups', (open) => {
     expect(await backups.store(alice, version, [worse])).toEqual({ etag: '1', count: 3 });
     const better = session('!a', 's1', { firstMessageIndex: 9, isVerified: true, sessionData: '{"better":1}' });
     expect(await backups.store(alice, version, [better, session('!c', 's9')])).toEqual({ etag: '2', count: 4 });
-    expect(await backups.sessions(alice, version, { roomId: '!a' })).toEqual([better, session('!a', 's2')]);
-    expect(await backups.sessions(alice, version, { roomId: '!a', sessionId: 's2' })).toHaveLength(1);
-    expect(await backups.sessions(alice, version, { roomId: '!z' })).toEqual([]);
-    expect(await backups.sessions(alice, version, {})).toHaveLength(4);
+    expect(await sessions(version, '!a')).toEqual([better, session('!a', 's2')]);
+    expect(await backups.session(alice, version, '!a', 's2')).toEqual(session('!a', 's2'));
+    expect(await backups.session(alice, version, '!a', 's9')).toBeUndefined();
+    expect(await sessions(version, '!z')).toEqual([]);
+    expect(await sessions(version)).toHaveLength(4);
   });
 
   it('counts right when many clients store at once', async () => {
@@ -101,7 +104,7 @@ eachDatabase('key backups', (open) => {
       ),
     );
     expect(await backups.find(alice, version)).toMatchObject({ count: 11, etag: 10 });
-    expect(await backups.sessions(alice, version, {})).toHaveLength(11);
+    expect(await sessions(version)).toHaveLength(11);
   });
 
   it('stores into the current backup only', async () => {
@@ -116,7 +119,7 @@ eachDatabase('key backups', (open) => {
     });
     await expect(backups.store(alice, '17', [])).rejects.toMatchObject({ status: 404 });
     // An older one can be read still.
-    expect(await backups.sessions(alice, old, {})).toHaveLength(1);
+    expect(await sessions(old)).toHaveLength(1);
   });
 
   it('deletes one session, a room, everything', async () => {
@@ -140,11 +143,30 @@ eachDatabase('key backups', (open) => {
     await expect(backups.deleteSessions(alice, '5', {})).rejects.toMatchObject({ errcode: 'M_NOT_FOUND' });
   });
 
+  it('is read and deleted some sessions at a time, however many there are', async () => {
+    const version = await create();
+    const many = ['!a', '!b', '!c'].flatMap((roomId) =>
+      Array.from({ length: 900 }, (_, index) => session(roomId, `s${String(index).padStart(3, '0')}`)),
+    );
+    await backups.store(alice, version, many);
+    const pages = await Array.fromAsync(backups.pages(alice, version));
+    expect(Math.max(...pages.map((page) => page.length))).toBe(200);
+    expect(pages.flat()).toEqual(many);
+    expect(await sessions(version, '!b')).toEqual(many.slice(900, 1_800));
+    expect(await backups.deleteSessions(alice, version, { roomId: '!b' })).toEqual({ etag: '2', count: 1_800 });
+    // Each transaction is a change of its own.
+    expect(await backups.deleteSessions(alice, version, {})).toEqual({ etag: '4', count: 0 });
+    await backups.store(alice, version, many);
+    await backups.delete(alice, version);
+    expect(await test.database.query('SELECT 1 AS x FROM e2e_room_keys WHERE user_id = ?', [alice])).toEqual([]);
+    await expect(backups.find(alice, version)).rejects.toMatchObject({ errcode: 'M_NOT_FOUND' });
+  });
+
   it("is one user's alone, and goes with the account", async () => {
     const version = await create();
     await backups.store(alice, version, [session('!a', 's1')]);
     const bob = await fixture.user(`bob${serial}`);
-    await expect(backups.sessions(bob, version, {})).rejects.toMatchObject({ errcode: 'M_NOT_FOUND' });
+    await expect(Array.fromAsync(backups.pages(bob, version))).rejects.toMatchObject({ errcode: 'M_NOT_FOUND' });
     await fixture.get(DeactivationService).deactivate(alice, false, false, {});
     expect(await test.database.query('SELECT 1 AS x FROM e2e_room_keys WHERE user_id = ?', [alice])).toEqual([]);
   });

@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
-import { Database, type Tx } from '@rookery/database';
+import { Database, type Db, type Tx } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
+import { ownTurn } from '@rookery/platform';
 import { holdAccount, UserHooks } from '@rookery/users';
 import { isName, limits, objectText } from '../common/limits.js';
 import {
@@ -8,19 +9,24 @@ import {
   type BackupVersion,
   currentVersion,
   deleteBackupsOf,
-  deleteSessions,
+  deleteSomeSessions,
   deleteVersion,
   existingSessions,
+  findSession,
   findVersion,
   insertVersion,
   lockVersion,
   noteChange,
-  selectSessions,
+  selectNextSessions,
   type SessionSelector,
   setAuthData,
   writeSessions,
 } from './backup.query.js';
 import { isBetter } from './session-rules.js';
+
+/** Sessions that are read, and deleted, at once: a user may have kept keys for years, and a session's data may be long. */
+const sessionsRead = 200;
+const sessionsDeleted = 1_000;
 
 /** What a client compares to see whether another one changed the backup. */
 export interface BackupState {
@@ -89,11 +95,12 @@ export class KeyBackupService {
     const number = versionNumber(version);
     const found = number === undefined ? undefined : await findVersion(this.database, userId, number);
     if (found === undefined) throw unknownVersion();
-    if (!found.deleted)
-      await this.database.write((tx) => deleteVersion(tx, userId, found.version), {
-        name: 'key_backup_delete',
-        anyProcess: true,
-      });
+    // Its sessions before it, some at a time: what is left where that is interrupted goes when it is deleted again.
+    if (found.deleted || !(await this.#deleteSessions(userId, found.version, {}))) return;
+    await this.database.write((tx) => deleteVersion(tx, userId, found.version), {
+      name: 'key_backup_delete',
+      anyProcess: true,
+    });
   }
 
   /**
@@ -131,24 +138,52 @@ export class KeyBackupService {
     );
   }
 
-  /** Sessions of a backup, by room and id; may be none. @throws MatrixError 404 `M_NOT_FOUND` when there is no such backup */
-  async sessions(userId: string, version: string, selector: SessionSelector): Promise<BackedUpSession[]> {
+  /** One session of a backup; `undefined` where it has none. @throws MatrixError 404 `M_NOT_FOUND` when there is no such backup */
+  async session(
+    userId: string,
+    version: string,
+    roomId: string,
+    sessionId: string,
+  ): Promise<BackedUpSession | undefined> {
     const found = await this.#existing(userId, version);
-    return selectSessions(this.database, userId, found.version, selector);
+    return findSession(this.database, userId, found.version, roomId, sessionId);
+  }
+
+  /**
+   * All sessions of a backup, or of a room in it, by room and id, some at a time; may be none.
+   * @throws MatrixError 404 `M_NOT_FOUND` when there is no such backup
+   */
+  async *pages(userId: string, version: string, roomId?: string): AsyncGenerator<readonly BackedUpSession[]> {
+    const found = await this.#existing(userId, version);
+    for (let after: BackedUpSession | undefined; ;) {
+      const page = await selectNextSessions(this.database, userId, found.version, { roomId, after }, sessionsRead);
+      if (page.length > 0) yield page;
+      if (page.length < sessionsRead) return;
+      after = page.at(-1);
+      await ownTurn();
+    }
   }
 
   /** Deletes sessions; may be none. @throws MatrixError 404 `M_NOT_FOUND` when there is no such backup */
   async deleteSessions(userId: string, version: string, selector: SessionSelector): Promise<BackupState> {
     const { version: number } = await this.#existing(userId, version);
-    return this.database.write(
-      async (tx) => {
-        if (!(await lockVersion(tx, userId, number))) throw unknownVersion();
-        const deleted = await deleteSessions(tx, userId, number, selector);
-        if (deleted > 0) await noteChange(tx, userId, number, -deleted);
-        return this.#state(tx, userId, number);
-      },
-      { name: 'key_backup_delete_sessions', anyProcess: true },
-    );
+    if (!(await this.#deleteSessions(userId, number, selector))) throw unknownVersion();
+    return this.#state(this.database, userId, number);
+  }
+
+  /** Deletes sessions, some in a transaction. @returns `false` where the backup is gone */
+  async #deleteSessions(userId: string, version: number, selector: SessionSelector): Promise<boolean> {
+    const deleteSome = async (tx: Tx): Promise<number | undefined> => {
+      if (!(await lockVersion(tx, userId, version))) return undefined;
+      const deleted = await deleteSomeSessions(tx, userId, version, selector, sessionsDeleted);
+      if (deleted > 0) await noteChange(tx, userId, version, -deleted);
+      return deleted;
+    };
+    for (;;) {
+      const deleted = await this.database.write(deleteSome, { name: 'key_backup_delete_sessions', anyProcess: true });
+      if (deleted === undefined) return false;
+      if (deleted < sessionsDeleted) return true;
+    }
   }
 
   async #existing(userId: string, version: string): Promise<BackupVersion> {
@@ -172,8 +207,8 @@ export class KeyBackupService {
     return current.version;
   }
 
-  async #state(tx: Tx, userId: string, version: number): Promise<BackupState> {
-    const found = await findVersion(tx, userId, version);
+  async #state(db: Db, userId: string, version: number): Promise<BackupState> {
+    const found = await findVersion(db, userId, version);
     if (found === undefined) throw unknownVersion();
     return stateOf(found);
   }

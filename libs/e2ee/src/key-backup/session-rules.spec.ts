@@ -1,4 +1,5 @@
-import { isBetter, parseRooms, parseSession, roomsText, sessionsText } from './session-rules.js';
+import type { BackedUpSession } from './backup.query.js';
+import { isBetter, parseRooms, parseSession, roomsParts, sessionsParts } from './session-rules.js';
 
 const rank = (isVerified: boolean, firstMessageIndex: number, forwardedCount: number) => ({
   ...{ isVerified, firstMessageIndex, forwardedCount },
@@ -20,10 +21,24 @@ describe('which session is worth more', () => {
 });
 
 describe('sessions from clients', () => {
-  it('go out as they came', () => {
-    const rooms = { '!a:x': { sessions: { s1: session, 's"2': session } }, '!b': { sessions: { s3: session } } };
-    expect(JSON.parse(roomsText(parseRooms({ rooms })))).toEqual(rooms);
-    expect(JSON.parse(sessionsText([]))).toEqual({});
+  it('go out as they came, in whatever parts', async () => {
+    const rooms = {
+      '!a:x': { sessions: { s1: session, 's"2': session } },
+      '!b': { sessions: { s3: session } },
+      '!c': { sessions: { s1: session, s4: session } },
+    };
+    const sessions = parseRooms({ rooms });
+    async function* pages(list: readonly BackedUpSession[], size: number): AsyncGenerator<readonly BackedUpSession[]> {
+      for (let start = 0; start < list.length; start += size) yield Promise.resolve(list.slice(start, start + size));
+    }
+    const read = async (parts: Promise<Uint8Array[]>): Promise<unknown> =>
+      JSON.parse(Buffer.concat(await parts).toString());
+    for (const size of [1, 2, 3, 9]) {
+      expect(await read(roomsParts(pages(sessions, size)))).toEqual({ rooms });
+      expect(await read(sessionsParts(pages(sessions.slice(0, 2), size)))).toEqual(rooms['!a:x']);
+    }
+    expect(await read(roomsParts(pages([], 1)))).toEqual({ rooms: {} });
+    expect(await read(sessionsParts(pages([], 1)))).toEqual({ sessions: {} });
   });
 
   it.each([

@@ -53,17 +53,31 @@ export function sessionText(session: BackedUpSession): string {
   return `{"first_message_index":${firstMessageIndex},"forwarded_count":${forwardedCount},"is_verified":${isVerified},"session_data":${sessionData}}`;
 }
 
-/** The sessions of one room, as the text of an object by id. */
-export function sessionsText(sessions: readonly BackedUpSession[]): string {
-  return `{${sessions.map((one) => `${JSON.stringify(one.sessionId)}:${sessionText(one)}`).join(',')}}`;
+/** The sessions of one room, which come some at a time, as the bytes of `{sessions: {…}}`. */
+export async function sessionsParts(pages: AsyncIterable<readonly BackedUpSession[]>): Promise<Uint8Array[]> {
+  const parts: Uint8Array[] = [];
+  for await (const page of pages) {
+    const text = page.map((one) => `${JSON.stringify(one.sessionId)}:${sessionText(one)}`).join(',');
+    parts.push(Buffer.from(parts.length === 0 ? text : `,${text}`));
+  }
+  return [Buffer.from('{"sessions":{'), ...parts, Buffer.from('}}')];
 }
 
-/** Sessions of many rooms, as the text of an object by room. */
-export function roomsText(sessions: readonly BackedUpSession[]): string {
-  const rooms = [...Map.groupBy(sessions, (one) => one.roomId)].map(
-    ([roomId, list]) => `${JSON.stringify(roomId)}:{"sessions":${sessionsText(list)}}`,
-  );
-  return `{${rooms.join(',')}}`;
+/** The sessions of many rooms, which come some at a time and room by room, as the bytes of `{rooms: {…}}`. */
+export async function roomsParts(pages: AsyncIterable<readonly BackedUpSession[]>): Promise<Uint8Array[]> {
+  const parts: Uint8Array[] = [];
+  let open: string | undefined;
+  for await (const page of pages) {
+    const texts: string[] = [];
+    for (const one of page) {
+      if (one.roomId === open) texts.push(',');
+      else texts.push(open === undefined ? '' : '}},', `${JSON.stringify(one.roomId)}:{"sessions":{`);
+      open = one.roomId;
+      texts.push(JSON.stringify(one.sessionId), ':', sessionText(one));
+    }
+    parts.push(Buffer.from(texts.join('')));
+  }
+  return [Buffer.from('{"rooms":{'), ...parts, Buffer.from(open === undefined ? '}}' : '}}}}')];
 }
 
 function checkCount(sessions: BackedUpSession[]): BackedUpSession[] {
