@@ -43,7 +43,7 @@ export interface TimelineSlice {
 /** One page of a room's history, in the direction of travel. */
 export interface TimelinePage {
   readonly events: readonly StoredEvent[];
-  /** The place behind the last event; absent when there is no more. */
+  /** The place behind the last event, or behind what was looked at for events; absent when there is no more. */
   readonly end: RoomPosition | undefined;
 }
 
@@ -149,7 +149,7 @@ export class TimelineReader {
   }
 
   /**
-   * A page of history in the room's own order.
+   * A page of history in the room's own order. It may hold fewer events than were asked for, or none, though there are more.
    * @param from where to start; a place in the order of arrival is translated, and what arrived behind it left out of this page
    *   on the way back
    * @param to where to stop, at the latest; a place in the order of arrival cuts by arrival, however deep what came lies
@@ -169,7 +169,7 @@ export class TimelineReader {
     const backwards = options.direction === 'b';
     const start = backwards ? await this.wayBack(roomId, from) : await this.topological(roomId, from, 'f');
     const { to } = options;
-    const places = await selectPage(this.database, roomId, {
+    const { places, lookedUpTo } = await selectPage(this.database, roomId, {
       direction: options.direction,
       limit: options.limit,
       start,
@@ -182,13 +182,8 @@ export class TimelineReader {
     });
     const events = await this.events.inOrder(places.map((place) => place.eventId));
     const last = places.at(-1);
-    const end =
-      last === undefined || places.length < Math.trunc(options.limit)
-        ? undefined
-        : backwards
-          ? before(last)
-          : { topological: last.topological, stream: last.stream };
-    return { events, end };
+    if (last === undefined || places.length < Math.trunc(options.limit)) return { events, end: lookedUpTo };
+    return { events, end: backwards ? before(last) : { topological: last.topological, stream: last.stream } };
   }
 
   /** The ids of the servable events just before and just after each of some events, in the rooms' own order. */

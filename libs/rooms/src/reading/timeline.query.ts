@@ -143,30 +143,77 @@ export interface PageRange {
 }
 
 /** The places of a page in the room's own order, in the direction of travel. */
-export async function selectPage(db: Db, roomId: string, range: PageRange): Promise<EventPlace[]> {
-  const backwards = range.direction === 'b';
+export interface PlacesPage {
+  readonly places: readonly EventPlace[];
+  /** Where the page would begin that goes on looking: there are too few on this one, and there may be more. */
+  readonly lookedUpTo: PlaceInRoom | undefined;
+}
+
+/** Events that are looked at for a page; nearly always the first of them are enough. */
+const lookedAt = [1_000, 9_000] as const;
+
+/**
+ * A page of a room. Of what a filter does not let through, of what other servers told of a room's state and of what nobody sees there may
+ * be as much as there is of the room: a page looks at no more than 10,000 events, and may hold fewer than were asked for, or none.
+ */
+export async function selectPage(db: Db, roomId: string, range: PageRange): Promise<PlacesPage> {
+  const places: EventPlace[] = [];
+  let { start } = range;
+  for (const count of lookedAt) {
+    const edge = await selectEdge(db, roomId, { ...range, start }, count);
+    const limit = range.limit - places.length;
+    places.push(...(await selectPlaces(db, roomId, { ...range, start, limit, stop: edge ?? range.stop })));
+    if (edge === undefined || places.length >= Math.trunc(range.limit)) return { places, lookedUpTo: undefined };
+    start = edge;
+  }
+  return { places, lookedUpTo: start };
+}
+
+type Conditions = { readonly conditions: string[]; readonly params: SqlValue[]; readonly order: string };
+
+/** What lies in the room's own order where a page is looked for. */
+function rangeSql(roomId: string, { direction, start, stop }: Pick<PageRange, 'direction' | 'start' | 'stop'>): Conditions {
+  const isBack = direction === 'b';
   const place = '(e.topological_ordering, e.stream_ordering)';
-  const conditions = ['e.room_id = ?', `${place} ${backwards ? '<=' : '>'} (?, ?)`];
-  const params: SqlValue[] = [roomId, range.start.topological, range.start.stream];
+  const conditions = ['e.room_id = ?', `${place} ${isBack ? '<=' : '>'} (?, ?)`];
+  const params: SqlValue[] = [roomId, start.topological, start.stream];
+  if (stop) {
+    conditions.push(`${place} ${isBack ? '>' : '<='} (?, ?)`);
+    params.push(stop.topological, stop.stream);
+  }
+  const way = isBack ? 'DESC' : 'ASC';
+  return { conditions, params, order: `e.topological_ordering ${way}, e.stream_ordering ${way}` };
+}
+
+/** Up to where there are so many events, of whatever kind; `undefined` where there are no more than these. */
+async function selectEdge(db: Db, roomId: string, range: PageRange, count: number): Promise<PlaceInRoom | undefined> {
+  const { conditions, params, order } = rangeSql(roomId, range);
+  // The event there is on the next page on the way back, and on this one on the way forwards.
+  const before = range.direction === 'b' ? count : count - 1;
+  const row = await db.get<PlaceRow>(
+    `SELECT e.topological_ordering, e.stream_ordering FROM events e WHERE ${conditions.join(' AND ')}
+     ORDER BY ${order} LIMIT 1 OFFSET ${before}`,
+    params,
+  );
+  return row && placeOf(row);
+}
+
+async function selectPlaces(db: Db, roomId: string, range: PageRange): Promise<EventPlace[]> {
+  const { conditions, params, order } = rangeSql(roomId, range);
+  const isBack = range.direction === 'b';
   if (range.arrivedFrom !== undefined) {
-    conditions.push(`e.stream_ordering ${backwards ? '<=' : '>'} ?`);
+    conditions.push(`e.stream_ordering ${isBack ? '<=' : '>'} ?`);
     params.push(range.arrivedFrom);
   }
-  if (range.stop) {
-    conditions.push(`${place} ${backwards ? '>' : '<='} (?, ?)`);
-    params.push(range.stop.topological, range.stop.stream);
-  }
   if (range.arrivedTo !== undefined) {
-    conditions.push(`e.stream_ordering ${backwards ? '>' : '<='} ?`);
+    conditions.push(`e.stream_ordering ${isBack ? '>' : '<='} ?`);
     params.push(range.arrivedTo);
   }
   conditions.push(range.withSoftFailed ? inTimelineSql : servableSql('e.'));
   conditions.push(...eventFilterSql(range.filter, params, db.dialect));
-  const order = backwards ? 'DESC' : 'ASC';
   const rows = await db.query<EventPlaceRow>(
     `SELECT e.event_id, e.room_id, e.topological_ordering, e.stream_ordering FROM events e
-     WHERE ${conditions.join(' AND ')}
-     ORDER BY e.topological_ordering ${order}, e.stream_ordering ${order} LIMIT ${Math.trunc(range.limit)}`,
+     WHERE ${conditions.join(' AND ')} ORDER BY ${order} LIMIT ${Math.trunc(range.limit)}`,
     params,
   );
   return rows.map(eventPlaceOf);

@@ -1,0 +1,76 @@
+import { databaseMigrations } from '@rookery/database';
+import { replicationMigrations } from '@rookery/replication';
+import { eachDatabase, type TestDatabase } from '@rookery/testing';
+import { scansOf } from '@rookery/testing/internal';
+import { usersMigrations } from '@rookery/users';
+import { roomsMigrations } from '../migrations/index.js';
+import { type PageRange, selectPage } from './timeline.query.js';
+
+const roomId = '!large:a.test';
+const count = 25_000;
+const rare = 2_500;
+
+eachDatabase('pages of a large room', (open) => {
+  let test: TestDatabase;
+
+  beforeAll(async () => {
+    test = await open();
+    await test.migrate([...databaseMigrations, ...replicationMigrations, ...usersMigrations, ...roomsMigrations]);
+    const columns = ['event_id', 'room_id', 'type', 'sender', 'topological_ordering', 'depth', 'stream_ordering'];
+    await test.database.write((tx) =>
+      tx.insertMany(
+        'events',
+        [...columns, 'origin_server_ts', 'received_ts'],
+        Array.from({ length: count }, (_, index) => {
+          const n = index + 1;
+          const depth = Math.ceil(n / 2);
+          return [`$${n}`, roomId, n % rare === 0 ? 'rare' : 'usual', '@a:a.test', depth, depth, n, n, n];
+        }),
+      ),
+    );
+  });
+  afterAll(() => test.close());
+
+  const rangeOf = (direction: 'f' | 'b', limit: number): PageRange => ({
+    ...{ direction, limit, arrivedFrom: undefined, arrivedTo: undefined, withSoftFailed: false, stop: undefined },
+    start: direction === 'b' ? { topological: count, stream: count } : { topological: 0, stream: 0 },
+    filter: { types: ['rare'] },
+  });
+  /** The events of all pages from a place on, and how many each page has. */
+  const walk = async (first: PageRange): Promise<{ found: number[]; sizes: number[] }> => {
+    const found: number[] = [];
+    const sizes: number[] = [];
+    for (let range = first; ;) {
+      const { places, lookedUpTo } = await selectPage(test.database, roomId, range);
+      found.push(...places.map(({ eventId }) => Number(eventId.slice(1))));
+      sizes.push(places.length);
+      const last = places.at(-1);
+      const isFull = places.length === range.limit;
+      if (!isFull && lookedUpTo === undefined) return { found, sizes };
+      const step = range.direction === 'b' ? 1 : 0;
+      const start = isFull ? { topological: last!.topological, stream: last!.stream - step } : lookedUpTo!;
+      range = { ...range, start };
+    }
+  };
+  const all = Array.from({ length: count / rare }, (_, index) => (index + 1) * rare);
+
+  it.each([1, 3, 100])('hold each event once, %i at a time', async (limit) => {
+    expect((await walk(rangeOf('b', limit))).found).toEqual(all.toReversed());
+    expect((await walk(rangeOf('f', limit))).found).toEqual(all);
+  });
+
+  it('end where they have looked at ten thousand events', async () => {
+    expect((await walk(rangeOf('b', 100))).sizes).toEqual([4, 4, 2]);
+    expect((await walk(rangeOf('f', 100))).sizes).toEqual([4, 4, 2]);
+    const none = await selectPage(test.database, roomId, { ...rangeOf('b', 5), filter: { types: ['none'] } });
+    expect(none).toEqual({ places: [], lookedUpTo: { topological: 7_500, stream: 15_000 } });
+  });
+
+  it('end at the place that is given, and look no further', async () => {
+    const stop = { topological: 10_000, stream: 20_000 };
+    expect(await walk({ ...rangeOf('b', 100), stop })).toEqual({ found: [25_000, 22_500], sizes: [2] });
+    expect(await walk({ ...rangeOf('f', 100), stop })).toEqual({ found: all.slice(0, 8), sizes: [4, 4, 0] });
+    const scans = await scansOf(test.database, (db) => selectPage(db, roomId, { ...rangeOf('b', 100), stop }));
+    expect(scans).toEqual([]);
+  });
+});
