@@ -69,6 +69,21 @@ export async function changedUsersSharing(db: Db, userId: string, after: number,
   return rows.map((row) => row.user_id);
 }
 
+/** The position of the last of the next `count` changes behind one, whoever's they are; `undefined` where there are no more than these. */
+export async function lastOfNextChanges(
+  db: Db,
+  after: number,
+  upTo: number,
+  count: number,
+): Promise<number | undefined> {
+  const row = await db.get<{ stream_id: number }>(
+    `SELECT stream_id FROM device_lists_stream WHERE stream_id > ? AND stream_id <= ? ORDER BY stream_id
+     LIMIT 1 OFFSET ${Math.trunc(count) - 1}`,
+    [after, upTo],
+  );
+  return row?.stream_id;
+}
+
 /** Users whose keys `userId` signed in `(after, upTo]`. */
 export async function usersSignedBy(db: Db, userId: string, after: number, upTo: number): Promise<string[]> {
   const rows = await db.query<{ user_ids: string }>(

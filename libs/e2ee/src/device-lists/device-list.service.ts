@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Database, type Db, type Tx } from '@rookery/database';
+import { ownTurn } from '@rookery/platform';
 import { type ChangedKeys, defineStream, type Stream, Streams } from '@rookery/replication';
 import { eventsStream, MembershipReader } from '@rookery/rooms';
 import type { DeviceListPosition } from '../ports.js';
@@ -9,6 +10,7 @@ import {
   highestDeviceListId,
   insertChanges,
   insertSignatureChange,
+  lastOfNextChanges,
   latestChanges,
   latestDevices,
   localUsersSharing,
@@ -16,6 +18,8 @@ import {
   usersSignedBy,
 } from './device-list.query.js';
 
+/** Changes of which it is asked at once whether they concern somebody. */
+const changesAtOnce = 1_000;
 /** Users whose last change is remembered, before the operator's factor, which usually is a half. */
 const maxRecipients = 600_000;
 
@@ -147,7 +151,7 @@ export class DeviceListService {
   /**
    * `changed`: users who share a room and whose keys changed, or who began to share one or were invited to one, since what is
    * said there may be meant for them; `left`: those who neither share a room nor are invited to one any more. No query where
-   * nothing happened, six at most.
+   * nothing happened; six at most, but for clients that were away for more than a thousand changes.
    */
   async changes(query: DeviceListQuery): Promise<DeviceListNews> {
     if (!this.mayHaveChanged(query.userId, query.joinedRooms, query.after)) return none;
@@ -182,10 +186,28 @@ export class DeviceListService {
   async #changedKeys({ userId, after, upTo }: DeviceListQuery): Promise<string[]> {
     if (!this.#concerned.hasChanged(userId, after.deviceLists)) return [];
     const [sharing, signed] = await Promise.all([
-      changedUsersSharing(this.database, userId, after.deviceLists, upTo.deviceLists),
+      this.#changedCompanions(userId, after.deviceLists, upTo.deviceLists),
       usersSignedBy(this.database, userId, after.deviceLists, upTo.deviceLists),
     ]);
     return sharing.concat(signed);
+  }
+
+  /**
+   * Those whose keys changed and who share a room. It is asked of each change on the server: where a client was away for long, of some at a
+   * time, with a turn for others in between.
+   */
+  async #changedCompanions(userId: string, after: number, upTo: number): Promise<string[]> {
+    const changed: string[] = [];
+    for (let from = after; from < upTo;) {
+      // There are no more changes than positions.
+      const isLast = upTo - from <= changesAtOnce;
+      const next = isLast ? undefined : await lastOfNextChanges(this.database, from, upTo, changesAtOnce);
+      changed.push(...(await changedUsersSharing(this.database, userId, from, next ?? upTo)));
+      if (next === undefined) break;
+      from = next;
+      await ownTurn();
+    }
+    return changed;
   }
 
   async #moved({ userId, joinedRooms, after, upTo }: DeviceListQuery): Promise<{

@@ -166,16 +166,16 @@ eachDatabase('the history of a room that is purged', (open) => {
     // News from 1000 on, with state of a room that was joined among it, and history that was fetched later.
     await store(
       room,
-      upTo(300).map((n) => 3 * n),
-      (n) => ({ ts: 1_000 + Math.floor(n / 9), outlier: n > 300 && n < 400 }),
+      upTo(300).map((n) => 1_000 + 3 * n),
+      (n) => ({ ts: 1_000 + Math.floor((n - 1_000) / 9), outlier: n > 1_300 && n < 1_400 }),
     );
     await store(room, [-1, -2, -3], (n) => ({ ts: 2_000 - n }));
     const at = (ts: number): Promise<PurgeBefore | undefined> => selectPurgePlace(test.database, room, ts);
     expect(await at(999)).toBeUndefined();
-    expect(await at(1_000)).toEqual({ stream: 7 });
-    expect(await at(1_020)).toEqual({ stream: 187 });
-    expect(await at(1_040)).toEqual({ stream: 301 });
-    expect(await at(5_000)).toEqual({ stream: 901 });
+    expect(await at(1_000)).toEqual({ stream: 1_007 });
+    expect(await at(1_020)).toEqual({ stream: 1_187 });
+    expect(await at(1_040)).toEqual({ stream: 1_301 });
+    expect(await at(5_000)).toEqual({ stream: 1_901 });
     const fetched = '!fetched:a.test';
     await store(fetched, [-10, -11], (n) => ({ ts: 2_000 - n }));
     expect(await selectPurgePlace(test.database, fetched, 2_005)).toBeUndefined();
