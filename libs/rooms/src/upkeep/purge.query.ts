@@ -136,15 +136,23 @@ interface StoredPlace {
 
 const storedPlaces = 'SELECT stream_ordering, received_ts FROM events WHERE room_id = ?';
 
+/** Events at the end of a room among which it is looked first: most rooms have no more that are younger. */
+const nearest = 1_000;
+
 /**
- * The position of the last event of a room that came as news and was stored at or before a time, 0 without any. Found by halving: what is
- * stored later has a higher position, and a room may have a million events that are younger.
+ * The position of the last event of a room that came as news and was stored at or before a time, 0 without any. Where that lies far back,
+ * it is found by halving: what is stored later has a higher position, and a room may have a million events that are younger.
  */
 async function lastStoredBy(db: Db, roomId: string, ts: number): Promise<number> {
-  const newest = await db.get<StoredPlace>(`${storedPlaces} ORDER BY stream_ordering DESC LIMIT 1`, [roomId]);
-  let found = 0;
+  const near = await db.get<{ found: number | null; lowest: number | null; looked: number }>(
+    `SELECT MAX(CASE WHEN received_ts <= ? THEN stream_ordering END) AS found, MIN(stream_ordering) AS lowest, COUNT(*) AS looked
+     FROM (${storedPlaces} AND stream_ordering > 0 ORDER BY stream_ordering DESC LIMIT ${nearest}) AS newest`,
+    [ts, roomId],
+  );
+  let found = near?.found ?? 0;
+  if (found > 0 || Number(near?.looked ?? 0) < nearest) return found;
   let low = 1;
-  let high = (newest?.stream_ordering ?? 0) + 1;
+  let high = near?.lowest ?? 1;
   while (low < high) {
     const middle = Math.floor((low + high) / 2);
     const next = await db.get<StoredPlace>(
