@@ -1,12 +1,14 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import type { JsonObject } from '@rookery/matrix-types';
-import { Cache, Clock, Config } from '@rookery/platform';
+import { Cache, Clock, Config, ownTurn } from '@rookery/platform';
 import { RoomHooks } from '../hooks.js';
 import { EventStore } from '../store/event-store.js';
-import { selectPolicies, selectPoliciesOf, selectRoomIds } from './retention.query.js';
+import { selectPoliciesOf, selectRoomsBehind } from './retention.query.js';
 
 const dayMs = 86_400_000;
+/** Rooms whose policies are looked up at once. */
+const roomsAtOnce = 500;
 
 /** Which rooms are purged how often: those whose lifetime lies in `shortestMs < lifetime <= longestMs`. */
 export interface PurgeJob {
@@ -87,20 +89,20 @@ export class RetentionPolicies implements OnModuleInit {
     }));
   }
 
-  /** How long messages of each room of the server may live; rooms without a limit are absent. */
-  async lifetimes(): Promise<Map<string, number>> {
-    const usual = this.lifetimeMs(undefined);
-    const lifetimes = new Map<string, number>();
-    if (usual !== undefined) {
-      for (const roomId of await selectRoomIds(this.database)) lifetimes.set(roomId, usual);
+  /**
+   * How long messages of each room of the server may live; rooms without a limit are absent. By room, some at a time: to look for policies
+   * among the state of all rooms would mean to read it.
+   */
+  async *lifetimes(): AsyncGenerator<readonly [roomId: string, lifetimeMs: number]> {
+    for (let after = ''; ;) {
+      const roomIds = await selectRoomsBehind(this.database, after, roomsAtOnce);
+      for (const [roomId, lifetimeMs] of await this.#read(roomIds))
+        if (lifetimeMs < Infinity) yield [roomId, lifetimeMs];
+      const last = roomIds.at(-1);
+      if (last === undefined || roomIds.length < roomsAtOnce) return;
+      after = last;
+      await ownTurn();
     }
-    const policies = await selectPolicies(this.database);
-    const events = await this.events.events(policies.values());
-    for (const [roomId, eventId] of policies) {
-      const lifetimeMs = this.lifetimeMs(events.get(eventId)?.content);
-      if (lifetimeMs !== undefined) lifetimes.set(roomId, lifetimeMs);
-    }
-    return lifetimes;
   }
 
   /** How long messages live in a room with this policy, if any; `undefined` for ever. */

@@ -6,21 +6,21 @@ interface PolicyRow {
   readonly event_id: string;
 }
 
-const policies = `SELECT room_id, event_id FROM current_state_events WHERE type = 'm.room.retention' AND state_key = ''`;
-
 /** Ids of the retention policies of some rooms, by room; those without one are absent. */
 export async function selectPoliciesOf(db: Db, roomIds: readonly string[]): Promise<Map<string, string>> {
-  const rows = await db.query<PolicyRow>(`${policies} AND ${db.dialect.anyOf('room_id')}`, [roomIds]);
+  const rows = await db.query<PolicyRow>(
+    `SELECT room_id, event_id FROM current_state_events
+     WHERE ${db.dialect.anyOf('room_id')} AND type = 'm.room.retention' AND state_key = ''`,
+    [roomIds],
+  );
   return new Map(rows.map((row) => [row.room_id, row.event_id]));
 }
 
-/** Ids of all retention policies, by room. */
-export async function selectPolicies(db: Db): Promise<Map<string, string>> {
-  const rows = await db.query<PolicyRow>(policies);
-  return new Map(rows.map((row) => [row.room_id, row.event_id]));
-}
-
-/** Ids of all rooms. */
-export async function selectRoomIds(db: Db): Promise<string[]> {
-  return (await db.query<{ room_id: string }>('SELECT room_id FROM rooms')).map((row) => row.room_id);
+/** The next rooms behind one, by id. */
+export async function selectRoomsBehind(db: Db, after: string, limit: number): Promise<string[]> {
+  const rows = await db.query<{ room_id: string }>(
+    `SELECT room_id FROM rooms WHERE room_id > ? ORDER BY room_id LIMIT ${Math.trunc(limit)}`,
+    [after],
+  );
+  return rows.map((row) => row.room_id);
 }

@@ -44,7 +44,7 @@ export class Retention implements OnModuleInit, OnModuleDestroy {
    */
   async run(shortestMs = -1, longestMs = Infinity, signal?: AbortSignal): Promise<number> {
     let purged = 0;
-    for (const [roomId, lifetimeMs] of await this.policies.lifetimes()) {
+    for await (const [roomId, lifetimeMs] of this.policies.lifetimes()) {
       if (lifetimeMs <= shortestMs || lifetimeMs > longestMs) continue;
       if (signal?.aborted) break;
       try {
