@@ -97,6 +97,32 @@ eachDatabase('the rest of the rooms API', (open) => {
     expect(await stateOf(roomId, 'm.room.canonical_alias')).toEqual({});
   });
 
+  it('looks at a room from outside without going through its members, or through all rooms of who asks', async () => {
+    const club = await create({ preset: 'public_chat' });
+    for (const roomId of [club, await create({ preset: 'public_chat' }), await create({ preset: 'public_chat' })])
+      await rooms.get(JoinService).join(bob, roomId);
+    const allow = [{ type: 'm.room_membership', room_id: club }];
+    const rules = { type: 'm.room.join_rules', state_key: '', content: { join_rule: 'restricted', allow } };
+    const restricted = await create({ initial_state: [rules] });
+    const aliases = rooms.get(AliasService);
+    await aliases.create(alice, '#outside:example.org', club);
+    await aliases.resolve('#outside:example.org');
+    const { database } = test;
+    const query = database.query.bind(database);
+    const read: number[] = [];
+    database.query = async <Row>(...args: Parameters<typeof query>): Promise<Row[]> => {
+      const rows = await query<Row>(...args);
+      if (/current_state_events|local_current_membership/.test(args[0])) read.push(rows.length);
+      return rows;
+    };
+    expect((await aliases.resolve('#outside:example.org'))?.roomId).toBe(club);
+    expect(read).toEqual([]);
+    expect(await rooms.get(RoomSummaries).visible(bob.userId, restricted)).toBeDefined();
+    expect(await rooms.get(RoomSummaries).visible(carol.userId, restricted)).toBeUndefined();
+    database.query = query;
+    expect(Math.max(...read)).toBe(1);
+  });
+
   it('lists published rooms by size, searched, in pages', async () => {
     const directory = rooms.get(RoomDirectory);
     const names = ['Zebra', 'Apfel 100%', 'Quince'];

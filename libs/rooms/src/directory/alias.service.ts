@@ -6,8 +6,9 @@ import { assertAllowed, callbackContext, ModuleDispatcher } from '@rookery/modul
 import { Config, type Requester } from '@rookery/platform';
 import type { ResolvedAlias } from '../ports.js';
 import { RemoteRooms } from '../remote-rooms.js';
-import { MembershipReader } from '../reading/membership-reader.js';
+import { isLocalMember } from '../reading/local-members.query.js';
 import { aliasesIn } from '../model/content-rules.js';
+import { RoomServers } from '../servers/room-servers.js';
 import { AliasClaims } from './alias-claims.js';
 import { deleteAlias, insertAlias, selectAlias, selectAliasesOf } from './alias.query.js';
 import { CanonicalAliases } from './canonical-aliases.js';
@@ -26,7 +27,7 @@ export class AliasService {
     private readonly rules: PublicationRules,
     private readonly claims: AliasClaims,
     private readonly canonical: CanonicalAliases,
-    private readonly memberships: MembershipReader,
+    private readonly servers: RoomServers,
     private readonly remote: RemoteRooms,
     private readonly modules: ModuleDispatcher,
     private readonly limiter: RateLimiter,
@@ -50,7 +51,7 @@ export class AliasService {
     let row = await selectAlias(this.database, alias);
     if (!row && (await this.claims.ask(alias))) row = await selectAlias(this.database, alias);
     if (!row) return undefined;
-    const hosts = await this.memberships.hostsIn(row.room_id);
+    const hosts = await this.servers.of(row.room_id);
     const { serverName } = this.config;
     return { roomId: row.room_id, servers: [serverName, ...[...hosts].filter((host) => host !== serverName)] };
   }
@@ -78,10 +79,8 @@ export class AliasService {
     await this.limiter.take('rc_message', requester.userId, requester);
     this.#checkReserved(requester, alias);
     if (!requester.isAdmin && requester.appserviceId === undefined) {
-      if (this.config.get('require_membership_for_aliases')) {
-        const membership = await this.memberships.inRoom(requester.userId, roomId);
-        if (membership?.membership !== 'join') throw MatrixError.notInRoom();
-      }
+      const mustBeIn = this.config.get('require_membership_for_aliases');
+      if (mustBeIn && !(await isLocalMember(this.database, requester.userId, roomId))) throw MatrixError.notInRoom();
       if (!this.rules.mayMakeAlias(requester.userId, roomId, alias)) {
         throw MatrixError.forbidden('You may not make this alias');
       }

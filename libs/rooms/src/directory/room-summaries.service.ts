@@ -122,8 +122,7 @@ export class RoomSummaries {
   }
 
   async #isInAny(userId: string, roomIds: readonly string[]): Promise<boolean> {
-    const joined = new Set(await this.memberships.joinedRoomIds(userId));
-    return roomIds.some((roomId) => joined.has(roomId));
+    return roomIds.length > 0 && (await this.memberships.joinedAmong(userId, roomIds)).length > 0;
   }
 }
 

@@ -21,6 +21,7 @@ import {
   selectUserIdsIn,
   selectUsersSharingRooms,
 } from './membership.query.js';
+import { selectJoinedAmong } from './local-members.query.js';
 
 /** Members that are read before others get a turn. */
 const membersPerTurn = 1_000;
@@ -38,6 +39,11 @@ export class MembershipReader {
   /** Ids of the rooms that a user of this server has joined. */
   joinedRoomIds(userId: string): Promise<string[]> {
     return selectJoinedRoomIds(this.database, userId);
+  }
+
+  /** Those of some rooms that a user of this server has joined. */
+  joinedAmong(userId: string, roomIds: readonly string[]): Promise<string[]> {
+    return selectJoinedAmong(this.database, userId, roomIds);
   }
 
   /** A local user's membership of one room; `undefined` when there never was one. */
