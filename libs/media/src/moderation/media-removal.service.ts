@@ -1,12 +1,14 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Config } from '@rookery/platform';
+import { Config, ownTurn } from '@rookery/platform';
 import { formatMxc, type Media } from '../records/media.js';
 import {
   deleteMediaRows,
   findMedia,
   type LocalMediaFilter,
-  localMediaPage,
+  localMediaPart,
+  type MediaPart,
+  type RemoteFile,
   unusedRemoteMedia,
 } from '../records/media.query.js';
 import { placeOf, thumbnailFolder, thumbnailPlace } from '../storage/file-place.js';
@@ -16,6 +18,8 @@ import { byOrigin } from './quarantine.query.js';
 
 /** What is begun comes to its end, where another process is to go on. */
 const batchSize = 100;
+/** Files of which it is asked at once whether they may go: of a million nearly all may stay. */
+const lookedAtOnce = 2_000;
 /** Files named one by one whose rows go in one transaction. */
 const smallBatchSize = 20;
 
@@ -67,15 +71,17 @@ export class MediaRemoval {
    */
   async deleteUnusedLocal(which: LocalDeletion, signal?: AbortSignal): Promise<string[]> {
     const deleted: string[] = [];
-    for (let after = ''; signal?.aborted !== true;) {
-      const page = await localMediaPage(this.database, which, after, batchSize);
-      const last = page.at(-1);
-      if (last === undefined) break;
-      const inUse = which.keepAvatars ? await this.#avatarsAmong(page) : new Set<string>();
-      const unused = page.filter((media) => !inUse.has(media.mediaId));
-      await this.delete(unused);
-      deleted.push(...unused.map(({ mediaId }) => mediaId));
-      after = last.mediaId;
+    for (let after: string | undefined = ''; after !== undefined && signal?.aborted !== true;) {
+      const part: MediaPart<string> = await localMediaPart(this.database, which, after, lookedAtOnce);
+      for (const page of inBatches(part.media)) {
+        if (signal?.aborted) return deleted;
+        const inUse = which.keepAvatars ? await this.#avatarsAmong(page) : new Set<string>();
+        const unused = page.filter((media) => !inUse.has(media.mediaId));
+        await this.delete(unused);
+        deleted.push(...unused.map(({ mediaId }) => mediaId));
+      }
+      after = part.last;
+      await ownTurn();
     }
     return deleted;
   }
@@ -90,14 +96,23 @@ export class MediaRemoval {
     options: { readonly includeQuarantined: boolean; readonly signal?: AbortSignal },
   ): Promise<number> {
     let deleted = 0;
-    for (let after = { origin: '', mediaId: '' }; options.signal?.aborted !== true;) {
-      const { includeQuarantined } = options;
-      const page = await unusedRemoteMedia(this.database, unusedSinceTs, includeQuarantined, after, batchSize);
-      const last = page.at(-1);
-      if (last === undefined) break;
-      await this.delete(page);
-      deleted += page.length;
-      after = { origin: last.origin ?? '', mediaId: last.mediaId };
+    const { includeQuarantined, signal } = options;
+    let after: RemoteFile | undefined = { origin: '', mediaId: '' };
+    while (after !== undefined && signal?.aborted !== true) {
+      const part: MediaPart<RemoteFile> = await unusedRemoteMedia(
+        this.database,
+        unusedSinceTs,
+        includeQuarantined,
+        after,
+        lookedAtOnce,
+      );
+      for (const page of inBatches(part.media)) {
+        if (signal?.aborted) return deleted;
+        await this.delete(page);
+        deleted += page.length;
+      }
+      after = part.last;
+      await ownTurn();
     }
     return deleted;
   }
@@ -138,4 +153,10 @@ export class MediaRemoval {
       page.filter((_, index) => used.some((set) => set.has(uris[index] ?? ''))).map(({ mediaId }) => mediaId),
     );
   }
+}
+
+function inBatches(list: readonly Media[]): (readonly Media[])[] {
+  const batches: (readonly Media[])[] = [];
+  for (let start = 0; start < list.length; start += batchSize) batches.push(list.slice(start, start + batchSize));
+  return batches;
 }

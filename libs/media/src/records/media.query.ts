@@ -275,40 +275,62 @@ export interface LocalMediaFilter {
   readonly includeProtected: boolean;
 }
 
-/** A page of files of ours that fit, by id; images of previews are none. */
-export async function localMediaPage(
+/** What fits of the next files, and the last of these; none at their end. */
+export interface MediaPart<Key> {
+  readonly media: Media[];
+  readonly last: Key | undefined;
+}
+
+/** What fits of the next `count` files of ours behind one, by id; images of previews are none. */
+export async function localMediaPart(
   db: Db,
   filter: LocalMediaFilter,
   afterId: string,
-  limit: number,
-): Promise<Media[]> {
+  count: number,
+): Promise<MediaPart<string>> {
+  const next = await db.get<{ media_id: string }>(
+    `SELECT media_id FROM local_media_repository WHERE media_id > ? ORDER BY media_id LIMIT 1 OFFSET ${Math.trunc(count) - 1}`,
+    [afterId],
+  );
   const rows = await db.query<Row>(
     `SELECT ${localColumns} FROM local_media_repository
-     WHERE media_id > ? AND COALESCE(last_access_ts, created_ts) < ? AND media_length > ? AND url_cache IS NULL
+     WHERE media_id > ? ${next ? 'AND media_id <= ?' : ''}
+       AND COALESCE(last_access_ts, created_ts) < ? AND media_length > ? AND url_cache IS NULL
        ${filter.includeQuarantined ? '' : 'AND quarantined_by IS NULL'}
        ${filter.includeProtected ? '' : 'AND safe_from_quarantine = FALSE'}
-     ORDER BY media_id LIMIT ${Math.trunc(limit)}`,
-    [afterId, filter.unusedSinceTs, filter.largerThanBytes],
+     ORDER BY media_id`,
+    [afterId, ...(next ? [next.media_id] : []), filter.unusedSinceTs, filter.largerThanBytes],
   );
-  return rows.map(mediaOf);
+  return { media: rows.map(mediaOf), last: next?.media_id };
 }
 
-/** A page of files of other servers that were last used before a time, in order, after a file of the page before. */
+/** What fits of the next `count` files of other servers behind one, in order: those that were last used before a time. */
 export async function unusedRemoteMedia(
   db: Db,
   beforeTs: number,
   includeQuarantined: boolean,
-  after: { readonly origin: string; readonly mediaId: string },
-  limit: number,
-): Promise<Media[]> {
+  after: RemoteFile,
+  count: number,
+): Promise<MediaPart<RemoteFile>> {
+  const next = await db.get<{ media_origin: string; media_id: string }>(
+    `SELECT media_origin, media_id FROM remote_media_cache WHERE (media_origin, media_id) > (?, ?)
+     ORDER BY media_origin, media_id LIMIT 1 OFFSET ${Math.trunc(count) - 1}`,
+    [after.origin, after.mediaId],
+  );
   const rows = await db.query<Row>(
     `SELECT ${remoteColumns} FROM remote_media_cache
-     WHERE (media_origin, media_id) > (?, ?) AND COALESCE(last_access_ts, created_ts) < ?
-       ${includeQuarantined ? '' : 'AND quarantined_by IS NULL'}
-     ORDER BY media_origin, media_id LIMIT ${Math.trunc(limit)}`,
-    [after.origin, after.mediaId, beforeTs],
+     WHERE (media_origin, media_id) > (?, ?) ${next ? 'AND (media_origin, media_id) <= (?, ?)' : ''}
+       AND COALESCE(last_access_ts, created_ts) < ? ${includeQuarantined ? '' : 'AND quarantined_by IS NULL'}
+     ORDER BY media_origin, media_id`,
+    [after.origin, after.mediaId, ...(next ? [next.media_origin, next.media_id] : []), beforeTs],
   );
-  return rows.map(mediaOf);
+  return { media: rows.map(mediaOf), last: next && { origin: next.media_origin, mediaId: next.media_id } };
+}
+
+/** A file of another server. */
+export interface RemoteFile {
+  readonly origin: string;
+  readonly mediaId: string;
 }
 
 /** Images of previews made before a time. */

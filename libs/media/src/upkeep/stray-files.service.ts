@@ -1,7 +1,7 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { BackgroundTasks, Clock, eachLimit, Logger } from '@rookery/platform';
-import { localMediaPage } from '../records/media.query.js';
+import { localMediaPart, type MediaPart } from '../records/media.query.js';
 import {
   deleteStrayThumbnails,
   filesWithThumbnails,
@@ -201,16 +201,14 @@ export class StrayFiles implements OnModuleInit {
     if (!this.files.isOnlyPlaceOfUploads) return missing;
     const all = { largerThanBytes: -1, includeQuarantined: true, includeProtected: true };
     const filter = { ...all, unusedSinceTs: this.clock.nowMs() };
-    for (let after = ''; signal?.aborted !== true;) {
-      const page = await localMediaPage(this.database, filter, after, batchSize);
-      const last = page.at(-1);
-      if (last === undefined) break;
-      await eachLimit(page, maxAtOnce, async (media) => {
+    for (let after: string | undefined = ''; after !== undefined && signal?.aborted !== true;) {
+      const part: MediaPart<string> = await localMediaPart(this.database, filter, after, batchSize);
+      await eachLimit(part.media, maxAtOnce, async (media) => {
         if (await this.files.isLocal(placeOf(media))) return;
         missing.files++;
         missing.example ??= media.mediaId;
       });
-      after = last.mediaId;
+      after = part.last;
     }
     return missing;
   }

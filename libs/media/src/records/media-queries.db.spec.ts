@@ -1,0 +1,61 @@
+import { databaseMigrations } from '@rookery/database';
+import { eachDatabase, type TestDatabase } from '@rookery/testing';
+import { scansOf } from '@rookery/testing/internal';
+import { mediaMigrations } from '../migrations/index.js';
+import { localMediaPart, type MediaPart, type RemoteFile, unusedRemoteMedia } from './media.query.js';
+
+eachDatabase('files that nobody has used', (open) => {
+  let test: TestDatabase;
+  const all = { unusedSinceTs: 50, largerThanBytes: -1, includeQuarantined: true, includeProtected: true };
+  const nameOf = (n: number): string => `m${String(n).padStart(3, '0')}`;
+
+  beforeAll(async () => {
+    test = await open();
+    await test.migrate([...databaseMigrations, ...mediaMigrations]);
+    const numbers = Array.from({ length: 100 }, (_, n) => n);
+    await test.database.write(async (tx) => {
+      await tx.insertMany(
+        'local_media_repository',
+        ['media_id', 'media_length', 'created_ts'],
+        numbers.map((n) => [nameOf(n), 1, n % 30 === 0 ? 10 : 90]),
+      );
+      await tx.insertMany(
+        'remote_media_cache',
+        ['media_origin', 'media_id', 'filesystem_id', 'media_length', 'created_ts'],
+        numbers.map((n) => [n < 35 ? 'a.test' : 'b.test', nameOf(n), `f${n}`, 1, n % 30 === 0 ? 10 : 90]),
+      );
+    });
+  });
+  afterAll(() => test.close());
+
+  it('are found by looking at each file once, some at a time', async () => {
+    const local: string[] = [];
+    const remote: string[] = [];
+    const lasts: string[] = [];
+    for (let after: string | undefined = ''; after !== undefined;) {
+      const part: MediaPart<string> = await localMediaPart(test.database, all, after, 40);
+      local.push(...part.media.map(({ mediaId }) => mediaId));
+      if (part.last !== undefined) lasts.push(part.last);
+      after = part.last;
+    }
+    for (let after: RemoteFile | undefined = { origin: '', mediaId: '' }; after !== undefined;) {
+      const part: MediaPart<RemoteFile> = await unusedRemoteMedia(test.database, 50, true, after, 40);
+      remote.push(...part.media.map(({ mediaId }) => mediaId));
+      if (part.last !== undefined) lasts.push(`${part.last.origin} ${part.last.mediaId}`);
+      after = part.last;
+    }
+    expect([local, remote]).toEqual([
+      ['m000', 'm030', 'm060', 'm090'],
+      ['m000', 'm030', 'm060', 'm090'],
+    ]);
+    expect(lasts).toEqual(['m039', 'm079', 'b.test m039', 'b.test m079']);
+  });
+
+  it('are looked for by what lies next', async () => {
+    const scans = await scansOf(test.database, async (db) => {
+      await localMediaPart(db, all, 'm010', 10);
+      await unusedRemoteMedia(db, 50, true, { origin: 'a.test', mediaId: 'm010' }, 10);
+    });
+    expect(scans).toEqual([]);
+  });
+});
