@@ -2,6 +2,7 @@ import { parsePdu, roomVersionRules, signEvent, SigningKey } from '@rookery/even
 import type { JsonObject } from '@rookery/matrix-types';
 import { stateKeyOf } from '@rookery/state-res';
 import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { setTimeout as delay } from 'node:timers/promises';
 import { databases, ok, say, type WireEvent } from '../rooms/rooms-client.js';
 import { ElsewhereRoom, type Lie, Refusal } from './elsewhere-room.js';
 import { FederationWorld, type PlayedServer } from './federation-world.js';
@@ -227,6 +228,25 @@ describe.each(databases)('joins of rooms elsewhere (%s)', (database) => {
     const answers = await Promise.all(Array.from({ length: 6 }, () => join(room)));
     expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200, 200, 200]);
     expect(room.events.filter((event) => event.sender === alice.userId).length).toBe(1);
+  });
+
+  it('takes what is said in a room from the moment in which its servers know of the join', async () => {
+    const room = new ElsewhereRoom(far, '12');
+    let sending: ReturnType<PlayedServer['request']> | undefined;
+    room.lies.set('send_join', async (honest) => {
+      const content = { origin: far.name, origin_server_ts: Date.now(), pdus: [room.say('welcome').pdu] };
+      sending = far.request(home, 'PUT', '/_matrix/federation/v1/send/welcome', content);
+      // Its own answer takes longer than that.
+      await Promise.race([sending, delay(500)]);
+      return honest;
+    });
+    expect((await join(room)).status).toBe(200);
+    expect(await sending).toEqual({ status: 200, body: { pdus: { [room.head.eventId]: {} } } });
+    await eventually(async () => {
+      const path = `/rooms/${room.roomId}/messages?dir=b&limit=1`;
+      const { chunk } = await ok<{ chunk: WireEvent[] }>(alice, 'GET', path);
+      return chunk[0]?.content['body'] === 'welcome';
+    });
   });
 
   it('comes back after a ban that was lifted while nobody was there to hear of it', async () => {

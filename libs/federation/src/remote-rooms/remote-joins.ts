@@ -40,6 +40,8 @@ export class RemoteJoins {
   readonly #joining = new SingleFlight<void>();
   /** By room: who comes in first brings its state. */
   readonly #entering = new KeyedMutex({ maxWaiting, refuse });
+  /** By room: those who wait until somebody has come in, all of them in one place of its queue. */
+  readonly #onlookers = new SingleFlight<void>();
   readonly #logger: Logger;
 
   // Ten parameters: the steps of a join: whom to ask, the handshake, the proof, and storing in one of three ways.
@@ -67,6 +69,20 @@ export class RemoteJoins {
   join(userId: string, roomId: string, servers: readonly string[], content: Readonly<JsonObject>): Promise<void> {
     const key = `${userId} ${roomId}`;
     return this.#joining.run(key, () => this.#entering.run(roomId, () => this.#join(userId, roomId, servers, content)));
+  }
+
+  /** Whether somebody is just coming into a room in which this server has nobody, or tries to. */
+  isEntering(roomId: string): boolean {
+    return this.#entering.isBusy(roomId);
+  }
+
+  /** Resolves once those who are just coming into a room are in it, or are not going to be. Never rejects. */
+  async entered(roomId: string): Promise<void> {
+    if (!this.isEntering(roomId)) return;
+    // Where too many wait nothing can be told.
+    await this.#onlookers
+      .run(roomId, () => this.#entering.run(roomId, () => Promise.resolve()))
+      .catch(() => undefined);
   }
 
   async #join(

@@ -30,6 +30,6 @@ import { StateCompleter } from './state-completer.js';
     RemoteMembership,
     StateCompleter,
   ],
-  exports: [FederationGateway, HandedOver, RemoteHistoryModule],
+  exports: [FederationGateway, HandedOver, RemoteHistoryModule, RemoteJoins],
 })
 export class RemoteRoomsModule {}

@@ -1,18 +1,12 @@
 import { Injectable } from '@nestjs/common';
-import {
-  InvalidEventError,
-  parsePdu,
-  type RoomEvent,
-  roomVersionRules,
-  type RoomVersionRules,
-  soundForm,
-} from '@rookery/events';
+import { InvalidEventError, parsePdu, type RoomEvent, soundForm } from '@rookery/events';
 import { KeyRing } from '@rookery/federation-client';
 import { domainOf, isJsonObject, isValidRoomId } from '@rookery/matrix-types';
 import { callbackContext, ModuleDispatcher, toModuleEvent } from '@rookery/module-host';
 import { Logger } from '@rookery/platform';
-import { EventStore, RoomServers, RoomStateReader } from '@rookery/rooms';
+import { EventStore } from '@rookery/rooms';
 import { OutOfBandLeaves } from '../membership/out-of-band-leaves.js';
+import { PduRooms, type RoomFacts } from './pdu-rooms.js';
 
 /** What became of each PDU of a transaction, by event id; the texts are for people. */
 export type PduResults = Map<string, { error?: string }>;
@@ -22,12 +16,6 @@ export interface Intake {
   readonly results: PduResults;
   /** To be put into their rooms, in the order of the transaction. */
   readonly wanted: readonly RoomEvent[];
-}
-
-interface RoomFacts {
-  readonly rules: RoomVersionRules;
-  readonly isOurs: boolean;
-  readonly mayTakePart: boolean;
 }
 
 const verdicts: Readonly<Record<'missing' | 'unknownKey' | 'expiredKey' | 'wrong', string>> = {
@@ -48,8 +36,7 @@ export class PduIntake {
   constructor(
     private readonly keys: KeyRing,
     private readonly events: EventStore,
-    private readonly state: RoomStateReader,
-    private readonly servers: RoomServers,
+    private readonly rooms: PduRooms,
     private readonly leaves: OutOfBandLeaves,
     private readonly modules: ModuleDispatcher,
     logger: Logger,
@@ -60,7 +47,7 @@ export class PduIntake {
   /** @param pdus as they came: anything at all */
   async check(origin: string, pdus: readonly unknown[]): Promise<Intake> {
     const results: PduResults = new Map();
-    const rooms = await this.#factsOf(origin, pdus);
+    const rooms = await this.rooms.factsOf(origin, [...new Set(pdus.flatMap((pdu) => roomIdIn(pdu) ?? []))]);
     const parsed = new Map<string, RoomEvent>();
     for (const pdu of pdus) {
       const event = this.#parse(origin, pdu, rooms, results);
@@ -128,22 +115,6 @@ export class PduIntake {
       ...{ origin, room_id: event.roomId, event_id: event.eventId, module: verdict.module },
     });
     return '';
-  }
-
-  /** What counts for all events of each room; rooms that are not known are absent. */
-  async #factsOf(origin: string, pdus: readonly unknown[]): Promise<Map<string, RoomFacts>> {
-    const roomIds = [...new Set(pdus.flatMap((pdu) => roomIdIn(pdu) ?? []))];
-    const facts = new Map<string, RoomFacts>();
-    if (roomIds.length === 0) return facts;
-    const versions = await this.state.versions(roomIds);
-    const open = await this.servers.openTo(origin, [...versions.keys()]);
-    for (const [roomId, version] of versions) {
-      const rules = roomVersionRules(version);
-      if (!rules) continue;
-      const isOurs = await this.servers.isHere(roomId);
-      facts.set(roomId, { rules, isOurs, mayTakePart: open.has(roomId) });
-    }
-    return facts;
   }
 }
 

@@ -7,6 +7,7 @@ import { FederationModule } from '../federation.module.js';
 import { FederationSenderModule } from '../federation-sender.module.js';
 import { OutOfBandLeaves } from '../membership/out-of-band-leaves.js';
 import { PduIntake } from './pdu-intake.js';
+import { PduRooms } from './pdu-rooms.js';
 import { GapFillers } from './gap-fillers.js';
 import { GapRetries } from './gap-retries.js';
 import { StagedEvents } from './staged-events.js';
@@ -21,6 +22,7 @@ import { InboundTransactions } from './inbound-transactions.js';
   providers: [
     OutOfBandLeaves,
     PduIntake,
+    PduRooms,
     GapFillers,
     GapRetries,
     StagedEvents,
