@@ -70,7 +70,8 @@ export class EventContexts {
     const extremities = room.extremities;
     // Only the event that begins the room follows upon nothing, and it may come in long after others.
     if (prevEventIds.length === 0) return noState;
-    if (prevEventIds.length === extremities.size && prevEventIds.every((id) => extremities.has(id)))
+    // Another server may name one of them twice, and not the others.
+    if (prevEventIds.every((id) => extremities.has(id)) && new Set(prevEventIds).size === extremities.size)
       return this.current(room);
     const groups = await this.#groupsOf(room, prevEventIds);
     const missing = prevEventIds.filter((id) => !groups.has(id));

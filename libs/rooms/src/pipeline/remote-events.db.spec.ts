@@ -718,6 +718,17 @@ eachDatabase('events of other servers', (open) => {
     expect((await headsOf(roomId)).map((event) => event.type)).toEqual(['m.room.member']);
   });
 
+  it('judges an event that names one before it twice by that one alone', async () => {
+    const { roomId, server, state, head } = await shared();
+    await rooms.get(MembershipService).ban(alice, roomId, yan);
+    const fork = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'fork' } }, [head], state);
+    expect(await receive(fork)).toEqual(['accepted']);
+    expect(await headsOf(roomId)).toHaveLength(2);
+    // Of the ban, which is the other end of the room, its server has not heard.
+    const late = server.make({ type: 'm.room.message', sender: yan, content: { body: 'late' } }, [fork, fork], state);
+    expect(await receive(late)).toEqual(['softFailed']);
+  });
+
   it('joins forks and resolves their state, in whatever order they arrive', async () => {
     const { roomId, server, state, head } = await shared();
     const left = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'left' } }, [head], state);
