@@ -100,7 +100,7 @@ export class JoinService {
       return this.change.send(requester, roomId, userId, 'knock', content, options);
     }
     const { gateway } = this.remote;
-    const servers = this.#servers(roomId, options.via, undefined);
+    const servers = await this.#servers(roomId, options.via, undefined);
     if (!gateway || servers.length === 0) throw MatrixError.noServerHasRoom();
     await gateway.membership.knock(userId, roomId, servers, { ...content, ...reasonIn(options) });
     return undefined;
@@ -126,7 +126,7 @@ export class JoinService {
   ): Promise<void> {
     if (!options.unchecked) await this.limiter.take('rc_joins.remote', requester.userId, requester);
     const inviter = await this.change.inviterOf(roomId, requester.userId);
-    const servers = this.#servers(roomId, options.via, inviter);
+    const servers = await this.#servers(roomId, options.via, inviter);
     const { gateway } = this.remote;
     if (!gateway || servers.length === 0) throw MatrixError.noServerHasRoom();
     if (!options.unchecked) await this.complex.assertMayJoin(requester, roomId, servers);
@@ -137,14 +137,16 @@ export class JoinService {
   }
 
   /**
-   * Servers that may know the room, likeliest first, without this one. The server in the room's id is no more than a guess: it
-   * need not be there any more, so it is asked only where nobody else is named.
+   * Servers that may know the room, likeliest first, without this one. The server in the room's id is no more than a guess, and so are
+   * those that were in the room when somebody of this server was: they need not be there any more, so they are asked only where nobody
+   * else is named.
    */
-  #servers(roomId: string, via: readonly string[] = [], inviter: string | undefined): string[] {
-    const others = (servers: readonly string[]): string[] =>
-      servers.filter((server) => server !== '' && server !== this.config.serverName);
+  async #servers(roomId: string, via: readonly string[] = [], inviter: string | undefined): Promise<string[]> {
+    const others = (servers: Iterable<string>): string[] => [
+      ...new Set([...servers].filter((server) => server !== '' && server !== this.config.serverName)),
+    ];
     const named = others([...(inviter === undefined ? [] : [domainOf(inviter)]), ...via]);
-    return named.length > 0 ? [...new Set(named)] : others([domainOf(roomId)]);
+    return named.length > 0 ? named : others([domainOf(roomId), ...(await this.change.serversIn(roomId))]);
   }
 
   /** What a client wrote into its own member event; the profile only where rooms may have their own. */

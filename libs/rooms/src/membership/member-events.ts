@@ -114,6 +114,11 @@ export class MemberEvents {
     return current?.membership === 'invite' ? current.sender : undefined;
   }
 
+  /** Servers with a joined member, as far as this server knows: of a room that it has left, those that were there then. */
+  serversIn(roomId: string): Promise<ReadonlySet<string>> {
+    return this.memberships.hostsIn(roomId);
+  }
+
   /** A piece of state, by its content. */
   async stateContent(roomId: string, type: string): Promise<Readonly<JsonObject> | undefined> {
     const id = await this.state.currentId(roomId, type);

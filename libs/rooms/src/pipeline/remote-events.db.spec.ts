@@ -1076,7 +1076,7 @@ eachDatabase('events of other servers', (open) => {
     expect(change).toMatchObject({ roomId, membership: 'leave' });
   });
 
-  it('joins and knocks by the servers that are named, and by that of the room id where none is', async () => {
+  it('joins and knocks by the servers that are named, and by what it knows of the room where none is', async () => {
     const asked: (readonly string[])[] = [];
     const note = async (_user: string, _room: string, servers: readonly string[]): Promise<void> => {
       asked.push(servers);
@@ -1090,6 +1090,12 @@ eachDatabase('events of other servers', (open) => {
     await rooms.get(JoinService).join(alice, elsewhere, { via: ['example.org'] });
     await rooms.get(JoinService).join(alice, elsewhere);
     expect(asked).toEqual([['one.test', 'two.test'], ['one.test'], ['named.test'], ['named.test']]);
+    // The id of such a room names no server.
+    const { roomId } = await shared('12');
+    await rooms.get(LeaveService).leave(alice, roomId);
+    await rooms.get(JoinService).join(alice, roomId);
+    await rooms.get(JoinService).join(alice, roomId, { via: ['one.test'] });
+    expect(asked.slice(4)).toEqual([[remoteServer], ['one.test']]);
     rooms.get(RoomPorts).remoteRooms.replace(undefined);
   });
 
