@@ -82,6 +82,15 @@ describe('buildEvent', () => {
     expect(sent.content).toEqual({ reason: 'x' });
   });
 
+  it.each(['10', '12'])('redacts nothing with what can be no event id (version %s)', (version) => {
+    for (const redacts of ['', '\0', '$a\0b', `$${'x'.repeat(255)}`]) {
+      const event = buildEvent(draft({ type: 'm.room.redaction', redacts, content: {} }), rules(version));
+      expect(event.redacts).toBeUndefined();
+    }
+    const longest = `$${'x'.repeat(254)}`;
+    expect(buildEvent(draft({ type: 'm.room.redaction', redacts: longest }), rules(version)).redacts).toBe(longest);
+  });
+
   it.each(roomVersions)('cuts depth to what every server can read, version %s', (version) => {
     const deep = buildEvent(draft({ depth: 2 ** 63, eventId: '$e:a' }), rules(version));
     expect(deep.depth).toBe(2 ** 53 - 1);

@@ -27,7 +27,7 @@ export {
   pduText,
 } from './parse-pdu.js';
 export { redactEvent, redactPdu } from './redaction.js';
-export { type Relation, relationOf } from './relation.js';
+export { isIdLike, type Relation, relationOf } from './relation.js';
 export type { RoomVersionRules } from './room-version-rules.js';
 export { defaultRoomVersion, roomVersionRules, roomVersions } from './room-versions.js';
 export { type ServerAcl, serverAclOf } from './server-acl.js';

@@ -1,6 +1,7 @@
 import type { JsonObject } from '@rookery/matrix-types';
 import type { RoomEvent } from './event.js';
 import { NumberText, withPlainNumbers } from './json-text.js';
+import { isIdLike } from './relation.js';
 import type { RoomVersionRules } from './room-version-rules.js';
 
 /**
@@ -28,7 +29,7 @@ export function makeEvent(
     depth: integerOf(pdu['depth'], rules),
     prevEventIds: referencedIds(pdu['prev_events'], rules),
     authEventIds: referencedIds(pdu['auth_events'], rules),
-    redacts: typeof redacts === 'string' ? redacts : undefined,
+    redacts: isIdLike(redacts) ? redacts : undefined,
     rules,
     pdu,
   });

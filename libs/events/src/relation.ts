@@ -10,7 +10,8 @@ export interface Relation {
   readonly key: string | undefined;
 }
 
-const isText = (value: unknown): value is string =>
+/** Whether a content's value can be an id, or a key: what is not cannot be stored, nor found in an index. */
+export const isIdLike = (value: unknown): value is string =>
   typeof value === 'string' && value.length > 0 && value.length <= 255 && !value.includes('\0');
 
 /**
@@ -21,6 +22,6 @@ export function relationOf(content: Readonly<Record<string, unknown>>): Relation
   const relatesTo = content['m.relates_to'];
   if (!isJsonObject(relatesTo)) return undefined;
   const { event_id: eventId, rel_type: type, key } = relatesTo;
-  if (!isText(eventId) || !isText(type)) return undefined;
-  return { eventId, type, key: isText(key) ? key : undefined };
+  if (!isIdLike(eventId) || !isIdLike(type)) return undefined;
+  return { eventId, type, key: isIdLike(key) ? key : undefined };
 }

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { InvalidEventError } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
 import type { TestUser } from '@rookery/testing';
@@ -184,6 +185,11 @@ describe.each(databases)('poison from other servers (%s)', (database) => {
         });
       }
       drafts.push({ type: 'm.room.redaction', sender: zoe, redacts: target, content: {} });
+    }
+    // One that no database keeps as it is, and one that no index does.
+    const incompressible = Array.from({ length: 200 }, (_, n) => createHash('sha256').update(`${n}`).digest('base64url'));
+    for (const redacts of ['', '\0', '$a\0b', `$${incompressible.join('')}`]) {
+      drafts.push({ type: 'm.room.redaction', sender: zoe, redacts, content: {} });
     }
     drafts.push({ type: 'm.room.redaction', sender: zoe, content: {} });
     drafts.push({ type: 'm.room.message', stateKey: 'x'.repeat(255), sender: zoe });

@@ -112,6 +112,7 @@ describe.each(databases)('the rooms API under hostile input (%s)', (database) =>
       ['PUT', () => `/directory/room/%23${nextTransaction()}:rookery.test`, { room_id: 1 }],
       ['PUT', () => `/directory/list/room/${roomId}`, { visibility: 1 }],
       ['PUT', () => `${room}/redact/${eventId}x/${nextTransaction()}`, { reason: 1, redacts: 1 }],
+      ['PUT', () => `${room}/send/m.room.redaction/${nextTransaction()}`, { redacts: 1, reason: 1 }],
       [
         'PUT',
         () => `${room}/send/m.room.message/${nextTransaction()}`,

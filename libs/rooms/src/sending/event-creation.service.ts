@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
+import { isIdLike } from '@rookery/events';
 import { RateLimiter } from '@rookery/http';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { assertAllowed, callbackContext, ModuleDispatcher } from '@rookery/module-host';
@@ -104,6 +105,7 @@ export class EventCreation {
   ): Promise<SentEvent> {
     const { content, type, stateKey } = request;
     const redacts = request.redacts ?? (type === 'm.room.redaction' ? textIn(content, 'redacts') : undefined);
+    if (redacts !== undefined && !isIdLike(redacts)) throw MatrixError.invalidParam("'redacts' must be an event id");
     if (requester.suspended) await this.#assertIsOwn(requester, redacts);
     await this.participation.assertMaySend(requester);
     await this.#takeLimit(requester, request);
