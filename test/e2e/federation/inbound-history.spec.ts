@@ -82,8 +82,13 @@ describe.each(databases)('the past of rooms for other servers (%s)', (database) 
       ...{ earliest_events: [], latest_events: [said[20]!], limit: 50, min_depth: events[0]!.depth - 6 },
     });
     expect(idsIn(visit, shallow.body['events'])).toEqual(said.slice(18, 20));
-    for (const content of [{}, { earliest_events: 5, latest_events: [] }, { earliest_events: [], latest_events: [5] }])
-      expect((await missing(visit, content as JsonObject)).status).toBe(400);
+    const malformed = [
+      {},
+      { earliest_events: 5, latest_events: [] },
+      { earliest_events: [], latest_events: [5] },
+      { earliest_events: [], latest_events: ['$\0'] },
+    ];
+    for (const content of malformed) expect((await missing(visit, content as JsonObject)).status).toBe(400);
     const times = events.map((event) => event.originServerTs);
     const found = await get(`/timestamp_to_event/${room}?ts=${Math.max(...times)}&dir=b`);
     expect(found.body['origin_server_ts']).toBe(Math.max(...times));

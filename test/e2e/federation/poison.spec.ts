@@ -187,7 +187,9 @@ describe.each(databases)('poison from other servers (%s)', (database) => {
       drafts.push({ type: 'm.room.redaction', sender: zoe, redacts: target, content: {} });
     }
     // One that no database keeps as it is, and one that no index does.
-    const incompressible = Array.from({ length: 200 }, (_, n) => createHash('sha256').update(`${n}`).digest('base64url'));
+    const incompressible = Array.from({ length: 200 }, (_, n) =>
+      createHash('sha256').update(`${n}`).digest('base64url'),
+    );
     for (const redacts of ['', '\0', '$a\0b', `$${incompressible.join('')}`]) {
       drafts.push({ type: 'm.room.redaction', sender: zoe, redacts, content: {} });
     }

@@ -80,9 +80,7 @@ export class RemoteJoins {
   async entered(roomId: string): Promise<void> {
     if (!this.isEntering(roomId)) return;
     // Where too many wait nothing can be told.
-    await this.#onlookers
-      .run(roomId, () => this.#entering.run(roomId, () => Promise.resolve()))
-      .catch(() => undefined);
+    await this.#onlookers.run(roomId, () => this.#entering.run(roomId, () => Promise.resolve())).catch(() => undefined);
   }
 
   async #join(

@@ -12,7 +12,7 @@ const maxEvents = 100;
 const maxNamed = 1_000;
 const usualMissing = 10;
 
-const ids = json.array(json.string({ maxLength: 255 }), { maxItems: maxNamed });
+const ids = json.array(json.string({ maxLength: 255, pattern: '^[^\\u0000]*$' }), { maxItems: maxNamed });
 const rangeBody = json.object({
   earliest_events: json.required('Events that the server has: none before these is wanted.', ids),
   latest_events: json.required('Events that the server has seen: what is wanted comes before these.', ids),

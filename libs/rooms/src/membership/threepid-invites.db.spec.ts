@@ -247,6 +247,7 @@ eachDatabase('invites by address', (open) => {
     await expect(exchange()).rejects.toMatchObject({ status: 403 });
     server.keyIsValid = true;
     await expect(exchange({ ...signed, token: 'other' })).rejects.toMatchObject({ status: 403 });
+    await expect(exchange({ ...signed, token: 'a\0b' })).rejects.toMatchObject({ status: 400 });
     const forged = signJson(
       { mxid: dora, token: offer!['token']! },
       server.name,

@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { RateLimiter } from '@rookery/http';
-import { VerifyKey, verifyJson } from '@rookery/events';
+import { isIdLike, VerifyKey, verifyJson } from '@rookery/events';
 import { domainOf, isJsonObject, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { assertAllowed, callbackContext, ModuleDispatcher, toStateView } from '@rookery/module-host';
 import { Config, type Requester } from '@rookery/platform';
@@ -130,7 +130,7 @@ export class ThreepidInvites {
    */
   async exchangeInvite(roomId: string, sender: string, target: string, signed: Readonly<JsonObject>): Promise<void> {
     const { token } = signed;
-    if (typeof token !== 'string' || !isValidUserId(target)) throw MatrixError.badJson('The invite is not complete');
+    if (!isIdLike(token) || !isValidUserId(target)) throw MatrixError.badJson('The invite is not complete');
     const offer = (await this.state.currentEvent(roomId, 'm.room.third_party_invite', token))?.event;
     if (!offer) throw MatrixError.forbidden('There is no such invite');
     const { content } = offer;
