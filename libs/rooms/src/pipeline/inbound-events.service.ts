@@ -1,6 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { Database, isTransient } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
+import { MatrixError } from '@rookery/matrix-types';
+import { Logger } from '@rookery/platform';
 import { byAuth, leadingTo } from '@rookery/state-res';
 import type { MissingEventsSource } from '../ports.js';
 import { RemoteRooms } from '../remote-rooms.js';
@@ -26,13 +28,18 @@ const maxStates = 5;
  */
 @Injectable()
 export class InboundEvents {
+  readonly #logger: Logger;
+
   constructor(
     private readonly persister: EventPersister,
     private readonly events: EventStore,
     private readonly remote: RemoteRooms,
     private readonly database: Database,
     private readonly partial: PartialRooms,
-  ) {}
+    logger: Logger,
+  ) {
+    this.#logger = logger.child('federation');
+  }
 
   /**
    * @param origin the server to ask for what is missing
@@ -210,11 +217,30 @@ export class InboundEvents {
     for (const event of needed) {
       const state =
         event.type === 'm.room.create' ? { state: [], authChain: [] } : await source.stateBefore(origin, event);
-      if (!state) continue;
-      await this.completeAuth(origin, roomId, [event], state);
-      await this.persister.backfill(roomId, [event], state);
+      if (state) await this.#storePast(origin, event, state);
     }
     return past;
+  }
+
+  async #storePast(origin: string, event: RoomEvent, state: GivenState): Promise<void> {
+    await this.completeAuth(origin, event.roomId, [event], state);
+    await this.#ifStorable(event, () => this.persister.backfill(event.roomId, [event], state));
+  }
+
+  /**
+   * Stores what is missing before another event. Should that fail because of what is in it, it stays missing, as if nobody had it:
+   * what follows upon it is placed all the same. One event must not have its room stand still for good.
+   */
+  async #ifStorable<T>({ roomId, eventId }: RoomEvent, store: () => Promise<T>): Promise<T | undefined> {
+    try {
+      return await store();
+    } catch (err) {
+      if (isTransient(err) || MatrixError.is(err)) throw err;
+      this.#logger.error('An event that others follow upon could not be stored', {
+        ...{ room_id: roomId, event_id: eventId, err },
+      });
+      return undefined;
+    }
   }
 
   /**
@@ -222,15 +248,18 @@ export class InboundEvents {
    * @returns those that could not be placed, in order
    */
   async #tryAll(origin: string, roomId: string, events: readonly RoomEvent[]): Promise<readonly Misplaced[]> {
-    if (events.length === 0) return [];
-    let verdicts: readonly ReceiveVerdict[];
-    try {
-      verdicts = await this.persister.receive(
+    const [first, ...others] = events;
+    if (!first) return [];
+    const receive = (): Promise<readonly ReceiveVerdict[]> =>
+      this.persister.receive(
         roomId,
         events.map((event) => ({ origin, event })),
       );
+    let verdicts: readonly ReceiveVerdict[];
+    try {
+      verdicts = others.length > 0 ? await receive() : ((await this.#ifStorable(first, receive)) ?? []);
     } catch (error) {
-      if (events.length === 1 || isTransient(error)) throw error;
+      if (others.length === 0 || isTransient(error)) throw error;
       // One of them may be to blame: each on its own.
       const each: Misplaced[] = [];
       for (const event of events) each.push(...(await this.#tryAll(origin, roomId, [event])));
@@ -258,9 +287,7 @@ export class InboundEvents {
       events.set(event.eventId, event);
     for (const event of events.values()) {
       const state = event.roomId === roomId ? await source.stateBefore(origin, event) : undefined;
-      if (!state) continue;
-      await this.completeAuth(origin, roomId, [event], state);
-      await this.persister.backfill(roomId, [event], state);
+      if (state) await this.#storePast(origin, event, state);
     }
   }
 

@@ -11,6 +11,7 @@ import { JoinService } from '../membership/join.service.js';
 import { LeaveService } from '../membership/leave.service.js';
 import { MembershipService } from '../membership/membership.service.js';
 import { RoomForgetting } from '../membership/room-forgetting.js';
+import { RoomHooks } from '../hooks.js';
 import { type RemoteRoomGateway, RoomPorts } from '../ports.js';
 import { roomsMigrations } from '../migrations/index.js';
 import { MembershipReader } from '../reading/membership-reader.js';
@@ -943,6 +944,32 @@ eachDatabase('events of other servers', (open) => {
       expect(memberships).toEqual(['join', 'leave', 'ban']);
     },
   );
+
+  it('goes on behind an event that cannot be stored, whatever is wrong with it', async () => {
+    const { roomId, server, state, head } = await shared();
+    const say = (body: string, prev: RoomEvent): RoomEvent =>
+      server.make({ type: 'm.room.message', sender: zoe, content: { body } }, [prev], state);
+    const broken = say('broken', head);
+    rooms.get(RoomHooks).subscribe({
+      inTransaction: async (_tx, { events }) => {
+        if (events.some(({ event }) => event.eventId === broken.eventId)) throw new Error('broken');
+      },
+    });
+    rooms.get(RoomPorts).missingEvents.replace({
+      missingEvents: async () => [broken],
+      events: async (_origin, _room, ids) => ids.flatMap((id) => server.known.get(id) ?? []),
+      authChain: async () => [],
+      stateBefore: async () => ({ state: [...state.values()], authChain: [...state.values()] }),
+    });
+    const arrive = async (event: RoomEvent): Promise<string> =>
+      (await rooms.get(InboundEvents).receive(remoteServer, roomId, { event })).kind;
+    await expect(receive(broken)).rejects.toThrow('broken');
+    // The second one comes when it is known already that something follows upon the broken one.
+    const after = [say('one', broken), say('another', broken)];
+    for (const event of after) expect(await arrive(event)).toBe('accepted');
+    expect(await timeline(roomId)).toEqual(expect.arrayContaining(after.map(({ eventId }) => eventId)));
+    expect(await timeline(roomId)).not.toContain(broken.eventId);
+  });
 
   it('stores what it fetched of a gap together', async () => {
     const { roomId, server, state, head } = await shared();
