@@ -48,6 +48,11 @@ it.each(['^(a+)+$', '^(a|a)*$', '^(a|aa)+$', '(.*)*x$'])('takes no longer than t
   expect(new SafePattern(source).test(`${'a'.repeat(60_000)}!`)).toBe(false);
 });
 
+it('reads a repeated nothing once, however often it is to come', () => {
+  expect(new SafePattern('^(?:(?:(?:(?:){1000}){1000}){1000}a){2}$').test('aa')).toBe(true);
+  expect(new SafePattern('(((){1000}){1000}){1000}').test('')).toBe(true);
+});
+
 it.each(['(a)\\1', '(?=a)', '(?<!a)b', '(?<n>a)\\k<n>', '(', 'a{2,1}', '[b-a]'])('refuses %s', (source) => {
   expect(() => new SafePattern(source)).toThrow(SyntaxError);
 });

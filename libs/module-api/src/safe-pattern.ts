@@ -189,7 +189,12 @@ class Parser {
           after = this.#add({ kind: 'fork', next: piece(after), other: next });
         }
       }
-      for (let times = 0; times < least; times++) after = piece(after);
+      for (let times = 0; times < least; times++) {
+        const before = piece(after);
+        // What has no parts is the same however often it comes; nested, such counts multiply.
+        if (before === after) break;
+        after = before;
+      }
       return after;
     };
   }
