@@ -197,7 +197,8 @@ export class PresencePublisher implements OnModuleDestroy {
     const loaded = await this.#roomsOf(unknown);
     const roomsOf = (userId: string): Set<string> => new Set(this.#board.roomsOf(userId) ?? loaded.get(userId) ?? []);
     const users = await this.#concerned(news.map(({ userId }) => ({ userId, rooms: roomsOf(userId) })));
-    for (const userId of await this.routing.recipientsOf(news)) if (this.#isLocal(userId)) users.add(userId);
+    const routed = await this.routing.recipientsOf(news);
+    for (const userId of routed.keys()) if (this.#isLocal(userId)) users.add(userId);
     await this.database.write(
       async (tx) => {
         const ids = await this.stream.allocateIn(tx, news.length);
@@ -214,6 +215,21 @@ export class PresencePublisher implements OnModuleDestroy {
     );
     const local = news.filter(({ userId }) => this.#isLocal(userId));
     if (local.length > 0) this.hooks.presenceChanged(local);
+    this.#tellElsewhere(routed);
+  }
+
+  /** Tells users of other servers once more whom modules name: these servers forget whom they hear nothing of. */
+  async remindElsewhere(states: readonly PresenceState[]): Promise<void> {
+    this.#tellElsewhere(await this.routing.recipientsOf(states));
+  }
+
+  /** Each server speaks for its own users. */
+  #tellElsewhere(routed: ReadonlyMap<string, readonly PresenceState[]>): void {
+    for (const [userId, states] of routed) {
+      if (this.#isLocal(userId)) continue;
+      const ours = states.filter((state) => this.#isLocal(state.userId));
+      if (ours.length > 0) this.hooks.presenceFor([userId], ours);
+    }
   }
 
   async #roomsOf(userIds: readonly string[]): Promise<Map<string, Set<string>>> {

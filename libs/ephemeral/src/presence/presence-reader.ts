@@ -93,6 +93,11 @@ export class PresenceReader {
     });
   }
 
+  /** Tells users of other servers once more to whom modules send these presences, whatever rooms they share. */
+  async remindElsewhere(states: readonly PresenceState[]): Promise<void> {
+    if (this.enabled) await this.publisher.remindElsewhere(states);
+  }
+
   /** Whether {@link changes} could find anything, fresh rooms apart; `false` is certain. Costs no query. */
   mayHaveChanged(since: number): boolean {
     if (!this.#stream.isWrittenHere) return this.enabled && this.#stream.current() > since;

@@ -28,17 +28,23 @@ export class PresenceRouting {
     }
   }
 
-  /** Users beyond the usual who are to hear of changes. */
-  async recipientsOf(states: readonly PresenceState[]): Promise<Iterable<string>> {
-    if (!this.modules.has('getUsersForStates')) return [];
+  /** Users beyond the usual, of this server or another, who are to hear of changes, each with those that are for them. */
+  async recipientsOf(states: readonly PresenceState[]): Promise<ReadonlyMap<string, readonly PresenceState[]>> {
+    if (!this.modules.has('getUsersForStates')) return nobody;
     try {
-      return (await this.modules.getUsersForStates(callbackContext(undefined), states.map(asModulesSee))).keys();
+      const wanted = await this.modules.getUsersForStates(callbackContext(undefined), states.map(asModulesSee));
+      const known = new Map(states.map((state) => [state.userId, state]));
+      return new Map(
+        [...wanted].map(([userId, given]) => [userId, [...given].flatMap((one) => known.get(one.userId) ?? [])]),
+      );
     } catch (error) {
       this.logger.error('Modules could not say who hears of presence', { err: error });
-      return [];
+      return nobody;
     }
   }
 }
+
+const nobody: ReadonlyMap<string, readonly PresenceState[]> = new Map();
 
 function asModulesSee(state: PresenceState): UserPresenceState {
   return {

@@ -207,11 +207,20 @@ eachDatabase('presence', (open) => {
     registry.add('test', { timeLimitMs: 5_000, onError: 'deny' }, 'presenceRouter', {
       getUsersForStates: (states) => {
         told.push(...states.map((one) => [one.userId, one.state]));
-        return new Map([[carol.userId, states]]);
+        const ofAlice = states.filter((one) => one.userId === alice.userId);
+        return new Map([
+          [carol.userId, states],
+          ['@dora:elsewhere.org', ofAlice],
+          ['@eve:elsewhere.org', []],
+        ]);
       },
       getInterestedUsers: (userId) => new Set(userId === carol.userId ? [alice.userId] : []),
     });
     modules.install(registry.seal());
+    const elsewhere: unknown[] = [];
+    router.get(EphemeralHooks).subscribe({
+      presenceFor: (userIds, states) => void elsewhere.push([userIds, byUser(states)]),
+    });
     const since = service.stream.current();
     const woken = router.notifier.wait(carol.userId, { timeoutMs: 1_000 });
     await service.setByClient(alice.userId, 'A', 'online', undefined);
@@ -222,6 +231,8 @@ eachDatabase('presence', (open) => {
       [alice.userId, 'online'],
       [bob.userId, 'online'],
     ]);
+    // Users of other servers as well, each what is for them.
+    expect(elsewhere).toEqual([[['@dora:elsewhere.org'], { [alice.userId]: 'online' }]]);
     const alone = { userId: carol.userId, joinedRooms: new Set<string>(), freshRooms: [] };
     const upTo = service.stream.current();
     expect(byUser(await router.get(PresenceReader).changes({ ...alone, since, upTo }))).toEqual({

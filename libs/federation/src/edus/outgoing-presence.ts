@@ -38,7 +38,7 @@ export class OutgoingPresence implements OnModuleInit {
   onModuleInit(): void {
     this.hooks.subscribe({
       presenceChanged: (states) => this.#effort.try('presence', () => this.#tell(states)),
-      presenceFor: (userIds, states) => this.#send(new Set(userIds.map(domainOf)), states),
+      presenceFor: (userIds, states) => this.introduce(new Set(userIds.map(domainOf)), states),
     });
     const run = (): Promise<void> => this.#remind();
     this.tasks.add({ name: 'remind_of_presence', role: 'writer', everyMs: remindCheckMs, run }).start();
@@ -46,8 +46,14 @@ export class OutgoingPresence implements OnModuleInit {
 
   /** Tells servers that had no reason to know of users of this server before. */
   introduce(servers: Iterable<string>, states: readonly PresenceState[]): void {
-    for (const { userId } of states) this.#told.set(userId, this.clock.monotonicMs());
+    for (const state of states) this.#note(state);
     this.#send(servers, states);
+  }
+
+  /** Remembers that somebody's presence is told now. */
+  #note({ userId, state }: PresenceState): void {
+    if (state === 'offline') this.#told.delete(userId);
+    else this.#told.set(userId, this.clock.monotonicMs());
   }
 
   #send(servers: Iterable<string>, states: readonly PresenceState[]): void {
@@ -69,8 +75,8 @@ export class OutgoingPresence implements OnModuleInit {
         if (list) list.push(state);
         else byServer.set(server, [state]);
       }
-      if (servers.size > 0 && state.state !== 'offline') this.#told.set(state.userId, this.clock.monotonicMs());
-      else this.#told.delete(state.userId);
+      // Who shares no room with any may have been told to some all the same: by a module.
+      if (servers.size > 0 || state.state === 'offline') this.#note(state);
     }
     for (const [server, list] of byServer) {
       this.sender.sendPresence([server], list);
@@ -83,6 +89,9 @@ export class OutgoingPresence implements OnModuleInit {
     if (this.#told.size === 0) return;
     const before = this.clock.monotonicMs() - remindEveryMs + remindCheckMs;
     const due = this.presence.localPresent().filter(({ userId }) => (this.#told.get(userId) ?? Infinity) < before);
-    if (due.length > 0) await this.#tell(due);
+    if (due.length === 0) return;
+    for (const state of due) this.#note(state);
+    await this.#tell(due);
+    await this.presence.remindElsewhere(due);
   }
 }

@@ -18,7 +18,10 @@ export interface UserPresenceState {
 
 /** Sends presence to users who share no room. Both callbacks or neither. */
 export interface PresenceRouterCallbacks {
-  /** `get_users_for_states`: who, beyond the usual, gets these updates. Answers of several modules are united. */
+  /**
+   * `get_users_for_states`: who, beyond the usual, gets these updates, users of other servers included. Answers of several modules are
+   * united.
+   */
   getUsersForStates?(
     stateUpdates: readonly UserPresenceState[],
     context: CallbackContext,
