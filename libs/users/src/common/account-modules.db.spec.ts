@@ -233,6 +233,11 @@ eachDatabase('modules and accounts', (open) => {
       users.get(ThreepidService).add('@alice:example.org', 'email', 'x@bad.org', 1, {}),
     ).rejects.toMatchObject({ status: 403, errcode: 'M_THREEPID_DENIED' });
     await users.get(ThreepidService).add('@alice:example.org', 'email', 'x@good.org', 1, {});
+    const words = { message: 'Addresses of the company only' };
+    load('passwordAuthProvider', { is3pidAllowed: () => words });
+    await expect(
+      users.get(ThreepidService).add('@alice:example.org', 'email', 'y@good.org', 1, {}),
+    ).rejects.toMatchObject({ status: 403, errcode: 'M_THREEPID_DENIED', ...words });
     load('thirdPartyRules', { checkCanDeactivateUser: () => false });
     await expect(
       users.get(DeactivationService).deactivate('@alice:example.org', false, false, {}),

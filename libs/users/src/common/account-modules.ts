@@ -1,5 +1,4 @@
 import { Injectable } from '@nestjs/common';
-import { MatrixError } from '@rookery/matrix-types';
 import type {
   AuthSuccess,
   CallbackContext,
@@ -129,12 +128,10 @@ export class AccountModules {
     assertAllowed(await this.modules.gate('checkCanDeactivateUser', contextOf(origin), userId, byAdmin));
   }
 
-  /** @throws MatrixError 403 `M_THREEPID_DENIED` */
+  /** @throws MatrixError as the module says, by default 403 `M_THREEPID_DENIED` */
   async checkThreepid(medium: string, address: string, registration: boolean, origin: Origin): Promise<void> {
     if (!this.modules.has('is3pidAllowed')) return;
-    const verdict = await this.modules.gate('is3pidAllowed', contextOf(origin), medium, address, registration);
-    if (!verdict.allowed && !verdict.failed) throw MatrixError.threepidDenied();
-    assertAllowed(verdict);
+    assertAllowed(await this.modules.gate('is3pidAllowed', contextOf(origin), medium, address, registration));
   }
 
   async usernameForRegistration(
