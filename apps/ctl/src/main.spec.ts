@@ -1,9 +1,11 @@
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
+
+const main = fileURLToPath(new URL('./main.ts', import.meta.url));
 
 /** The real program in a process of its own, with these lines typed into it. */
 function rookery(args: string[], input = ''): { status: number | null; out: string; notes: string } {
-  const main = fileURLToPath(new URL('./main.ts', import.meta.url));
   const { status, stdout, stderr } = spawnSync(process.execPath, [main, ...args], {
     input,
     encoding: 'utf8',
@@ -26,5 +28,14 @@ describe('the rookery program', () => {
     expect(notes).toBe(
       'Server name (the part of user ids behind the colon) [localhost]: There is no answer: the input has ended\n',
     );
+  });
+
+  it('ends well when nobody reads on', async () => {
+    const child = spawn(process.execPath, [main, 'releases']);
+    child.stdout.destroy();
+    let notes = '';
+    child.stderr.on('data', (text: Buffer) => (notes += text.toString()));
+    const [status] = (await once(child, 'close')) as [number | null];
+    expect([status, notes]).toEqual([0, '']);
   });
 });

@@ -81,6 +81,10 @@ export async function runCommands(program: Command, args: readonly string[], ter
       terminal.note(error.message);
       return 1;
     }
+    if (isOfSystem(error)) {
+      terminal.note(error.message);
+      return 1;
+    }
     const { missingPartOf } = await import('@rookery/homeserver');
     const missing = missingPartOf(error);
     if (missing === undefined) throw error;
@@ -88,3 +92,7 @@ export async function runCommands(program: Command, args: readonly string[], ter
     return 1;
   }
 }
+
+/** Whether the system refused something: a file that may not be read, a full disk. Its message says what and where. */
+const isOfSystem = (error: unknown): error is NodeJS.ErrnoException =>
+  error instanceof Error && 'code' in error && 'syscall' in error;

@@ -20,6 +20,10 @@ export class ProcessTerminal implements Terminal {
   #reader: Interface | undefined;
   #hidden = false;
 
+  constructor() {
+    for (const stream of [process.stdout, process.stderr]) stream.on('error', ignoreClosed);
+  }
+
   out(line: string): void {
     process.stdout.write(`${line}\n`);
   }
@@ -66,4 +70,9 @@ export class ProcessTerminal implements Terminal {
   close(): void {
     this.#reader?.close();
   }
+}
+
+/** Who reads along may have seen enough (`rookery releases | head -1`): what is at work is done all the same. */
+function ignoreClosed(error: NodeJS.ErrnoException): void {
+  if (error.code !== 'EPIPE') throw error;
 }

@@ -142,6 +142,13 @@ describe('rookery federation check', () => {
     expect(await of('/document')).toBe('');
   });
 
+  it('names a file of authorities that cannot be read', async () => {
+    const [missing, notes] = [join(folder, 'missing.pem'), [] as string[]];
+    const terminal = { out: () => {}, note: (text: string) => void notes.push(text) };
+    expect(await runProgram(['federation', 'check', '--ca', missing, name], terminal as never)).toBe(1);
+    expect(notes).toEqual([`${missing} cannot be read: there is no such file or folder`]);
+  });
+
   it('finds a certificate that nobody knows', async () => {
     answer = () => statement();
     const { code, wrong } = await check(name);

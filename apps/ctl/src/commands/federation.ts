@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { rootCertificates } from 'node:tls';
 import type { Command } from 'commander';
+import { fileProblem } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
 import { showFindings } from './doctor/finding.js';
@@ -24,11 +25,20 @@ export function registerFederationCommands(program: Command, terminal: Terminal)
     .option('--prefix <prefix>', 'first part of the paths (protocol_prefix)', '_matrix')
     .option('--json', 'for programs')
     .action(async (name: string, { ca, prefix, json }: Options) => {
-      const own = ca === undefined ? undefined : [...rootCertificates, readFileSync(ca, 'utf8')].join('\n');
+      const own = ca === undefined ? undefined : [...rootCertificates, certificatesIn(ca)].join('\n');
       const findings = await probeServer(name, { ca: own, prefix });
       if (json) terminal.out(JSON.stringify(findings, null, 2));
       else showFindings(name, findings, terminal);
       const wrong = findings.filter(({ level }) => level === 'error').length;
       if (wrong > 0) throw new CommandError(`Wrong: ${wrong}.`);
     });
+}
+
+/** @throws CommandError when the file cannot be read */
+function certificatesIn(file: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (error) {
+    throw new CommandError(`${file} cannot be read: ${fileProblem(error)}`);
+  }
 }

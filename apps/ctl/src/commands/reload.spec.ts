@@ -16,3 +16,12 @@ it('finds a worker by its own pid file', async () => {
   expect(isRunning([main, worker])).toBe(true);
   expect(isRunning([main])).toBe(false);
 });
+
+it('finds a server that belongs to another user', async () => {
+  const folder = await temporaryFolder('rookery-reload-');
+  const file = join(folder, 'homeserver.yaml');
+  writeFileSync(file, 'server_name: rookery.test\nreport_stats: false\npid_file: main.pid\n');
+  // The system's first process, which only its administrator may signal.
+  writeFileSync(join(folder, 'main.pid'), '1\n');
+  expect(isRunning([file])).toBe(true);
+});

@@ -4,6 +4,7 @@ import type { Command } from 'commander';
 import type { ReloadOutcome } from '@rookery/homeserver';
 import { type Config, loadConfig } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
+import { runningPid } from '../process-control/control.js';
 import type { Terminal } from '../terminal.js';
 import { collect, configHelp, oddEntries } from './common.js';
 
@@ -36,13 +37,7 @@ function pidFileOf(config: Config): { readonly setting: string; readonly file: s
 /** Whether the server of these settings runs and can be found. */
 export function isRunning(files: readonly string[]): boolean {
   const { file } = pidFileOf(loadConfig(files));
-  if (file === undefined || !existsSync(file)) return false;
-  const pid = Number(readFileSync(file, 'utf8').trim());
-  try {
-    return Number.isSafeInteger(pid) && pid > 0 && process.kill(pid, 0);
-  } catch {
-    return false;
-  }
+  return file !== undefined && runningPid(file) !== undefined;
 }
 
 /**
