@@ -22,4 +22,15 @@ describe('the files of a backup beside the database', () => {
       installed.map((name) => join(folder, name)),
     );
   });
+
+  it('are no folders of modules, however large', async () => {
+    const folder = await temporaryFolder('rookery-settings-files-');
+    const [code, file, list] = [join(folder, 'own'), join(folder, 'homeserver.yaml'), join(folder, 'list.txt')];
+    mkdirSync(code);
+    for (const name of [list, join(code, 'index.mjs')]) writeFileSync(name, '');
+    const modules = JSON.stringify([{ module: code, config: { folder, list } }]);
+    writeFileSync(file, `server_name: rookery.test\nreport_stats: false\nmodules: ${modules}\n`);
+    const found = await settingsFiles(loadConfig([file]));
+    expect(found.map(({ path }) => path)).toEqual([file, list]);
+  });
 });
