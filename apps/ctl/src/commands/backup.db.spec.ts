@@ -128,6 +128,7 @@ eachDatabase('rookery backup and restore', (open, kind) => {
       'the backup 20200101T000000Z is missing',
     );
     expect((await make('--encrypt')).notes).toMatch(/are not encrypted/);
+    expect(await make('--password-file', other)).toMatchObject({ code: 1, notes: expect.stringMatching(/not encrypted/) });
     const claim = await claimDatabase({ name: 'sqlite3', path: join(backups, 'rookery-backup.json') });
     expect((await make()).notes).toMatch(/Another command is at work/);
     await claim.release();
@@ -163,6 +164,15 @@ eachDatabase('rookery backup and restore', (open, kind) => {
     expect(await verify('--quick')).toMatchObject({ code: 0 });
     rmSync(first);
     expect(await verify('--quick')).toMatchObject({ code: 1, out: expect.stringContaining('is missing') });
+  });
+
+  it('hides everything where a password is named, in a new folder as well', async () => {
+    const password = join(folder, 'password');
+    write(password, 'sesame\n');
+    expect((await make('--password-file', password)).notes).toContain('Keep the password elsewhere');
+    for (const file of objects()) expect(readFileSync(file).includes('contents of')).toBe(false);
+    expect((await rookery(['backup', 'verify', '--from', backups], ['Sesame'])).notes).toContain('not the password');
+    expect(await make('--password-file', password)).toMatchObject({ code: 0 });
   });
 
   it('removes old ones with what only they need', async () => {

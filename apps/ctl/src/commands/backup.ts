@@ -47,7 +47,7 @@ export function registerBackupCommands(program: Command, terminal: Terminal, ver
       .option('-c, --config <file>', configHelp, collect)
       .requiredOption('--to <folder>', 'folder for backups alone, best on another machine')
       .option('--encrypt', 'the first time: hide everything in the folder behind a password')
-      .option('--password-file <file>', 'file with the password, instead of asking for it'),
+      .option('--password-file <file>', 'as --encrypt, with the password in this file instead of asking for it'),
   ).action((options: MakeOptions) => make(options, terminal, version));
   const reading = (name: string, description: string): Command =>
     backup
@@ -83,10 +83,12 @@ function positive(text: string): number {
 }
 
 async function make(
-  { config: files = ['homeserver.yaml'], to, encrypt, ...options }: MakeOptions,
+  { config: files = ['homeserver.yaml'], to, ...options }: MakeOptions,
   terminal: Terminal,
   version: string,
 ): Promise<void> {
+  // Who names a password relies on it: where the disk is not mounted, what is made is no open folder in its place.
+  const encrypt = options.encrypt === true || options.passwordFile !== undefined;
   const config = loadConfig(files);
   const { databaseOptions, stateDatabaseOptions } = await import('@rookery/homeserver');
   const clock = new SystemClock();
