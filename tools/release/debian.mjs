@@ -83,7 +83,9 @@ function tryInRoot(file, at) {
     command('chroot', [at, '/bin/sh', '-ec', script], {
       env: { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', DEBIAN_FRONTEND: 'noninteractive' },
     });
-  inside('echo "rookery rookery/server-name string deb.test" | debconf-set-selections; dpkg -i /rookery.deb');
+  inside('echo "rookery rookery/server-name string no name" | debconf-set-selections; dpkg -i /rookery.deb');
+  if (existsSync(join(at, 'etc/rookery/homeserver.yaml'))) throw new Error('settings were written for no name');
+  inside('echo "rookery rookery/server-name string deb.test" | debconf-set-selections; dpkg-reconfigure rookery');
   const settings = readFileSync(join(at, 'etc/rookery/homeserver.yaml'), 'utf8');
   if (!/server_name: .?deb\.test/.test(settings)) throw new Error('the settings do not name the server');
   const modes = inside('stat -c "%a %U:%G" /etc/rookery/homeserver.yaml /var/lib/rookery').trim().split('\n');
