@@ -11,9 +11,16 @@ function installedIn(folder) {
     const path = join(folder, entry.name);
     if (entry.name.startsWith('@')) return installedIn(path);
     if (!existsSync(join(path, 'package.json'))) return [];
-    const { name, version, license, repository } = JSON.parse(readFileSync(join(path, 'package.json'), 'utf8'));
-    return [{ name, version, license, repository }, ...installedIn(join(path, 'node_modules'))];
+    const { name, version, license, licenses } = JSON.parse(readFileSync(join(path, 'package.json'), 'utf8'));
+    return [{ name, version, license, licenses }, ...installedIn(join(path, 'node_modules'))];
   });
+}
+
+/** Older packages name a list of licences, in words of their own. */
+function licensesOf({ license, licenses }) {
+  if (typeof license === 'string') return { licenses: [{ expression: license }] };
+  const named = (Array.isArray(licenses) ? licenses : []).map(({ type }) => type).filter(Boolean);
+  return named.length > 0 ? { licenses: named.map((name) => ({ license: { name } })) } : {};
 }
 
 export function makeBill({ out, tree, version }) {
@@ -24,7 +31,7 @@ export function makeBill({ out, tree, version }) {
       integrity,
     ]),
   );
-  const component = ({ name, version: at, license }) => {
+  const component = ({ name, version: at, ...rest }) => {
     const integrity = hashes.get(`${name}@${at}`);
     const purl = `pkg:npm/${name.replace('@', '%40')}@${at}`;
     return {
@@ -33,7 +40,7 @@ export function makeBill({ out, tree, version }) {
       name,
       version: at,
       purl,
-      ...(typeof license === 'string' ? { licenses: [{ expression: license }] } : {}),
+      ...licensesOf(rest),
       ...(integrity?.startsWith('sha512-')
         ? { hashes: [{ alg: 'SHA-512', content: Buffer.from(integrity.slice(7), 'base64').toString('hex') }] }
         : {}),

@@ -13,7 +13,7 @@ import {
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { root } from '../lib.mjs';
-import { command, tryServer } from './trial.mjs';
+import { command, tryServer, writeModule } from './trial.mjs';
 
 const parts = fileURLToPath(new URL('debian/', import.meta.url));
 const architectures = { x64: 'amd64', arm64: 'arm64' };
@@ -104,6 +104,10 @@ function tryInRoot(file, at) {
     wait $pid
     cat /tmp/log`);
   if (!served.includes('8008')) throw new Error(`the installed server did not start:\n${served}`);
+  // The root has no npm but the one that comes along.
+  writeModule(join(at, 'tmp', 'trial'));
+  for (const what of ['add /tmp/trial', 'remove trial-module'])
+    inside(`cd /; rookery module ${what} -c /etc/rookery/homeserver.yaml`);
   inside(
     'dpkg -i /rookery.deb; dpkg -r rookery; test -e /etc/rookery/homeserver.yaml; test -e /var/lib/rookery; dpkg -P rookery; test -n "$(ls /var/lib/rookery)"; test ! -e /usr/lib/rookery',
   );

@@ -1,7 +1,7 @@
 // Tries an installed server as its first user would: it writes its settings, answers, makes an account, and ends when told.
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -21,6 +21,19 @@ async function freePort() {
   server.close();
   await once(server, 'close');
   return port;
+}
+
+/** A package that is a module and does nothing. */
+export function writeModule(folder) {
+  mkdirSync(folder);
+  const manifest = { name: 'trial-module', version: '1.0.0', type: 'module', exports: './index.js' };
+  writeFileSync(join(folder, 'package.json'), JSON.stringify(manifest));
+  writeFileSync(
+    join(folder, 'index.js'),
+    `import { defineModule } from '@rookery/module-api';
+export default defineModule({ name: 'trial', parseConfig: () => undefined, register() {} });
+`,
+  );
 }
 
 /**
@@ -52,6 +65,10 @@ export async function tryServer(serverCommand, toolCommand, env = process.env) {
     command(tool, [...first, 'config', 'check', '--quiet', 'homeserver.yaml'], { cwd: folder, env });
     const register = ['register-user', '-c', 'homeserver.yaml', '-u', 'first', '-p', 'a long password', '-a'];
     command(tool, [...first, ...register, `http://127.0.0.1:${port}`], { cwd: folder, env });
+    // npm comes along, or is there where the server was installed with it.
+    writeModule(join(folder, 'trial'));
+    const added = command(tool, [...first, 'module', 'add', './trial'], { cwd: folder, env });
+    if (!/^ok +trial \(trial-module\)/m.test(added)) throw new Error(`a module was not added:\n${added}`);
     server.kill('SIGTERM');
     const [code] = await ended;
     if (code !== 0) throw new Error(`the server ended with ${code} when it was told to stop`);

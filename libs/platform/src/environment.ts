@@ -6,3 +6,9 @@ export function environmentOf(names: readonly string[]): Record<string, string> 
   });
   return Object.fromEntries(found);
 }
+
+/** The environment of a program that this one starts: the process's own, with these variables besides. */
+export const environmentWith = (more: Readonly<Record<string, string>>): NodeJS.ProcessEnv => ({
+  ...process.env,
+  ...more,
+});

@@ -39,7 +39,7 @@ export { type SettingName, settingNames } from './config/table.js';
 export { settingsReport } from './config/settings-report.js';
 export { withoutEffect } from './config/without-effect.js';
 export { OnlyAtWriterError } from './elsewhere.js';
-export { environmentOf } from './environment.js';
+export { environmentOf, environmentWith } from './environment.js';
 export { fileProblem } from './file-problem.js';
 export { Ids, SystemIds } from './ids.js';
 export { lastAnswerMs, Lifecycle } from './lifecycle.js';

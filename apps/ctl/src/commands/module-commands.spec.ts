@@ -336,6 +336,23 @@ describe('module add', () => {
     expect((await rookery('remove', 'my-module', '-c', file)).code).toBe(1);
   });
 
+  it('installs again what was added, as after a restored backup', async () => {
+    write(
+      'package/package.json',
+      JSON.stringify({ name: 'my-module', version: '1.2.0', type: 'module', exports: './x.js' }),
+    );
+    write('package/x.js', source('mine', joins));
+    settings('');
+    expect((await rookery('reinstall', '-c', file)).out).toContain('Nothing was added');
+    await rookery('add', join(folder, 'package'), '-c', file);
+    rmSync(join(folder, 'modules/node_modules'), { recursive: true });
+    expect((await rookery('doctor', '-c', file)).out).toContain(`rookery module reinstall -c ${file}`);
+    const { code, out } = await rookery('reinstall', '-c', file);
+    expect(out).toContain('my-module 1.2.0');
+    expect(out).toContain('ok     mine (my-module)');
+    expect(code).toBe(0);
+  });
+
   it('shows what a package says that it uses', async () => {
     const manifest = { callbacks: ['userMayJoinRoom'], hosts: ['api.example.org'], secrets: ['API_KEY'] };
     write(

@@ -50,7 +50,7 @@ const configFlags = '-c, --config <file>';
 const scriptFlags = '--run-scripts';
 const scriptHelp = 'let npm run what packages want to run when they are installed';
 
-/** `rookery module search|info|suggest|add|list|dev|settings|check|upgrade|remove|doctor` */
+/** `rookery module search|info|suggest|add|reinstall|list|dev|settings|check|upgrade|remove|doctor` */
 export function registerModuleCommands(program: Command, terminal: Terminal): void {
   const module = program.command('module').description('Installs modules and looks at those of the settings.');
   module
@@ -101,6 +101,14 @@ export function registerModuleCommands(program: Command, terminal: Terminal): vo
     .option(configFlags, configHelp, collect)
     .option(scriptFlags, scriptHelp)
     .action((name: string, options: AddOptions) => add(name, options, terminal));
+  module
+    .command('reinstall')
+    .description(
+      `Installs the packages of the folder "${modulesFolder}" again, in the versions that it notes: after a restored backup.`,
+    )
+    .option(configFlags, configHelp, collect)
+    .option(scriptFlags, scriptHelp)
+    .action((options: AddOptions) => reinstall(options, terminal));
   module
     .command('list')
     .description('Shows the modules of the settings and what they register.')
@@ -236,6 +244,22 @@ async function install(
   return installed;
 }
 
+async function reinstall(options: AddOptions, terminal: Terminal): Promise<void> {
+  const paths = pathsOf(options);
+  const { modules } = placesOf(paths);
+  const listed = Object.keys(modules.dependencies);
+  if (listed.length === 0) {
+    terminal.out(`Nothing was added to ${modules.path}.`);
+    return;
+  }
+  const runsScripts = options.runScripts === true;
+  await modules.reinstall(runsScripts ? [withScripts] : []);
+  for (const [name, version] of ModuleFolder.versionsIn(modules.path, listed)) terminal.out(`${name} ${version}`);
+  if (modules.scripted.length > 0 && !runsScripts)
+    terminal.note(notRun(modules.scripted, `rookery module reinstall ${scriptFlags}${optionOf(paths)}`));
+  await check(paths, terminal);
+}
+
 async function check(files: readonly string[], terminal: Terminal, installedIn?: string): Promise<void> {
   const { modules, problems: ofModules } = await checkModules(files, { installedIn });
   // What ends a start whatever modules there are: it is asked of a server that loads none.
@@ -271,7 +295,8 @@ async function doctor(paths: readonly string[], terminal: Terminal): Promise<voi
     terminal.out(
       `warning: ${name} is installed and not listed in ${file}; to uninstall it: rookery module remove ${name}${optionOf(paths)}`,
     );
-  for (const name of missing) terminal.out(`FAILED ${name} is not installed; run npm install in ${modules.path}`);
+  for (const name of missing)
+    terminal.out(`FAILED ${name} is not installed; to install it again: rookery module reinstall${optionOf(paths)}`);
   await check(paths, terminal);
   if (missing.length > 0) throw new CommandError('Packages of modules are missing.');
 }

@@ -5,6 +5,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { moduleEntriesOf, ModuleDispatcher, placeOfModule, type TracedCall } from '@rookery/module-host';
 import { filesAt, loadConfig } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
+import { npmProblem, npmProgram } from '../npm.js';
 import type { Terminal } from '../terminal.js';
 import { isRunning } from './reload.js';
 
@@ -37,12 +38,13 @@ function buildFolderOf(entry: string, configDir: string): string | undefined {
 /** Runs `npm run build`. @returns what it said where it failed */
 function build(folder: string): Promise<string | undefined> {
   return new Promise((done) => {
-    const child = spawn('npm', ['run', '--silent', 'build'], { cwd: folder });
+    const { file, options } = npmProgram(process.execPath);
+    const child = spawn(file, ['run', '--silent', 'build'], { cwd: folder, ...options });
     let said = '';
     const hear = (piece: Buffer): void => void (said = (said + piece.toString()).slice(-maxOutput));
     child.stdout.on('data', hear);
     child.stderr.on('data', hear);
-    child.on('error', (error) => done(error.message));
+    child.on('error', (error) => done(npmProblem(error)));
     child.on('exit', (code) => done(code === 0 ? undefined : said.trim() || `npm run build ended with ${code}`));
   });
 }

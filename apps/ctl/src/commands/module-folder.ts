@@ -1,4 +1,3 @@
-import { spawnSync } from 'node:child_process';
 import {
   constants,
   cpSync,
@@ -16,6 +15,7 @@ import { basename, dirname, join } from 'node:path';
 import { formerModulesFolder } from '@rookery/module-host';
 import { fileProblem } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
+import { runNpm } from '../npm.js';
 
 /** Nothing can be put beside the folder, or take its place: it is mounted, or what it lies in belongs to somebody else. */
 const onlyInPlace = new Set(['EACCES', 'EPERM', 'EROFS', 'EBUSY', 'EXDEV']);
@@ -116,6 +116,12 @@ export class ModuleFolder {
   /** Changes it without looking at what came of it. @returns what `read` reads from it @throws CommandError */
   apply(npmArguments: readonly string[]): Promise<void> {
     return this.change(npmArguments, async (candidate) => candidate.install());
+  }
+
+  /** Installs what was added once more, in the versions that were noted. @throws CommandError */
+  reinstall(more: readonly string[]): Promise<void> {
+    const isNoted = existsSync(join(this.path, 'package-lock.json'));
+    return this.apply([isNoted ? 'ci' : 'install', ...more]);
   }
 
   /** Puts back what an interrupted change took away. @returns whether there was one */
@@ -322,15 +328,9 @@ function isAlive(pid: number): boolean {
 }
 
 function npm(folder: string, args: readonly string[]): void {
-  const windows = process.platform === 'win32';
   const scripts = args.includes(withScripts) ? [] : ['--ignore-scripts'];
   // The server lends modules its own copy of the module API, so peers need not be installed.
   const all = [...args, ...scripts, '--no-audit', '--no-fund', '--legacy-peer-deps', '--loglevel=error'];
-  const { status, error } = spawnSync(windows ? 'npm.cmd' : 'npm', all, {
-    cwd: folder,
-    stdio: ['ignore', 2, 2],
-    shell: windows,
-  });
-  if (error) throw new CommandError(`npm cannot be started: ${error.message}`);
+  const { status } = runNpm(all, { cwd: folder, stdio: ['ignore', 2, 2] });
   if (status !== 0) throw new CommandError(`npm ${args.join(' ')} failed; what is installed has not changed`);
 }

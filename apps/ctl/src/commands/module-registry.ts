@@ -1,12 +1,11 @@
-import { spawnSync } from 'node:child_process';
 import { describeManifest, fitOf, misfitOf, ownApiVersion, readManifest } from '@rookery/module-host';
 import { CommandError } from '../command-error.js';
+import { runNpm } from '../npm.js';
 import type { Terminal } from '../terminal.js';
 
 /** By which packages that are modules are found. */
 const keyword = 'rookery-module';
 const maxFound = 50;
-const maxOutputBytes = 64 * 1_048_576;
 
 /** Shows the modules of the package registry that these words fit. @throws CommandError */
 export function searchModules(words: readonly string[], terminal: Terminal): void {
@@ -63,13 +62,7 @@ const textOf = (value: unknown): string =>
 
 /** What npm answers, as JSON. @throws CommandError */
 function ask(args: readonly string[]): unknown {
-  const windows = process.platform === 'win32';
-  const { status, stdout, stderr, error } = spawnSync(windows ? 'npm.cmd' : 'npm', [...args, '--loglevel=error'], {
-    encoding: 'utf8',
-    maxBuffer: maxOutputBytes,
-    shell: windows,
-  });
-  if (error) throw new CommandError(`npm cannot be started: ${error.message}`);
+  const { status, stdout, stderr } = runNpm([...args, '--loglevel=error']);
   if (status !== 0) {
     const [reason = 'no reason'] = stderr.split('\n').filter((line) => /^npm (error|ERR!) (?!code)/.test(line));
     throw new CommandError(`npm ${args[0]} failed: ${textOf(reason.replace(/^npm (error|ERR!) /, ''))}`);
