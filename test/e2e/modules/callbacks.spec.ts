@@ -228,6 +228,16 @@ describe.each(['sqlite', 'postgres'] as const)('callbacks fire (%s)', (kind) => 
     expect(topic.body['topic']).toBe('from a module');
   });
 
+  it('when an alias is bound, by an administrator as well', async () => {
+    const { user } = await operatorOf(server, 'binder');
+    probe.answers.userMayCreateRoomAlias = () => Codes.FORBIDDEN;
+    for (const who of [ann, user]) {
+      const bound = await who.request('PUT', '/directory/room/%23bound:rookery.test', { room_id: roomId });
+      expect(bound.status).toBe(403);
+      expect(last('userMayCreateRoomAlias').args).toEqual([who.userId, '#bound:rookery.test']);
+    }
+  });
+
   it('when a room that is to be public may not be in the directory: it is made, unlisted', async () => {
     probe.answers.userMayPublishRoom = () => Codes.FORBIDDEN;
     const made = await ann.request<{ room_id: string }>('POST', '/createRoom', { visibility: 'public' });

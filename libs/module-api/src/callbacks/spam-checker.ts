@@ -43,7 +43,7 @@ export interface SpamCheckerCallbacks {
     isInvited: boolean,
     context: CallbackContext,
   ): Promise<SpamVerdict> | SpamVerdict;
-  /** `user_may_invite`: somebody, local or not, invites somebody. */
+  /** `user_may_invite`: somebody, local or not, invites somebody. `roomId` is empty for the invites that a new room is made with. */
   userMayInvite?(
     inviter: string,
     invitee: string,
@@ -66,7 +66,10 @@ export interface SpamCheckerCallbacks {
     roomConfig: Readonly<Record<string, unknown>>,
     context: CallbackContext,
   ): Promise<SpamVerdict> | SpamVerdict;
-  /** `user_may_create_room_alias`: a user binds an alias, for example `#cats:example.org`. */
+  /**
+   * `user_may_create_room_alias`: a user, or an administrator, binds an alias, for example `#cats:example.org`. Not asked for users of
+   * application services.
+   */
   userMayCreateRoomAlias?(
     userId: string,
     roomAlias: string,
@@ -74,7 +77,7 @@ export interface SpamCheckerCallbacks {
   ): Promise<SpamVerdict> | SpamVerdict;
   /**
    * `user_may_publish_room`: a user adds a room to the public directory. One that is to be public from the start is made all
-   * the same, unlisted.
+   * the same, unlisted; `roomId` is empty then where the id of a room follows from its first event (room version 12).
    */
   userMayPublishRoom?(userId: string, roomId: string, context: CallbackContext): Promise<SpamVerdict> | SpamVerdict;
   /** `user_may_send_state_event`: a local client sends a state event by the state endpoint. */

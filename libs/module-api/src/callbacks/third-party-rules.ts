@@ -65,7 +65,10 @@ export interface ThirdPartyRulesCallbacks {
     stateEvents: RoomStateView,
     context: CallbackContext,
   ): Promise<Permission> | Permission;
-  /** `check_visibility_can_be_modified`: a room is about to enter or leave the public directory. */
+  /**
+   * `check_visibility_can_be_modified`: a room is about to enter or leave the public directory. Not asked of one that is public from the
+   * start (`userMayPublishRoom`), nor of one that takes the place of another there.
+   */
   checkVisibilityCanBeModified?(
     roomId: string,
     stateEvents: RoomStateView,

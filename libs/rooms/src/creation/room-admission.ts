@@ -65,6 +65,8 @@ export class RoomAdmission {
     if (this.claims.isReserved(alias, requester.appserviceId)) {
       throw MatrixError.exclusive();
     }
+    // As when they bind it to a room that is there.
+    if (requester.appserviceId !== undefined) return;
     if (!requester.isAdmin && !this.publication.mayMakeAlias(requester.userId, '', alias)) {
       throw MatrixError.forbidden('You may not make this alias');
     }

@@ -78,10 +78,10 @@ export class AliasService {
     if (!isValidRoomId(roomId)) throw MatrixError.invalidParam('room_id is not a room id');
     await this.limiter.take('rc_message', requester.userId, requester);
     this.#checkReserved(requester, alias);
-    if (!requester.isAdmin && requester.appserviceId === undefined) {
-      const mustBeIn = this.config.get('require_membership_for_aliases');
+    if (requester.appserviceId === undefined) {
+      const mustBeIn = !requester.isAdmin && this.config.get('require_membership_for_aliases');
       if (mustBeIn && !(await isLocalMember(this.database, requester.userId, roomId))) throw MatrixError.notInRoom();
-      if (!this.rules.mayMakeAlias(requester.userId, roomId, alias)) {
+      if (!requester.isAdmin && !this.rules.mayMakeAlias(requester.userId, roomId, alias)) {
         throw MatrixError.forbidden('You may not make this alias');
       }
       if (this.modules.has('userMayCreateRoomAlias')) {
