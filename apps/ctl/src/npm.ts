@@ -1,5 +1,5 @@
 import { spawnSync, type StdioOptions } from 'node:child_process';
-import { accessSync, constants, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { accessSync, constants, existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { homedir, tmpdir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 import { environmentOf, environmentWith } from '@rookery/platform';
@@ -74,12 +74,12 @@ function withCache<T>(run: (args: readonly string[]) => T): T {
 }
 
 function hasCache(): boolean {
+  const { HOME, ...set } = environmentOf(['HOME', 'npm_config_cache', 'NPM_CONFIG_CACHE']);
   // Who says where it lies knows better.
-  const isSet = Object.keys(environmentOf(['npm_config_cache', 'NPM_CONFIG_CACHE'])).length > 0;
-  if (isSet || process.platform === 'win32') return true;
+  if (Object.keys(set).length > 0 || process.platform === 'win32') return true;
   try {
-    const folder = join(homedir(), '.npm');
-    mkdirSync(folder, { recursive: true });
+    const folder = join(HOME ?? homedir(), '.npm');
+    if (!existsSync(folder)) mkdirSync(folder);
     accessSync(folder, constants.W_OK);
     return true;
   } catch {
