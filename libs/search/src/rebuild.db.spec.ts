@@ -79,7 +79,11 @@ eachDatabase('filling the indexes of a server that had none', (open) => {
       ),
     );
   };
-  const user = async (name: string, displayName: string, more: Record<string, boolean | string> = {}): Promise<void> => {
+  const user = async (
+    name: string,
+    displayName: string,
+    more: Record<string, boolean | string> = {},
+  ): Promise<void> => {
     await database.write(async (tx) => {
       await tx.insertMany('users', ['name', 'creation_ts', ...Object.keys(more)], [[name, 1, ...Object.values(more)]]);
       await tx.insertMany('profiles', ['user_id', 'displayname'], [[name, displayName]]);
@@ -127,7 +131,8 @@ eachDatabase('filling the indexes of a server that had none', (open) => {
     await user('@support:example.org', 'Ann of support', { user_type: 'support' });
     await user('@irc_ann:example.org', 'Ann (IRC)', { appservice_id: 'irc' });
     await localMember('@ann:example.org', 'Ann of the room');
-    for (const name of ['guest', 'support', 'irc_ann', 'ircbot']) await localMember(`@${name}:example.org`, `Ann ${name}`);
+    for (const name of ['guest', 'support', 'irc_ann', 'ircbot'])
+      await localMember(`@${name}:example.org`, `Ann ${name}`);
     await member('@ann:elsewhere.org', 'Ann from elsewhere');
     await member('@bea:elsewhere.org', 'Bea from elsewhere');
     await test.migrate([...before, ...searchMigrations]);

@@ -80,7 +80,8 @@ describe('addresses that users may not have', () => {
       const path = 'v2/users/@mailed:rookery.test';
       const email = (address: string): Json => ({ medium: 'email', address });
       const put = (...addresses: string[]) => admin<Json>('PUT', path, { threepids: addresses.map(email) });
-      const given = (...addresses: string[]): Json[] => addresses.map((address) => expect.objectContaining(email(address)));
+      const given = (...addresses: string[]): Json[] =>
+        addresses.map((address) => expect.objectContaining(email(address)));
       expect((await put('first@elsewhere.org')).body['threepids']).toEqual(given('first@elsewhere.org'));
       const changed = await put('second@elsewhere.org', 'third@example.org');
       expect([changed.status, changed.body['threepids']]).toEqual([

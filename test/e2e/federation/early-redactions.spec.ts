@@ -114,7 +114,9 @@ describe.each(databases)('a redaction that is here before its target (%s)', (dat
     const [roomId, otherId] = [await make(), await make()];
     await alice.request('POST', `/join/${roomId}`, {});
     const spammer = await Visit.join(third, home, roomId, carol);
-    const spam = [1, 2].map((n) => spammer.make({ type: 'm.room.message', sender: carol, content: { body: `spam ${n}` } }));
+    const spam = [1, 2].map((n) =>
+      spammer.make({ type: 'm.room.message', sender: carol, content: { body: `spam ${n}` } }),
+    );
     for (const event of spam) await spammer.send(event);
     for (const { eventId } of spam) expect((await served(roomId, eventId)).content['body']).toMatch(/^spam/);
     // A friend on another server redacts them: here without the power to, and from another room.
@@ -128,7 +130,9 @@ describe.each(databases)('a redaction that is here before its target (%s)', (dat
     for (const visit of [here, elsewhere]) {
       const after = visit.make({ type: 'm.room.message', sender: bob, content: { body: 'after it' } });
       await visit.send(after);
-      await eventually(async () => (await root.request('GET', `/rooms/${visit.roomId}/event/${after.eventId}`)).status === 200);
+      await eventually(
+        async () => (await root.request('GET', `/rooms/${visit.roomId}/event/${after.eventId}`)).status === 200,
+      );
     }
     const admin = '/_synapse/admin/v1/user';
     const { redact_id: id } = await ok<{ redact_id: string }>(root, 'POST', `${admin}/${carol}/redact`, {

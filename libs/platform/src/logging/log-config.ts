@@ -78,6 +78,8 @@ export function readLogConfig(file: string): Partial<LoggerOptions> {
   const byName: Record<string, LogLevel> = {};
   const loggers = Object.entries(isSection(raw['loggers']) ? raw['loggers'] : {});
   for (const [name, section] of loggers) {
+    // A part that sets none has that of what it is a part of.
+    if (isSection(section) && section['level'] === 'NOTSET') continue;
     const own = levelAt(section, ['loggers', name]);
     if (own && wholeServer.has(name)) level = own;
     else if (own) byName[plainName(name)] = own;

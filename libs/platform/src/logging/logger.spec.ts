@@ -218,16 +218,16 @@ root: {level: INFO, handlers: [all, errors, net]}
 loggers:
   synapse: {level: INFO, handlers: [own]${more}}
   synapse.storage.SQL: {level: WARNING}
+  synapse.http: {level: NOTSET}
 root: {level: ERROR, handlers: [all]}
 `,
     );
     const logger = PinoLogger.create(loggerOptions(Config.fromObject({ log_config: file })));
     logger.child('storage').child('SQL').info('Much');
+    logger.child('http').debug('More');
     logger.child('rooms').info('Fine');
     const lines = (name: string): unknown[] =>
-      existsSync(name)
-        ? parsed(readFileSync(name, 'utf8').split('\n').filter(Boolean)).map((line) => line['msg'])
-        : [];
+      existsSync(name) ? parsed(readFileSync(name, 'utf8').split('\n').filter(Boolean)).map((line) => line['msg']) : [];
     await eventually(() => lines(own!).length > 0 && lines(all!).length === inAll);
     expect([lines(own!), lines(all!)]).toEqual([['Fine'], inAll === 0 ? [] : ['Fine']]);
   });
