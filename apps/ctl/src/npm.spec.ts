@@ -12,7 +12,11 @@ async function nodeWithNpm(script: string): Promise<string> {
 }
 
 describe('npm', () => {
-  const kept = { HOME: process.env['HOME'], PATH: process.env['PATH'], npm_config_cache: process.env['npm_config_cache'] };
+  const kept = {
+    HOME: process.env['HOME'],
+    PATH: process.env['PATH'],
+    npm_config_cache: process.env['npm_config_cache'],
+  };
   beforeEach(() => void delete process.env['npm_config_cache']);
   afterEach(() => {
     for (const [name, value] of Object.entries(kept)) {

@@ -44,7 +44,8 @@ export async function settingsFiles(config: Config): Promise<SettingsFile[]> {
     const there = statSync(path, { throwIfNoEntry: false });
     if (there?.isFile()) add(path, setting);
     // What modules name is their code, with packages of its own, or what they store.
-    else if (there?.isDirectory() && setting !== 'modules') for await (const file of filesOf(path)) add(join(path, file.path), setting);
+    else if (there?.isDirectory() && setting !== 'modules')
+      for await (const file of filesOf(path)) add(join(path, file.path), setting);
   }
   return [...found.values()];
 }

@@ -128,7 +128,10 @@ eachDatabase('rookery backup and restore', (open, kind) => {
       'the backup 20200101T000000Z is missing',
     );
     expect((await make('--encrypt')).notes).toMatch(/are not encrypted/);
-    expect(await make('--password-file', other)).toMatchObject({ code: 1, notes: expect.stringMatching(/not encrypted/) });
+    expect(await make('--password-file', other)).toMatchObject({
+      code: 1,
+      notes: expect.stringMatching(/not encrypted/),
+    });
     const claim = await claimDatabase({ name: 'sqlite3', path: join(backups, 'rookery-backup.json') });
     expect((await make()).notes).toMatch(/Another command is at work/);
     await claim.release();
