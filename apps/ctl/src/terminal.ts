@@ -72,7 +72,7 @@ export class ProcessTerminal implements Terminal {
   }
 }
 
-/** Who reads along may have seen enough (`rookery releases | head -1`): what is at work is done all the same. */
+/** Who reads along may have seen enough (`rookery backup | head -1`): what is at work is done all the same. */
 function ignoreClosed(error: NodeJS.ErrnoException): void {
   if (error.code !== 'EPIPE') throw error;
 }
