@@ -1,4 +1,4 @@
-import type { Db, Tx } from '@rookery/database';
+import type { Db, SqlValue, Tx } from '@rookery/database';
 import type { ReceiptType, StoredReceipt } from '../model/receipt.js';
 
 interface ReceiptRow {
@@ -12,7 +12,32 @@ interface ReceiptRow {
   readonly thread_id: string | null;
 }
 
-const columns = 'stream_id, room_id, receipt_type, user_id, event_id, data, event_stream_ordering, thread_id';
+const columnNames = [
+  'stream_id',
+  'room_id',
+  'receipt_type',
+  'user_id',
+  'event_id',
+  'data',
+  'event_stream_ordering',
+  'thread_id',
+];
+const columns = columnNames.join(', ');
+const columnsOf = (alias: string): string => columnNames.map((name) => `${alias}.${name}`).join(', ');
+
+/** Some rooms that are given, as a table `w (room_id)`. */
+const givenRooms = (db: Db): string =>
+  db.dialect.name === 'sqlite'
+    ? '(SELECT value AS room_id FROM json_each(?)) AS w'
+    : 'unnest(CAST(? AS TEXT[])) AS w(room_id)';
+
+/**
+ * A user's own in some rooms: the parameters are these and the user. Each is looked for by itself: the user may be in many others. What else
+ * is asked of the position must not look like something to search by: a room may have been read by very many.
+ */
+const ownSql = (db: Db): string =>
+  `SELECT ${columnsOf('o')} FROM ${givenRooms(db)} CROSS JOIN receipts_linearized o
+   WHERE o.room_id = w.room_id AND o.receipt_type IN ('m.read', 'm.read.private') AND o.user_id = ?`;
 
 function fromRow(row: ReceiptRow): StoredReceipt {
   const { ts } = JSON.parse(row.data) as { ts?: number };
@@ -58,20 +83,54 @@ export async function upsertReceipt(tx: Tx, receipt: StoredReceipt): Promise<boo
   return changed > 0;
 }
 
+/** Which receipts of rooms are wanted: those with `after < position <= upTo`, at most so many of each room. */
+interface NewestRange {
+  readonly after: number;
+  readonly upTo: number;
+  readonly perRoom: number;
+}
+
+/**
+ * The newest public receipts of each of some rooms. No more of them are read, however many have read a room: PostgreSQL is told by a
+ * lateral join, SQLite by where the last of them lies.
+ */
+function newestSql(
+  db: Db,
+  roomIds: readonly string[],
+  { after, upTo, perRoom }: NewestRange,
+): { readonly sql: string; readonly params: SqlValue[] } {
+  const limit = Math.trunc(perRoom);
+  const inRoom = (alias: string): string =>
+    `${alias}.room_id = w.room_id AND ${alias}.stream_id <= ? AND ${alias}.receipt_type = 'm.read'`;
+  const newest = `FROM receipts_linearized x WHERE ${inRoom('x')} AND x.stream_id > ? ORDER BY x.stream_id DESC LIMIT`;
+  if (db.dialect.name === 'postgres')
+    return {
+      sql: `SELECT ${columnsOf('r')} FROM ${givenRooms(db)}
+        CROSS JOIN LATERAL (SELECT ${columnsOf('x')} ${newest} ${limit}) AS r`,
+      params: [roomIds, upTo, after],
+    };
+  return {
+    sql: `SELECT ${columnsOf('r')} FROM ${givenRooms(db)} CROSS JOIN receipts_linearized r
+      WHERE ${inRoom('r')} AND r.stream_id >= COALESCE((SELECT x.stream_id ${newest} 1 OFFSET ${limit - 1}), ? + 1)`,
+    params: [roomIds, upTo, upTo, after, after],
+  };
+}
+
 /** Public receipts in rooms with `after < position <= upTo`, the newest of each room and all of one user's own; oldest first. */
 export async function publicReceipts(
   db: Db,
   userId: string,
   roomIds: readonly string[],
-  { after, upTo, perRoom }: { readonly after: number; readonly upTo: number; readonly perRoom: number },
+  range: NewestRange,
 ): Promise<StoredReceipt[]> {
+  const newest = newestSql(db, roomIds, range);
   const rows = await db.query<ReceiptRow>(
-    `SELECT ${columns} FROM (
-       SELECT ${columns}, ROW_NUMBER() OVER (PARTITION BY room_id ORDER BY stream_id DESC) AS place
-       FROM receipts_linearized
-       WHERE ${db.dialect.anyOf('room_id')} AND stream_id > ? AND stream_id <= ? AND receipt_type = 'm.read') AS r
-     WHERE place <= ? OR user_id = ? ORDER BY stream_id`,
-    [roomIds, after, upTo, perRoom, userId],
+    `${newest.sql}
+     UNION
+     SELECT ${columns} FROM receipts_linearized
+     WHERE user_id = ? AND receipt_type = 'm.read' AND stream_id > ? AND stream_id <= ? AND ${db.dialect.anyOf('room_id')}
+     ORDER BY stream_id`,
+    [...newest.params, userId, range.after, range.upTo, roomIds],
   );
   return rows.map(fromRow);
 }
@@ -101,16 +160,13 @@ export async function newestReceipts(
   upTo: number,
   perRoom: number,
 ): Promise<StoredReceipt[]> {
+  const newest = newestSql(db, roomIds, { after: 0, upTo, perRoom });
   const rows = await db.query<ReceiptRow>(
-    `SELECT ${columns} FROM (
-       SELECT ${columns}, ROW_NUMBER() OVER (PARTITION BY room_id ORDER BY stream_id DESC) AS place
-       FROM receipts_linearized WHERE ${db.dialect.anyOf('room_id')} AND stream_id <= ? AND receipt_type = 'm.read') AS r
-     WHERE place <= ?
+    `${newest.sql}
      UNION
-     SELECT ${columns} FROM receipts_linearized
-     WHERE user_id = ? AND ${db.dialect.anyOf('room_id')} AND stream_id <= ?
+     ${ownSql(db)} AND o.stream_id + 0 <= ?
      ORDER BY stream_id`,
-    [roomIds, upTo, perRoom, userId, roomIds, upTo],
+    [...newest.params, roomIds, userId, upTo],
   );
   return rows.map(fromRow);
 }
@@ -127,9 +183,9 @@ export async function receiptsOfEvents(
     `SELECT ${columns} FROM receipts_linearized
      WHERE ${db.dialect.anyOf('event_id')} AND stream_id <= ? AND receipt_type = 'm.read'
      UNION
-     SELECT ${columns} FROM receipts_linearized WHERE user_id = ? AND ${db.dialect.anyOf('room_id')} AND stream_id <= ?
+     ${ownSql(db)} AND o.stream_id + 0 <= ?
      ORDER BY stream_id`,
-    [eventIds, upTo, userId, roomIds, upTo],
+    [eventIds, upTo, roomIds, userId, upTo],
   );
   return rows.map(fromRow);
 }
@@ -145,11 +201,7 @@ export async function receiptsInStream(db: Db, after: number, upTo: number, limi
 
 /** A user's own receipts in some rooms, of both types. */
 export async function receiptsOf(db: Db, userId: string, roomIds: readonly string[]): Promise<StoredReceipt[]> {
-  const rows = await db.query<ReceiptRow>(
-    `SELECT ${columns} FROM receipts_linearized WHERE user_id = ? AND ${db.dialect.anyOf('room_id')}`,
-    [userId, roomIds],
-  );
-  return rows.map(fromRow);
+  return (await db.query<ReceiptRow>(ownSql(db), [roomIds, userId])).map(fromRow);
 }
 
 /** The furthest position in the stream that the table holds. */
