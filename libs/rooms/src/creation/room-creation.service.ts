@@ -214,7 +214,9 @@ export class RoomCreation {
     overrides: CreationOverrides,
   ): Draft[] {
     const given = request.initial_state ?? [];
-    if (given.length > maxInitialState) throw MatrixError.invalidParam('initial_state has too many entries');
+    // A space may have more children than a client can ask for at once: an upgrade takes along what there is.
+    if (!overrides.bare && given.length > maxInitialState)
+      throw MatrixError.invalidParam('initial_state has too many entries');
     const drafts = new Map<string, Draft>();
     const set = (type: string, stateKey: string, content: Readonly<JsonObject>): void => {
       drafts.set(JSON.stringify([type, stateKey]), this.#state(requester, type, stateKey, content));

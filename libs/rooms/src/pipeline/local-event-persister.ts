@@ -150,7 +150,10 @@ export class LocalEventPersister extends EventPersister {
     const room = new WorkingRoom(new RoomSnapshot(built.event.roomId, rules, serverName));
     const stored = await this.#storeNew(room, request, async () => {
       await this.local.stage(room, first, built);
-      for (const draft of rest) await this.local.stageDraft(room, { ...draft, roomId: room.roomId });
+      for (const [index, draft] of rest.entries()) {
+        if (index % stagedPerTurn === stagedPerTurn - 1) await nextTurn();
+        await this.local.stageDraft(room, { ...draft, roomId: room.roomId });
+      }
     });
     return {
       roomId: room.roomId,

@@ -9,6 +9,7 @@ import { authStateOf, creatorsOf, parsePowerLevel, powerLevelsOf } from '@rooker
 import type { CreateRoomRequest } from '../creation/create-room.schema.js';
 import { RoomCreation } from '../creation/room-creation.service.js';
 import { moveListing } from '../directory/directory.query.js';
+import { viaOf } from '../directory/room-summaries.service.js';
 import { RoomHooks } from '../hooks.js';
 import { EventCreation } from '../sending/event-creation.service.js';
 import { Participation } from '../sending/participation.js';
@@ -285,10 +286,13 @@ const bansIn = (events: readonly RoomEvent[]): RoomEvent[] =>
 
 /** State of the old room for the new one. */
 function copied(events: readonly RoomEvent[], create: RoomEvent): NonNullable<CreateRoomRequest['initial_state']> {
+  const types: ReadonlySet<string> = new Set(copiedTypes);
   const isSpace = create.content['type'] === 'm.space';
-  const types: ReadonlySet<string> = new Set(isSpace ? [...copiedTypes, 'm.space.child'] : copiedTypes);
   return events
-    .filter((event) => types.has(event.type) && (event.stateKey === '' || event.type === 'm.space.child'))
+    .filter(({ type, stateKey, content }) =>
+      // A child without servers is one that was taken out of the space.
+      type === 'm.space.child' ? isSpace && viaOf(content).length > 0 : types.has(type) && stateKey === '',
+    )
     .map((event) => ({ type: event.type, state_key: event.stateKey!, content: event.content }));
 }
 
