@@ -248,10 +248,24 @@ export async function selectByTime(
   );
 }
 
-/** How many matches there are, up to {@link searchWindow}. */
-export async function countMatches(db: Db, query: MessageQuery): Promise<number> {
+/** Matches that see the same state. */
+export interface AlikeRow {
+  /** The newest of them: who may see it may see all. */
+  readonly event_id: string;
+  readonly total: number;
+}
+
+/** How many matches there are, up to {@link searchWindow}, by what decides who may see them; so many of these at most, the newest. */
+export async function selectAlikeMatches(db: Db, query: MessageQuery, limit: number): Promise<AlikeRow[]> {
   const { sql, params } = matches(db, query);
-  return (await db.get<{ total: number }>(`SELECT COUNT(*) AS total FROM ${sql}`, params))?.total ?? 0;
+  return db.query<AlikeRow>(
+    `SELECT e.event_id, alike.total FROM (
+       SELECT MAX(s.stream_ordering) AS newest, COUNT(*) AS total FROM ${sql}
+       JOIN event_to_state_groups g ON g.event_id = s.event_id GROUP BY g.state_group
+       ORDER BY MAX(s.stream_ordering) DESC LIMIT ${Math.trunc(limit)}) AS alike
+     JOIN events e ON e.stream_ordering = alike.newest`,
+    params,
+  );
 }
 
 /** An event that may have to be indexed, as it was stored. */

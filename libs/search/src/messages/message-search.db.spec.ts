@@ -200,6 +200,34 @@ describe.each(['sqlite', 'postgres'] as const)('message search (%s)', (database)
     expect(ids(await search(alice, 'treasure', { filter: { not_rooms: [roomId] } }))).toEqual([]);
   });
 
+  it('counts what its reader may see, and tells nobody else that a word was said', async () => {
+    roomId = await room({
+      initial_state: [{ type: 'm.room.history_visibility', content: { history_visibility: 'joined' } }],
+    });
+    const countOf = async (user: TestUser): Promise<number> =>
+      (await search(user, 'secr', { order_by: 'recent' })).count;
+    const guest = (await server.registerUser(`guest${txn++}`)) as TestUser;
+    await alice.request('POST', `/rooms/${roomId}/invite`, { user_id: guest.userId });
+    await guest.request('POST', `/rooms/${roomId}/leave`, {});
+    for (let n = 0; n < 3; n++) await say('the secret before');
+    await join(bob);
+    await say('the secret meanwhile');
+    await say('this secret', bob);
+    expect([await countOf(alice), await countOf(bob), await countOf(guest)]).toEqual([5, 2, 0]);
+    await alice.request('POST', `/rooms/${roomId}/ban`, { user_id: bob.userId });
+    await say('the secret after');
+    expect([await countOf(alice), await countOf(bob), await countOf(guest)]).toEqual([6, 2, 0]);
+    // Of what everybody may see that comes later nothing is hidden from whoever comes then.
+    roomId = await room();
+    await say('a secret');
+    expect([await countOf(alice), await countOf(bob)]).toEqual([1, 0]);
+    await join(bob);
+    expect(await countOf(bob)).toBe(1);
+    await bob.request('POST', `/rooms/${roomId}/leave`, {});
+    await say('a secret more');
+    expect([await countOf(alice), await countOf(bob)]).toEqual([2, 1]);
+  });
+
   it('does not find what was redacted', async () => {
     const eventId = await say('a slip of the tongue');
     expect(ids(await search(bob, 'tongue'))).toEqual([eventId]);

@@ -4,7 +4,13 @@ import { type JsonObject, MatrixError, passesRoom } from '@rookery/matrix-types'
 import { Config, type Requester } from '@rookery/platform';
 import { MembershipReader, type VisibleEvent, VisibilityFilter } from '@rookery/rooms';
 import { highlightsOf, queryWordsOf } from '../text/words.js';
-import { countMatches, type FoundRow, type MessageQuery, selectByRank, selectByTime } from './message-index.query.js';
+import {
+  type FoundRow,
+  type MessageQuery,
+  selectAlikeMatches,
+  selectByRank,
+  selectByTime,
+} from './message-index.query.js';
 import { MessageFollower } from './message-follower.js';
 import { parsePlace, parseSearchRequest, type SearchPlace, type SearchRequest } from './search-request.js';
 import { type FoundMessage, type SearchPage, SearchResults } from './search-results.js';
@@ -15,6 +21,8 @@ const maxWords = 20;
 /** Pages of which nothing may be shown are passed over, at most so many per request. */
 const maxPages = 5;
 const smallestPage = 20;
+/** How often the state may have changed between the matches that are counted; what is older does not count. */
+const maxAlike = 500;
 
 /**
  * Searches what was said in the rooms that a user is or was in.
@@ -44,7 +52,7 @@ export class MessageSearch {
       return { count: 0, highlights: [], results: [], ...(request.groupBy.length > 0 && { groups: {} }) };
     await this.index.caughtUp();
     const [count, page] = await Promise.all([
-      countMatches(this.database, query),
+      this.#count(requester.userId, query),
       this.#page(requester.userId, request, query, place),
     ]);
     return {
@@ -71,6 +79,18 @@ export class MessageSearch {
           ? { ...filter, senders: [group.value].filter((sender) => filter.senders?.includes(sender) ?? true) }
           : filter,
     };
+  }
+
+  /**
+   * How many of the matches the user may see. Not how many there are: whoever was let in later, sent away, or only ever invited could
+   * find out by it which words were said.
+   */
+  async #count(userId: string, query: MessageQuery): Promise<number> {
+    const alike = await selectAlikeMatches(this.database, query, maxAlike);
+    const ids = alike.map((row) => row.event_id);
+    const visible = await this.visibility.visibleOf(userId, ids, { withIgnored: true });
+    const seen = new Set(visible.map(({ stored }) => stored.event.eventId));
+    return alike.reduce((sum, { event_id: id, total }) => (seen.has(id) ? sum + total : sum), 0);
   }
 
   async #page(userId: string, request: SearchRequest, query: MessageQuery, start: SearchPlace): Promise<SearchPage> {
