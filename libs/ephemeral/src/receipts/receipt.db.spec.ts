@@ -217,6 +217,9 @@ eachDatabase('receipts', (open) => {
     expect(await marker()).toEqual({ event_id: second });
     await receipts.setByClient(alice, roomId, [{ type: 'm.fully_read', eventId: first, mayGoBack: true }]);
     expect(await marker()).toEqual({ event_id: first });
+    const [third, fourth] = [await fixture.say(bob, roomId), await fixture.say(bob, roomId)];
+    await Promise.all([set(alice, fourth, 'm.fully_read'), set(alice, third, 'm.fully_read')]);
+    expect(await marker()).toEqual({ event_id: fourth });
   });
 
   it('gives new clients the newest receipts of a room, and all of their own', async () => {

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
 import { relationOf } from '@rookery/events';
 import { domainOf, isValidEventId, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config, Logger, type Requester } from '@rookery/platform';
+import { Clock, Config, KeyedMutex, Logger, type Requester } from '@rookery/platform';
 import { type ChangedKeys, defineRpc, defineStream, type Stream, Streams } from '@rookery/replication';
 import { EventStore, isServable, RoomHooks, type StoredEvent } from '@rookery/rooms';
 import { AccountDataService } from '@rookery/users';
@@ -63,6 +63,7 @@ export class ReceiptService {
   readonly stream: Stream<'room' | 'user'>;
   readonly #inRooms: ChangedKeys;
   readonly #ofUsers: ChangedKeys;
+  readonly #markers = new KeyedMutex();
 
   // Ten parameters: a receipt moves the fully read marker too, and goes to readers here and elsewhere.
   constructor(
@@ -163,7 +164,10 @@ export class ReceiptService {
       }
     }
     if (receipts.length > 0) await this.store(receipts);
-    if (fullyRead) await this.#moveFullyRead(requester, roomId, fullyRead.stored, fullyRead.mayGoBack);
+    if (!fullyRead) return;
+    const { stored, mayGoBack } = fullyRead;
+    // One after the other: of two that come at once the one that is further back may be the last to be stored.
+    await this.#markers.run(`${userId}\n${roomId}`, () => this.#moveFullyRead(requester, roomId, stored, mayGoBack));
   }
 
   /**
