@@ -410,6 +410,9 @@ describe.each(['sqlite', 'postgres'] as const)('simplified sliding sync (%s)', (
     expect(own?.content).toMatchObject({ membership: 'leave', reason: 'out' });
     expect(bodies(kicked.rooms[roomId])).toEqual([]);
     expect(idsOf(kicked)).toEqual([roomId]);
+    await alice.request('PUT', `/rooms/${roomId}/state/m.room.name`, { name: 'Behind closed doors' });
+    const named = (name: string): object => ({ conn_id: name, ...all({ filters: { room_name_like: name } }) });
+    expect(idsOf(await sliding(bob, named('closed')))).toEqual([]);
     for (const lazily of [
       [['m.room.member', '$LAZY']],
       [

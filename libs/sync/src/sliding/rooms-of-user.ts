@@ -98,7 +98,8 @@ export class RoomsOfUser {
         // Who is not in the room is not told when something happens there.
         activity: section === 'join' ? (known?.lastActivity ?? position) : position,
         roomType: preview ? preview.roomType : known?.roomType,
-        name: preview ? preview.name : known?.name,
+        // By looking for it whoever was sent away could find out what the room is called by now.
+        name: preview ? preview.name : section === 'join' ? known?.name : undefined,
         isEncrypted: preview ? preview.isEncrypted : known?.isEncrypted === true,
         isDm: marks.direct.has(roomId),
       };
