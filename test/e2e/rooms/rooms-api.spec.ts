@@ -501,7 +501,9 @@ describe.each(databases)('the rooms API (%s)', (database) => {
     for (let n = 1_000; n < 1_020; n++) await setState(alice, space, type, content, childOf(n));
     await setState(alice, space, type, {}, childOf(7));
     const path = `/rooms/${space}/upgrade`;
-    const { replacement_room: next } = await ok<{ replacement_room: string }>(alice, 'POST', path, { new_version: '12' });
+    const { replacement_room: next } = await ok<{ replacement_room: string }>(alice, 'POST', path, {
+      new_version: '12',
+    });
     const children = (await ok<WireEvent[]>(alice, 'GET', `/rooms/${next}/state`)).filter((each) => each.type === type);
     expect(children).toHaveLength(1_019);
     expect(children.map((each) => each.state_key)).not.toContain(childOf(7));
