@@ -217,6 +217,9 @@ describe.each(['sqlite', 'postgres'] as const)('message search (%s)', (database)
     await alice.request('POST', `/rooms/${roomId}/ban`, { user_id: bob.userId });
     await say('the secret after');
     expect([await countOf(alice), await countOf(bob), await countOf(guest)]).toEqual([6, 2, 0]);
+    await Promise.all(Array.from({ length: 105 }, (_, n) => say(`crowded ${n}`)));
+    for (const order_by of ['recent', 'rank'])
+      expect(await search(guest, 'crowded', { order_by })).toEqual({ count: 0, highlights: ['crowded'], results: [] });
     // Of what everybody may see that comes later nothing is hidden from whoever comes then.
     roomId = await room();
     await say('a secret');

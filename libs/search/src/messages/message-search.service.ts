@@ -7,6 +7,7 @@ import { highlightsOf, queryWordsOf } from '../text/words.js';
 import {
   type FoundRow,
   type MessageQuery,
+  searchWindow,
   selectAlikeMatches,
   selectByRank,
   selectByTime,
@@ -23,6 +24,7 @@ const maxPages = 5;
 const smallestPage = 20;
 /** How often the state may have changed between the matches that are counted; what is older does not count. */
 const maxAlike = 500;
+const nothing: SearchPage = { found: [], next: undefined };
 
 /**
  * Searches what was said in the rooms that a user is or was in.
@@ -51,10 +53,8 @@ export class MessageSearch {
     if (query.words.length === 0 || query.roomIds.length === 0)
       return { count: 0, highlights: [], results: [], ...(request.groupBy.length > 0 && { groups: {} }) };
     await this.index.caughtUp();
-    const [count, page] = await Promise.all([
-      this.#count(requester.userId, query),
-      this.#page(requester.userId, request, query, place),
-    ]);
+    const { count, isNothing } = await this.#count(requester.userId, query);
+    const page = isNothing ? nothing : await this.#page(requester.userId, request, query, place);
     return {
       count,
       highlights: highlightsOf(request.term, maxWords),
@@ -84,13 +84,16 @@ export class MessageSearch {
   /**
    * How many of the matches the user may see. Not how many there are: whoever was let in later, sent away, or only ever invited could
    * find out by it which words were said.
+   * @returns `isNothing`: none of all that there are, so that there is no next page either
    */
-  async #count(userId: string, query: MessageQuery): Promise<number> {
+  async #count(userId: string, query: MessageQuery): Promise<{ readonly count: number; readonly isNothing: boolean }> {
     const alike = await selectAlikeMatches(this.database, query, maxAlike);
     const ids = alike.map((row) => row.event_id);
     const visible = await this.visibility.visibleOf(userId, ids, { withIgnored: true });
     const seen = new Set(visible.map(({ stored }) => stored.event.eventId));
-    return alike.reduce((sum, { event_id: id, total }) => (seen.has(id) ? sum + total : sum), 0);
+    const totalOf = (rows: typeof alike): number => rows.reduce((sum, { total }) => sum + total, 0);
+    const count = totalOf(alike.filter((row) => seen.has(row.event_id)));
+    return { count, isNothing: count === 0 && alike.length < maxAlike && totalOf(alike) < searchWindow };
   }
 
   async #page(userId: string, request: SearchRequest, query: MessageQuery, start: SearchPlace): Promise<SearchPage> {
