@@ -248,6 +248,56 @@ describe.each(databases)('two servers (%s)', (database) => {
     expect((await bob.request('POST', `/join/${alias}`, {})).status).toBe(200);
   });
 
+  it.each(['10', '12'])(
+    'tells of rooms that everybody here has left as they are by now (version %s)',
+    async (version) => {
+      const told = {
+        preset: 'public_chat',
+        room_version: version,
+        creation_content: { type: 'm.space' },
+        name: 'Then',
+      };
+      const [left, closed, child] = [
+        await createRoom(alice, told),
+        await createRoom(alice, told),
+        await createRoom(alice, told),
+      ];
+      for (const roomId of [left, closed]) {
+        expect((await join(bob, roomId, 'one.test')).status).toBe(200);
+        await ok(bob, 'POST', `/rooms/${roomId}/leave`, {});
+        await sees(alice, roomId, bob, 'leave');
+      }
+      await setState(alice, left, 'm.room.name', { name: 'Now' });
+      await setState(alice, left, 'm.space.child', { via: ['one.test'] }, child);
+      await setState(alice, closed, 'm.room.join_rules', { join_rule: 'invite' });
+      const own = await createRoom(bob, { creation_content: { type: 'm.space' } });
+      for (const roomId of [left, closed]) await setState(bob, own, 'm.space.child', { via: ['one.test'] }, roomId);
+      const walk = async (roomId: string): Promise<unknown[]> => {
+        const path = `/_matrix/client/v1/rooms/${roomId}/hierarchy`;
+        const { rooms } = await ok<{ rooms: JsonObject[] }>(bob, 'GET', path);
+        return rooms.map((room) => [room['room_id'], room['name']]);
+      };
+      const inside = [
+        [left, 'Now'],
+        [child, 'Then'],
+      ];
+      expect(await walk(own)).toEqual([[own, undefined], ...inside]);
+      expect(await walk(left)).toEqual(inside);
+      const summary = (user: TestUser, roomId: string) =>
+        user.request<JsonObject>('GET', `/_matrix/client/v1/room_summary/${roomId}`);
+      expect((await summary(bob, left)).body).toMatchObject({
+        name: 'Now',
+        num_joined_members: 1,
+        membership: 'leave',
+      });
+      expect((await summary(bob, closed)).status).toBe(404);
+      // Of a room that nobody is in there is no better server to ask.
+      const empty = await createRoom(bob, { preset: 'public_chat', name: 'Empty' });
+      await ok(bob, 'POST', `/rooms/${empty}/leave`, {});
+      expect((await summary(carol, empty)).body).toMatchObject({ name: 'Empty', num_joined_members: 0 });
+    },
+  );
+
   it('tell each other whether accounts exist, where both may', async () => {
     const path = '/_matrix/client/unstable/org.matrix.msc3720/account_status';
     const user_ids = [alice.userId, bob.userId, '@ghost:two.test'];

@@ -32,12 +32,12 @@ export class RoomSummaries {
   ) {}
 
   /**
-   * A room, if a user, or anybody (`undefined`), may know of it.
+   * A room, if a user, or anybody (`undefined`), may know of it. Of one that everybody here has left others know better.
    * @spec client-server-api#get_matrixclientv1room_summaryroomidoralias
    */
   async visible(userId: string | undefined, roomId: string): Promise<RoomSummary | undefined> {
     const room = await this.known(roomId);
-    if (!room) return undefined;
+    if (!room || isOutOfDate(room.row)) return undefined;
     const { row, allowedRoomIds } = room;
     const membership = userId === undefined ? undefined : (await this.memberships.inRoom(userId, roomId))?.membership;
     const isOpen =
@@ -93,7 +93,7 @@ export class RoomSummaries {
     const summary = await this.visible(userId, roomId);
     // Whoever says who they are is told that they are not in it, too.
     if (summary) return { ...this.write(summary), ...(userId !== undefined && membershipOrLeave(summary.membership)) };
-    const told = userId === undefined ? undefined : await this.elsewhere(userId, roomId, via, false);
+    const told = userId === undefined ? undefined : await this.#toldElsewhere(userId, roomId, via);
     if (!told) throw MatrixError.notFound('There is no such room, or you may not see it');
     const { children_state: _, ...shown } = told;
     const membership = (await this.memberships.inRoom(userId!, roomId))?.membership;
@@ -121,6 +121,21 @@ export class RoomSummaries {
     return (await this.#isInAny(userId, allowedIds)) ? room : undefined;
   }
 
+  async #toldElsewhere(userId: string, roomId: string, via: readonly string[]): Promise<JsonObject | undefined> {
+    return this.elsewhere(userId, roomId, [...via, ...(await this.lastSeenIn(roomId))], false);
+  }
+
+  /**
+   * Servers that may be in a room since the last user of this one left it; none of one that is up to date here, or not known. Who left
+   * before all members had come knows of hardly more than who made the room.
+   */
+  async lastSeenIn(roomId: string): Promise<string[]> {
+    const room = await selectSummary(this.database, roomId);
+    if (!room || !isOutOfDate(room)) return [];
+    const create = (await this.state.currentEvent(roomId, 'm.room.create'))?.event;
+    return [...(await this.servers.of(roomId)), ...(create ? [domainOf(create.sender)] : [])];
+  }
+
   async #isInAny(userId: string, roomIds: readonly string[]): Promise<boolean> {
     return roomIds.length > 0 && (await this.memberships.joinedAmong(userId, roomIds)).length > 0;
   }
@@ -130,6 +145,10 @@ const membershipOrLeave = (membership: string | undefined): JsonObject => ({ mem
 
 /** Join rules by which everybody may know of a room of another server, which knows its version. */
 const openRules: ReadonlySet<unknown> = new Set(['public', 'knock', 'knock_restricted']);
+
+/** Whether nobody of this server is in a room, but maybe others: then what is known of it is what was when the last one left. */
+const isOutOfDate = ({ creator, joined_members: joined, local_users_in_room: local }: SummaryRow): boolean =>
+  local === 0 && (creator === null || joined > 0);
 
 /** A join rule that the room's version does not know lets nobody in, nor knock. */
 function isOpenToAll({ join_rules: rule, history_visibility: visibility, room_version: version }: SummaryRow): boolean {

@@ -142,8 +142,10 @@ export class SpaceHierarchy {
     { roomId, via }: Pending,
     request: HierarchyRequest,
   ): Promise<{ room: JsonObject; children: Omit<Pending, 'depth'>[] } | undefined> {
-    if (via.length === 0 || request.everything) return undefined;
-    const room = await this.summaries.elsewhere(userId, roomId, via, request.suggestedOnly);
+    if (request.everything) return undefined;
+    const servers = [...via, ...(await this.summaries.lastSeenIn(roomId))];
+    if (servers.length === 0) return undefined;
+    const room = await this.summaries.elsewhere(userId, roomId, servers, request.suggestedOnly);
     if (!room) return undefined;
     const state = Array.isArray(room['children_state']) ? room['children_state'].slice(0, maxWalk) : [];
     const children = state.flatMap((entry: unknown) => {
