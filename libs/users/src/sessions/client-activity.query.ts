@@ -20,12 +20,14 @@ export async function recordActivity(tx: Tx, sightings: readonly Sighting[]): Pr
   const latest = new Map<string, Sighting & { readonly deviceId: string }>();
   for (const { deviceId, ...one } of sightings)
     if (deviceId !== undefined) latest.set(`${one.userId}\n${deviceId}`, { ...one, deviceId });
-  // The row is there unless the device went meanwhile; one statement must not bring it back.
+  // A device that went meanwhile, or is just going, is not brought back.
   const known = new Set<string>();
-  const users = [...new Set([...latest.values()].map((one) => one.userId))];
+  const seen = [...latest.values()];
+  const lock = tx.dialect.name === 'postgres' ? ' ORDER BY user_id, device_id FOR KEY SHARE' : '';
   for (const row of await tx.query<{ user_id: string; device_id: string }>(
-    `SELECT user_id, device_id FROM devices WHERE ${tx.dialect.anyOf('user_id')}`,
-    [users],
+    `SELECT user_id, device_id FROM devices
+     WHERE ${tx.dialect.anyOf('user_id')} AND ${tx.dialect.anyOf('device_id')}${lock}`,
+    [[...new Set(seen.map((one) => one.userId))], [...new Set(seen.map((one) => one.deviceId))]],
   )) {
     known.add(`${row.user_id}\n${row.device_id}`);
   }

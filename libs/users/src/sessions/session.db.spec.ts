@@ -1,5 +1,5 @@
 import { databaseMigrations } from '@rookery/database';
-import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
+import { eachDatabase, FakeClock, holdUp, type TestDatabase } from '@rookery/testing';
 import { AccountService } from '../accounts/account.service.js';
 import { DeactivationService } from '../accounts/deactivation.service.js';
 import { RequestAuthenticator } from '@rookery/http';
@@ -7,6 +7,8 @@ import { MatrixError } from '@rookery/matrix-types';
 import { UserHooks } from '../hooks.js';
 import { usersMigrations } from '../migrations/users-01.migration.js';
 import { buildUsers, type UsersFixture } from '../users.fixture.js';
+import { ClientActivity } from './client-activity.js';
+import { DeviceService } from './device.service.js';
 import { SessionService } from './session.service.js';
 
 const refusal = (promise: Promise<unknown>): Promise<MatrixError> =>
@@ -152,6 +154,60 @@ eachDatabase('sessions', (open) => {
       answers.map(async (answer) => (answer ? whoIs(answer.accessToken).catch(() => undefined) : undefined)),
     );
     expect(alive.filter((one) => one !== undefined)).toHaveLength(1);
+  });
+
+  it.each([
+    { what: 'goes', write: 'session_close_devices' },
+    { what: 'logs in again', write: 'session_open' },
+  ])('leaves nothing of a refresh of a device that $what meanwhile', async ({ write }) => {
+    const userId = await newUser();
+    const { deviceId, refreshToken } = await sessions.open({ userId, refreshable: true });
+    const reached = holdUp(test.database, 'session_refresh', write);
+    const refreshing = sessions.refresh(refreshToken!);
+    await reached;
+    if (write === 'session_open') await sessions.open({ userId, deviceId });
+    else await sessions.closeDevices(userId, [deviceId]);
+    const refreshed = await refreshing;
+    expect((await refusal(whoIs(refreshed.accessToken))).errcode).toBe('M_UNKNOWN_TOKEN');
+    expect((await refusal(sessions.refresh(refreshed.refreshToken!))).errcode).toBe('M_UNKNOWN_TOKEN');
+    expect(await test.database.query('SELECT id FROM refresh_tokens WHERE user_id = ?', [userId])).toEqual([]);
+  });
+
+  it('leaves no session without its device where that is deleted while somebody logs in to it', async () => {
+    const userId = await newUser();
+    await sessions.open({ userId, deviceId: 'SAME' });
+    const reached = holdUp(test.database, 'session_open', 'session_close_devices');
+    const opening = sessions.open({ userId, deviceId: 'SAME' });
+    await reached;
+    await sessions.closeDevices(userId, ['SAME']);
+    expect((await refusal(whoIs((await opening).accessToken))).errcode).toBe('M_UNKNOWN_TOKEN');
+    expect(await users.get(DeviceService).list(userId)).toEqual([]);
+  });
+
+  it('makes the device anew where it is deleted before somebody logs in to it', async () => {
+    const userId = await newUser();
+    await sessions.open({ userId, deviceId: 'SAME', initialDisplayName: 'first' });
+    const reached = holdUp(test.database, 'session_close_devices', 'session_open');
+    const closing = sessions.closeDevices(userId, ['SAME']);
+    await reached;
+    const { accessToken } = await sessions.open({ userId, deviceId: 'SAME', initialDisplayName: 'second' });
+    await closing;
+    expect(await whoIs(accessToken)).toMatchObject({ deviceId: 'SAME' });
+    expect(await users.get(DeviceService).list(userId)).toMatchObject([{ displayName: 'second' }]);
+  });
+
+  it('brings no device back that was seen while it was deleted', async () => {
+    const userId = await newUser();
+    const activity = users.get(ClientActivity);
+    await sessions.open({ userId, deviceId: 'SEEN' });
+    await activity.flush();
+    activity.seen(userId, 'SEEN', '192.0.2.1', 'client', clock.nowMs());
+    const reached = holdUp(test.database, 'session_close_devices', 'client_activity');
+    const closing = sessions.closeDevices(userId, ['SEEN']);
+    await reached;
+    await activity.flush();
+    await closing;
+    expect(await users.get(DeviceService).list(userId)).toEqual([]);
   });
 
   it('ends a session at its lifetime however often it is refreshed', async () => {
