@@ -176,6 +176,25 @@ describe.each(['sqlite', 'postgres'] as const)('login (%s)', (kind) => {
     expect(await login({ type: 'm.login.token', token: late })).toMatchObject({ status: 403 });
   });
 
+  it('logs nobody in with a token of a session that was ended with all others', async () => {
+    const eve = await homeserver.registerUser('eve');
+    clock.advance(120_000);
+    const create = async (): Promise<unknown> => {
+      const answer = await withPassword(eve, 'POST', '/_matrix/client/v1/login/get_token', {}, 'password of eve');
+      return answer.body['login_token'];
+    };
+    const token = await create();
+    const change = { new_password: 'password of eve', logout_devices: true };
+    expect(await withPassword(eve, 'POST', '/account/password', change, 'password of eve')).toMatchObject({
+      status: 200,
+    });
+    expect(await login({ type: 'm.login.token', token })).toMatchObject({ status: 403 });
+    clock.advance(120_000);
+    const another = await create();
+    expect((await eve.request('POST', '/logout/all', {})).status).toBe(200);
+    expect(await login({ type: 'm.login.token', token: another })).toMatchObject({ status: 403 });
+  });
+
   describe('with refresh tokens', () => {
     const refresh = async (token: unknown): Promise<Json> =>
       asJson(await homeserver.request('POST', '/refresh', { refresh_token: token }));

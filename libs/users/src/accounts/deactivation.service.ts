@@ -5,7 +5,6 @@ import { Clock, Logger } from '@rookery/platform';
 import { AccountModules, type Origin } from '../common/account-modules.js';
 import { type DeactivatedEvent, UserHooks } from '../hooks.js';
 import { ProfileService } from '../profiles/profile.service.js';
-import { deleteLoginTokens } from '../sessions/login-token.query.js';
 import { SessionService } from '../sessions/session.service.js';
 import { deletePuppetTokens } from '../sessions/token.query.js';
 import { deleteOpenIdTokens } from '../openid/openid.query.js';
@@ -66,7 +65,6 @@ export class DeactivationService implements OnApplicationBootstrap {
         await setAccountFlags(tx, userId, { deactivated: true, locked: false });
         await setPasswordHash(tx, userId, null);
         if (erase) await setErased(tx, userId, true);
-        await deleteLoginTokens(tx, userId);
         await deleteOpenIdTokens(tx, userId);
         const threepids = await threepidsOf(tx, userId);
         for (const { medium, address } of threepids) {

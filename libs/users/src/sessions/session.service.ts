@@ -18,7 +18,7 @@ import {
 } from '../store/device.query.js';
 import { checkDeviceName } from './device-names.js';
 import { UserHooks } from '../hooks.js';
-import { deleteLoginTokensOfProvider } from './login-token.query.js';
+import { deleteLoginTokens, deleteLoginTokensOfProvider } from './login-token.query.js';
 import { SessionCaches } from './user-cache.js';
 import {
   deleteAccessToken,
@@ -250,6 +250,8 @@ export class SessionService {
     const devices = (await deviceIdsOf(tx, userId)).filter((id) => id !== exceptDeviceId);
     const closed = devices.length > 0 ? await this.#closeDevices(tx, userId, devices) : { tokens: [], devices };
     const rest = await deleteTokensOfUser(tx, userId, exceptDeviceId);
+    // Logins that were allowed by a session that ends.
+    await deleteLoginTokens(tx, userId);
     return { tokens: [...closed.tokens, ...rest], devices: closed.devices };
   }
 
