@@ -46,6 +46,12 @@ const ofAccounts: readonly Writer[] = [
     left: `SELECT content FROM room_account_data WHERE user_id = ? AND account_data_type = 'm.tag'`,
   },
   {
+    what: 'a push rule',
+    write: 'push_rules',
+    send: () => ['PUT', '/pushrules/global/content/late', { pattern: 'late', actions: ['notify'] }],
+    left: 'SELECT rule_id FROM push_rules WHERE user_name = ?',
+  },
+  {
     what: 'a filter',
     write: 'filter',
     send: ({ userId }) => ['POST', `/user${path(userId)}/filter`, { room: { timeline: { limit: 7 } } }],

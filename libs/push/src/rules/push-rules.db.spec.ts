@@ -1,4 +1,7 @@
+import { defaultRuleset } from '@rookery/push-rules';
 import { createTestHomeserver, eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { DeactivationService } from '@rookery/users';
+import { PushRulesService } from './push-rules.service.js';
 
 interface Rule {
   readonly rule_id: string;
@@ -114,6 +117,19 @@ describe.each(['sqlite', 'postgres'] as const)('push rules (%s)', (database) => 
       { rule_id: '.m.rule.contains_user_name' },
     ]);
     expect((await sync(second))[1]).toBeUndefined();
+  });
+
+  it('forgets rules with the account, those of the server that were changed too', async () => {
+    expect(await put('content/word', { pattern: 'word', actions: ['notify'] })).toEqual(ok);
+    expect(await put('override/.m.rule.suppress_notices/actions', { actions: ['notify'] })).toEqual(ok);
+    expect(await put('underride/.m.rule.message/enabled', { enabled: false })).toEqual(ok);
+    const accounts = server.server.service(DeactivationService);
+    await accounts.deactivate(user.userId, false, true, {});
+    await accounts.reactivate(user.userId, {});
+    const service = server.server.service(PushRulesService);
+    expect(await service.ruleset(user.userId)).toEqual(defaultRuleset(user.userId, service.features));
+    const untouched = await service.compiled([user.userId, '@nobody:rookery.test']);
+    expect(untouched.get(user.userId)?.unnamed).toBe(untouched.get('@nobody:rookery.test')?.unnamed);
   });
 
   it('takes rules about a room along into the one that replaces it, once', async () => {

@@ -165,6 +165,12 @@ export async function deleteEnabled(tx: Tx, userId: string, kind: RuleKind, rule
   await tx.run(`DELETE FROM push_rules_enable WHERE user_name = ? AND rule_id = ?`, [userId, storedId(kind, ruleId)]);
 }
 
+/** Forgets all that a user changed. @returns whether there was anything */
+export async function deleteAllRules(tx: Tx, userId: string): Promise<boolean> {
+  const rules = await tx.run('DELETE FROM push_rules WHERE user_name = ?', [userId]);
+  return (await tx.run('DELETE FROM push_rules_enable WHERE user_name = ?', [userId])) + rules > 0;
+}
+
 /** Notes that a user's rules changed. */
 export async function writePosition(tx: Tx, userId: string, streamId: number): Promise<void> {
   await tx.run(

@@ -20,11 +20,12 @@ import {
 import { Cache, Config, type Soon } from '@rookery/platform';
 import { type ChangedKeys, defineStream, type Stream, Streams } from '@rookery/replication';
 import { RoomHooks } from '@rookery/rooms';
-import { AccountDataService } from '@rookery/users';
+import { AccountDataService, holdAccount, UserHooks } from '@rookery/users';
 import { rulesWithSuccessor } from './followed-room.js';
 import { OwnRules, type Regrouped, type RuleGroup } from './own-rules.js';
 import { selectGroups } from './rule-groups.query.js';
 import {
+  deleteAllRules,
   deleteEnabled,
   highestPosition,
   lastPosition,
@@ -97,6 +98,7 @@ export class PushRulesService implements OnModuleInit {
     private readonly database: Database,
     private readonly accountData: AccountDataService,
     private readonly roomHooks: RoomHooks,
+    private readonly userHooks: UserHooks,
     private readonly config: Config,
     streams: Streams,
   ) {
@@ -134,6 +136,7 @@ export class PushRulesService implements OnModuleInit {
     if (this.stream.isShared) this.#missed++;
     this.#ownRules = this.#newOwnRules(await usersWithChanges(this.database));
     this.roomHooks.subscribe({ onFollowed: (...args) => this.#takeAlong(...args) });
+    this.userHooks.deactivated.subscribe({ inTransaction: (tx, { userId }) => this.#deleteAll(tx, userId) });
     this.accountData.serve('m.push_rules', async (userId) => this.content(userId));
   }
 
@@ -355,17 +358,29 @@ export class PushRulesService implements OnModuleInit {
   async #change(userId: string, change: (tx: Tx, changes: RuleChanges) => Promise<void>): Promise<void> {
     const position = await this.database.write(
       async (tx) => {
-        // What is told to others comes after what is forgotten here.
-        tx.unlessRolledBack(() => this.#forget(userId));
-        const streamId = await this.stream.write(tx, { changed: { user: [userId] }, users: [userId] });
+        await holdAccount(tx, userId);
         // Written first, so that a second change of the same user's rules waits for this one.
-        await writePosition(tx, userId, streamId);
+        const streamId = await this.#tell(tx, userId);
         await change(tx, (await ruleChanges(tx, [userId])).get(userId) ?? noRuleChanges);
         return streamId;
       },
       { name: 'push_rules', anyProcess: this.stream.isWrittenHere },
     );
     await this.stream.heardAtWriter(position);
+  }
+
+  /** Rules name rooms, people and words: they go with the account. */
+  async #deleteAll(tx: Tx, userId: string): Promise<void> {
+    if (await deleteAllRules(tx, userId)) await this.#tell(tx, userId);
+  }
+
+  /** Tells that a user's rules change with a transaction. @returns its place in the stream */
+  async #tell(tx: Tx, userId: string): Promise<number> {
+    // What is told to others comes after what is forgotten here.
+    tx.unlessRolledBack(() => this.#forget(userId));
+    const streamId = await this.stream.write(tx, { changed: { user: [userId] }, users: [userId] });
+    await writePosition(tx, userId, streamId);
+    return streamId;
   }
 }
 
