@@ -2,6 +2,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { ModuleDispatcher, ModuleRegistry } from '@rookery/module-host';
 import { JoinService, MembershipService } from '@rookery/rooms';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
+import { UserHooks } from '@rookery/users';
 import { buildEphemeral, type EphemeralFixture, fixtureMigrations, requesterOf } from '../ephemeral.fixture.js';
 import { EphemeralHooks } from '../hooks.js';
 import type { PresenceState } from '../model/presence-state.js';
@@ -297,6 +298,17 @@ eachDatabase('presence', (open) => {
     await expect(presence.setByClient(alice.userId, 'A', 'online', 'x'.repeat(2_000))).rejects.toMatchObject({
       errcode: 'M_INVALID_PARAM',
     });
+  });
+
+  it('keeps nothing of what somebody said whose account is closed', async () => {
+    const { userId } = alice;
+    await presence.setByClient(userId, 'A', 'online', 'at lunch');
+    await presence.flush();
+    await fixture.get(UserHooks).deactivated.afterCommit({ userId, erase: true, byAdmin: false });
+    await presence.flush();
+    expect(
+      await test.database.query('SELECT state, status_msg FROM presence_stream WHERE user_id = ?', [userId]),
+    ).toEqual([{ state: 'offline', status_msg: null }]);
   });
 
   it('is busy only where the server knows that', async () => {

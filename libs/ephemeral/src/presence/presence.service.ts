@@ -73,7 +73,8 @@ export class PresenceService implements OnModuleInit {
     userHooks.deactivated.subscribe({
       afterCommit: async ({ userId }) => {
         this.#local.forget(userId);
-        this.publisher.mark(userId);
+        // With the status message, which is theirs.
+        this.publisher.mark(userId, offlineState(userId));
       },
     });
   }
