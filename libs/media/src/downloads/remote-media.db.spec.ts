@@ -151,6 +151,8 @@ eachDatabase('media of other servers', (open) => {
     expect(fetcher.asked).toEqual([]);
     expect(await quarantine.remove([key])).toBe(1);
     expect(await get()).toBe('contents');
+    // As all that is fetched, it is for those who are logged in.
+    await expect(get({ authenticated: false })).rejects.toMatchObject({ status: 404 });
     // What equals a withheld file of ours is withheld at once.
     const { mediaId } = await media.upload('bad', 'text/plain');
     await quarantine.add([{ origin: undefined, mediaId }], '@admin:example.org');

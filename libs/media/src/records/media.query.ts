@@ -200,7 +200,8 @@ export function deletePending(tx: Tx, beforeTs: number): Promise<number> {
 }
 
 /**
- * Records a file of another server, withheld where an equal one is; what was recorded before is replaced, but its quarantine.
+ * Records a file of another server, withheld where an equal one is; what was recorded before is replaced, but its quarantine,
+ * and to whom it is shown if it was here.
  */
 export async function upsertRemoteMedia(tx: Tx, media: Omit<Media, 'quarantinedBy'>): Promise<void> {
   const quarantinedBy = await quarantineOf(tx, media.sha256);
@@ -210,6 +211,8 @@ export async function upsertRemoteMedia(tx: Tx, media: Omit<Media, 'quarantinedB
      ON CONFLICT (media_origin, media_id) DO UPDATE SET media_type = excluded.media_type, created_ts = excluded.created_ts,
        upload_name = excluded.upload_name, media_length = excluded.media_length, filesystem_id = excluded.filesystem_id,
        last_access_ts = excluded.last_access_ts, sha256 = excluded.sha256,
+       authenticated = CASE WHEN remote_media_cache.media_length IS NULL THEN excluded.authenticated
+         ELSE remote_media_cache.authenticated END,
        quarantined_by = COALESCE(remote_media_cache.quarantined_by, excluded.quarantined_by)`,
     [
       media.origin ?? '',
