@@ -452,7 +452,7 @@ describe.each(databases)('history of rooms elsewhere (%s)', (database) => {
       return {
         room: {
           ...childOf(space.roomId, 'Space', { room_type: 'm.space', join_rule: 'public' }),
-          children_state: [entry(open), entry(closed), entry(secret), { type: 'rubbish' }],
+          children_state: [entry('!a\0:far.test'), entry(open), entry(closed), entry(secret), { type: 'rubbish' }],
         },
         children: [childOf(open, 'Open', { join_rule: 'public' }), childOf(closed, 'Closed', { join_rule: 'invite' })],
         inaccessible_children: [secret],

@@ -261,7 +261,10 @@ describe.each(databases)('the past of rooms for other servers (%s)', (database) 
     const open = await createRoom(alice, { preset: 'public_chat', name: 'open' });
     const closed = await createRoom(alice, { name: 'closed' });
     const shared = await createRoom(alice, { name: 'shared', invite: [] });
-    const rule = { join_rule: 'restricted', allow: [{ type: 'm.room_membership', room_id: open }] };
+    const rule = {
+      join_rule: 'restricted',
+      allow: ['!a\0:home.test', open].map((roomId) => ({ type: 'm.room_membership', room_id: roomId })),
+    };
     const restricted = await createRoom(alice, {
       name: 'restricted',
       initial_state: [{ type: 'm.room.join_rules', content: rule }],

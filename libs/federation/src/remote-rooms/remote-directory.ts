@@ -249,8 +249,8 @@ function shownRoom(told: unknown): JsonObject | undefined {
   room['children_state'] = (Array.isArray(children) ? children.slice(0, maxChildren) : []).flatMap((entry: unknown) => {
     if (!isJsonObject(entry)) return [];
     const { type, state_key, sender, content, origin_server_ts } = entry;
-    const isChild =
-      type === 'm.space.child' && typeof state_key === 'string' && typeof sender === 'string' && isJsonObject(content);
+    if (typeof state_key !== 'string' || !isValidRoomId(state_key)) return [];
+    const isChild = type === 'm.space.child' && typeof sender === 'string' && isJsonObject(content);
     return isChild
       ? [{ type, state_key, sender, content, origin_server_ts: isCount(origin_server_ts) ? origin_server_ts : 0 }]
       : [];

@@ -1,7 +1,7 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
-import { domainOf, isJsonObject, type JsonObject } from '@rookery/matrix-types';
+import { domainOf, isJsonObject, isValidRoomId, type JsonObject } from '@rookery/matrix-types';
 import { Config, Logger, type Requester, serverRequester } from '@rookery/platform';
 import { AccountDataService } from '@rookery/users';
 import { selectAliasesOf } from '../directory/alias.query.js';
@@ -65,7 +65,7 @@ export class SuccessorData implements OnModuleInit {
 
   async #moveFrom(roomId: string, tombstone: RoomEvent): Promise<void> {
     const { replacement_room: replacement } = tombstone.content;
-    if (typeof replacement !== 'string') return;
+    if (typeof replacement !== 'string' || !isValidRoomId(replacement)) return;
     const create = (await this.state.currentEvent(replacement, 'm.room.create'))?.event;
     if (create && predecessorOf(create) === roomId) await this.#moveListing(roomId, replacement);
   }
@@ -122,5 +122,5 @@ export class SuccessorData implements OnModuleInit {
 /** The room that a room says it replaces. */
 function predecessorOf({ content: { predecessor } }: RoomEvent): string | undefined {
   const roomId = isJsonObject(predecessor) ? predecessor['room_id'] : undefined;
-  return typeof roomId === 'string' ? roomId : undefined;
+  return typeof roomId === 'string' && isValidRoomId(roomId) ? roomId : undefined;
 }
