@@ -286,6 +286,15 @@ describe.each(databases)('transactions of other servers (%s)', (database) => {
       await eventually(async () => (await readBy(visit.roomId, bob))[''] === late.eventId);
     });
 
+    it('keep a receipt beside what names no room', async () => {
+      const visit = await visitRoom();
+      const [read] = visit.heads as [RoomEvent];
+      const { content } = receiptFor('!a\0:home.test', bob, read.eventId) as { content: object };
+      const receipt = receiptFor(visit.roomId, bob, read.eventId) as { content: object };
+      await sendTransaction(visitor, home, [], [{ ...receipt, content: { ...content, ...receipt.content } }]);
+      expect(await readBy(visit.roomId, bob)).toEqual({ '': read.eventId });
+    });
+
     it('see who joins with the events in front of them', async () => {
       const visit = await visitRoom();
       const join = visit.next({

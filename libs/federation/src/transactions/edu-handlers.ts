@@ -1,7 +1,7 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { ToDeviceSending } from '@rookery/e2ee';
 import { InboundEphemeral } from '@rookery/ephemeral';
-import type { JsonObject } from '@rookery/matrix-types';
+import { isValidRoomId, type JsonObject } from '@rookery/matrix-types';
 import { RemoteDeviceLists } from '../devices/remote-device-lists.js';
 import { RemoteAudience } from '../sender/remote-audience.js';
 import { AfterEvents } from './after-events.js';
@@ -42,14 +42,14 @@ export class EduHandlers implements OnModuleInit {
 
   async #typing(origin: string, content: JsonObject): Promise<void> {
     const { room_id: roomId } = content;
-    if (typeof roomId !== 'string') return;
+    if (typeof roomId !== 'string' || !isValidRoomId(roomId)) return;
     await this.after.run(origin, roomId, [roomId], async () => {
       if ((await this.audience.openTo(origin, [roomId])).size > 0) await this.ephemeral.receiveTyping(origin, content);
     });
   }
 
   async #receipts(origin: string, content: JsonObject): Promise<void> {
-    const rooms = Object.keys(content).slice(0, maxRooms);
+    const rooms = Object.keys(content).slice(0, maxRooms).filter(isValidRoomId);
     const [busy, quiet] = [new Set(rooms.filter((roomId) => this.staged.isBusy(roomId))), [] as string[]];
     for (const roomId of rooms) if (!busy.has(roomId)) quiet.push(roomId);
     for (const roomId of busy)
