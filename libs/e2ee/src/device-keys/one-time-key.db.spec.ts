@@ -141,6 +141,14 @@ eachDatabase('one-time keys', (open, kind) => {
     expect(Object.keys(answer.failures)).toEqual(['elsewhere.org']);
   });
 
+  it('serves other servers the rest of a claim that has nonsense in it', async () => {
+    await upload(named('K', 1));
+    const wanted = [[alice, { 'A\0': algorithm, LAPTOP: 'a\0b', PHONE: algorithm }]] as const;
+    expect(await keys.claimLocal(wanted)).toEqual({
+      [alice]: { PHONE: { [`${algorithm}:K0000`]: { key: 'K0000' } } },
+    });
+  });
+
   it('goes with the device', async () => {
     await upload(named('K', 5), { [`${algorithm}:F`]: { key: 'f' } });
     expect(await counts()).toBe(5);

@@ -155,7 +155,9 @@ export class OneTimeKeyService {
    */
   async claimLocal(entries: readonly (readonly [string, Readonly<Record<string, string>>])[]): Promise<ClaimedKeys> {
     const wanted = entries.flatMap(([userId, devices]) =>
-      Object.entries(devices).map(([deviceId, algorithm]): WantedKey => ({ userId, deviceId, algorithm })),
+      Object.entries(devices).flatMap(([deviceId, algorithm]): WantedKey[] =>
+        isName(deviceId) && isName(algorithm) ? [{ userId, deviceId, algorithm }] : [],
+      ),
     );
     if (wanted.length === 0) return {};
     const { claim: ask } = this.services;

@@ -1,7 +1,7 @@
 import { eachDatabase, FakeClock, holdUp, type TestDatabase } from '@rookery/testing';
 import { DeactivationService } from '@rookery/users';
 import { buildE2ee, type E2eeFixture, fixtureMigrations } from '../e2ee.fixture.js';
-import type { BackedUpSession } from './backup.query.js';
+import { type BackedUpSession, lockVersion, selectSessions, writeSessions } from './backup.query.js';
 import { KeyBackupService } from './key-backup.service.js';
 
 const algorithm = 'm.megolm_backup.v1.curve25519-aes-sha2';
@@ -53,6 +53,24 @@ eachDatabase('key backups', (open) => {
     await backups.delete(alice, '2');
     await expect(backups.delete(alice, '9')).rejects.toMatchObject({ errcode: 'M_NOT_FOUND' });
     expect(await create()).toBe('3');
+  });
+
+  it('is deleted with what was being stored in it', async () => {
+    const version = Number(await create());
+    const [begun, go] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const storing = test.database.write(async (tx) => {
+      await lockVersion(tx, alice, version);
+      await writeSessions(tx, alice, version, [session('!a', 's1')]);
+      begun.resolve();
+      await go.promise;
+    });
+    await begun.promise;
+    const deleting = backups.delete(alice, String(version));
+    // Time for its first statement.
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    go.resolve();
+    await Promise.all([storing, deleting]);
+    expect(await selectSessions(test.database, alice, version, {})).toEqual([]);
   });
 
   it('gives every version of many at once a number of its own', async () => {
