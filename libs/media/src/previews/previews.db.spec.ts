@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
@@ -186,6 +187,24 @@ eachDatabase('previews', (open) => {
     expect((await preview('/page'))['og:title']).toBe('first');
     await clock.advance(2_000);
     expect((await preview('/page'))['og:title']).toBe('second');
+  });
+
+  it('are made of addresses in any script, however long those are', async () => {
+    await build();
+    // Of different characters, so that nothing gets shorter by being packed, as databases do with what they keep.
+    const digest = Array.from({ length: 40 }, (_, n) => createHash('sha256').update(`${n}`).digest());
+    const latin = digest
+      .map((bytes) => bytes.toString('base64url'))
+      .join('')
+      .slice(0, 1_700);
+    const others = digest.flatMap((bytes) =>
+      Array.from({ length: 6 }, (_, n) => String.fromCodePoint(0x4e00 + (bytes.readUInt16LE(2 * n) % 20_000))),
+    );
+    const path = `/${latin}${encodeURIComponent(others.join(''))}`;
+    expect(path.length).toBeGreaterThan(3_800);
+    pages.set(path, html('<title>long</title>'));
+    for (let n = 0; n < 2; n++) expect((await preview(decodeURIComponent(path)))['og:title']).toBe('long');
+    expect(asked).toEqual([path]);
   });
 
   it('for one user are so many at once, and no more', async () => {
