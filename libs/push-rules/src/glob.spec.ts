@@ -39,6 +39,25 @@ describe('whole globs', () => {
     const matches = compileGlob(`${'a*'.repeat(200)}b`, 'whole');
     expect(matches('a'.repeat(50_000))).toBe(false);
   });
+
+  it('matches what gets longer in lower case, and what takes two units where one character may be', () => {
+    for (const text of ['\u0130', '\u{1f600}'])
+      for (const pattern of [text, '*', '?*'])
+        expect([text, pattern, compileGlob(pattern, 'whole')(text)]).toEqual([text, pattern, true]);
+    expect(compileGlob('??', 'whole')('\u{1f600}\u{1f600}')).toBe(true);
+    expect(compileGlob('??', 'whole')('\u{1f600}\u{1f600}a')).toBe(false);
+  });
+
+  it('finds nothing more once its effort is used up', () => {
+    const text = `${'a'.repeat(50_000)} b`;
+    for (const pattern of ['b', 'a', '?', '*b', 'b*']) {
+      const [enough, none] = [{ left: 10_000_000 }, { left: 0 }];
+      expect([pattern, compileGlob(pattern, 'words')(text, enough)]).toEqual([pattern, pattern !== 'a']);
+      expect([pattern, compileGlob(pattern, 'words')(text, none)]).toEqual([pattern, false]);
+    }
+    // What is as short as the pattern is looked at all the same: rules of the server ask for types.
+    expect(compileGlob('m.room.message', 'whole')('m.room.message', { left: 0 })).toBe(true);
+  });
 });
 
 describe('globs on words', () => {
