@@ -137,6 +137,9 @@ describe('listeners', () => {
     // Some proxies name the port as well.
     expect(await ip(base, '1.2.3.4:5678')).toBe('1.2.3.4');
     expect(await ip(base, '[2001:db8::7]:5678')).toBe('2001:db8::7');
+    // Those that listen at a socket of IPv6 write addresses of IPv4 like this.
+    expect(await ip(base, '::ffff:1.2.3.4')).toBe('1.2.3.4');
+    expect(await ip(base, '[::FFFF:1.2.3.4]:5678, ::ffff:10.0.0.1')).toBe('1.2.3.4');
     expect(await ip(base, 'rubbish')).toBe('127.0.0.1');
     // Of the first one that came through the proxy without it.
     expect(warnings()).toHaveLength(1);

@@ -103,6 +103,10 @@ for (const [network, prefix] of [
   privateRanges.addSubnet(network, prefix, 'ipv6');
 }
 
+/** An address of IPv4 as itself, also where a socket of IPv6 has it: one client is one, and not all of IPv4 are. */
+const plainAddress = (address: string): string =>
+  /^::ffff:[\d.]+$/i.test(address) ? address.slice('::ffff:'.length) : address;
+
 function clientAddress(
   { raw, headers }: Pick<RequestContext, 'raw' | 'headers'>,
   xForwarded: boolean | 'fellow',
@@ -112,15 +116,14 @@ function clientAddress(
     const header = headers['x-forwarded-for'];
     const hops = (typeof header === 'string' ? header : (header?.join(',') ?? ''))
       .split(',', 100)
-      .map((hop) => hop.trim().replace(/^(?:\[(.*)\]|([\d.]+))(?::\d+)?$/, '$1$2'))
+      .map((hop) => plainAddress(hop.trim().replace(/^(?:\[(.*)\]|([\d.]+))(?::\d+)?$/, '$1$2')))
       .filter((hop) => isIP(hop) !== 0);
     // Proxies append: what stands left of the last public address was written by the client itself.
     const outside = hops.findLast((hop) => !privateRanges.check(hop, isIP(hop) === 6 ? 'ipv6' : 'ipv4'));
     const found = outside ?? hops[0];
     if (found !== undefined) return found;
   }
-  const address = raw.socket.remoteAddress ?? '';
-  return address.startsWith('::ffff:') ? address.slice(7) : address;
+  return plainAddress(raw.socket.remoteAddress ?? '');
 }
 
 /** One request and its answer. Everything that not every request needs is made when first asked for. */
