@@ -516,6 +516,7 @@ describe.each(databases)('rooms in the admin API (%s)', (database) => {
       expect(await purge()).toBe('400 M_BAD_JSON');
       expect(await purge({})).toBe('400 M_BAD_JSON');
       expect(await purge({ purge_up_to_ts: 'then' })).toBe('400 M_BAD_JSON');
+      for (const ts of [1e21, -1]) expect(await purge({ purge_up_to_ts: ts })).toBe('400 M_INVALID_PARAM');
       expect(await purge({ purge_up_to_event_id: other })).toBe('400 M_UNKNOWN');
       expect(await purge({ purge_up_to_event_id: '$unknown' })).toBe('404 M_NOT_FOUND');
       expect(await purge({ purge_up_to_ts: 1 })).toBe('404 M_NOT_FOUND');

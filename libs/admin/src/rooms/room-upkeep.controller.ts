@@ -21,7 +21,7 @@ const purgeSchema = json.object({
   ),
   purge_up_to_ts: json.optional(
     'What is before this time is deleted, ms since the epoch.',
-    json.nullable(json.integer()),
+    json.nullable(json.integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
   ),
 });
 

@@ -20,11 +20,11 @@ const schema = json.object({
   use_admin: json.optional('Whether the administrator redacts, rather than the user.', json.nullable(json.boolean())),
   before_ts: json.optional(
     'Only what was sent before this, ms since the epoch.',
-    json.nullable(json.integer({ minimum: 0 })),
+    json.nullable(json.integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
   ),
   after_ts: json.optional(
     'Only what was sent after this, ms since the epoch.',
-    json.nullable(json.integer({ minimum: 0 })),
+    json.nullable(json.integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
   ),
 });
 const defaultLimit = 1_000;
