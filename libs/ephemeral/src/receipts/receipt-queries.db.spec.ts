@@ -31,7 +31,9 @@ eachDatabase('queries for receipts', (open) => {
 
   it('take the newest of each room, and all of one user', async () => {
     const { database } = test;
-    expect(positions(await newestReceipts(database, me, [here, there], 150, 3))).toEqual([1, 2, 143, 145, 146, 147, 148, 150]);
+    expect(positions(await newestReceipts(database, me, [here, there], 150, 3))).toEqual([
+      1, 2, 143, 145, 146, 147, 148, 150,
+    ]);
     expect(positions(await newestReceipts(database, '@none:a', [here], 150, 3))).toEqual([143, 145, 147]);
     expect(positions(await newestReceipts(database, '@u4:a', [here], 5, 9))).toEqual([1, 3, 5]);
     expect(positions(await newestReceipts(database, '@u4:a', [here], 11, 2))).toEqual([7, 9, 11]);

@@ -172,7 +172,10 @@ export async function selectPage(db: Db, roomId: string, range: PageRange): Prom
 type Conditions = { readonly conditions: string[]; readonly params: SqlValue[]; readonly order: string };
 
 /** What lies in the room's own order where a page is looked for. */
-function rangeSql(roomId: string, { direction, start, stop }: Pick<PageRange, 'direction' | 'start' | 'stop'>): Conditions {
+function rangeSql(
+  roomId: string,
+  { direction, start, stop }: Pick<PageRange, 'direction' | 'start' | 'stop'>,
+): Conditions {
   const isBack = direction === 'b';
   const place = '(e.topological_ordering, e.stream_ordering)';
   const conditions = ['e.room_id = ?', `${place} ${isBack ? '<=' : '>'} (?, ?)`];

@@ -122,10 +122,7 @@ eachDatabase('the history of a room that is purged', (open) => {
         positions.map((position) => {
           const { key = null, sender = '@u:far.test', outlier = false, ts = position } = of(position);
           const depth = Math.abs(position);
-          return [
-            ...[`$${room}${position}`, room, 't', sender, key],
-            ...[depth, depth, outlier, position, ts, ts],
-          ];
+          return [...[`$${room}${position}`, room, 't', sender, key], ...[depth, depth, outlier, position, ts, ts]];
         }),
       ),
     );

@@ -11,7 +11,12 @@ const shown = (streamOrdering: number, eventId: string): StoredEvent =>
 describe('changedState', () => {
   it('tells what the timeline does not tell, and what held before it where it does', () => {
     const deltas = [
-      ...[delta(1, '@a:here', '$a1'), delta(2, '@b:here', '$b1'), delta(3, '@a:here', '$a2'), delta(4, '@c:here', '$c1')],
+      ...[
+        delta(1, '@a:here', '$a1'),
+        delta(2, '@b:here', '$b1'),
+        delta(3, '@a:here', '$a2'),
+        delta(4, '@c:here', '$c1'),
+      ],
       ...[delta(5, '@c:here', undefined), delta(6, '@a:here', '$a3'), delta(7, '@d:here', '$d1')],
     ];
     const timeline = [shown(6, '$a3'), shown(7, '$d1')];

@@ -188,11 +188,7 @@ export class RoomStates {
     for (const each of asked) {
       const { roomId, ids } = each;
       // What changed is told however often the client was sent it before: it cannot know which of it still holds.
-      const changed = changedState(
-        deltas.get(roomId) ?? [],
-        shown.get(roomId) ?? [],
-        context.useStateAfter !== false,
-      );
+      const changed = changedState(deltas.get(roomId) ?? [], shown.get(roomId) ?? [], context.useStateAfter !== false);
       ids.leaveOut((key) => key.startsWith(memberKeys));
       for (const [userId, eventId] of fresherOf(each)) ids.set(stateKeyOf(memberType, userId), eventId);
       for (const [key, eventId] of changed) if (key.startsWith(memberKeys)) ids.set(key, eventId);
