@@ -182,7 +182,7 @@ export function compileRuleset(ruleset: Ruleset): CompiledRuleset {
  * What looking through one event's texts for one ruleset may cost: a tenth of a second, about. Thousands of rules on a long message take
  * less, unless they were made for it to take more.
  */
-const mostEffort = 20_000_000;
+const mostEffort = 10_000_000;
 
 /**
  * The first rule, by priority, whose conditions all hold; `undefined` when none does, and always for the user's own
