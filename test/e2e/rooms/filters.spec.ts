@@ -151,6 +151,7 @@ describe.each(databases)('filters of room events (%s)', (database) => {
       [[`*${'start'.repeat(1_000)}`], 0],
       [['\0*', 'org.example.start'], 1],
       [['**'], 50],
+      [['org.example.start*', ...Array.from({ length: 999 }, (_, n) => `${n.toString(36)}*`)], 50],
       [['*', 'x'], 50],
     ] as const) {
       const { chunk } = await messages({ types });

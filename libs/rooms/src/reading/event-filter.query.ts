@@ -21,11 +21,17 @@ function typeCondition(column: string, wanted: readonly string[], params: SqlVal
     params.push(exact);
   }
   const isSqlite = dialect.name === 'sqlite';
-  const patterns = types.filter((type) => type.includes('*')).map((type) => type.replace(/\*+/g, '*'));
-  for (const pattern of new Set(patterns)) {
-    if (pattern.replaceAll('*', '').length > longestType) continue;
-    parts.push(isSqlite ? `${column} GLOB ?` : `${column} LIKE ? ESCAPE '\\'`);
-    params.push(patternOf(pattern, isSqlite));
+  const patterns = types
+    .filter((type) => type.includes('*') && type.replaceAll('*', '').length <= longestType)
+    .map((type) => patternOf(type.replace(/\*+/g, '*'), isSqlite));
+  if (patterns.length > 0) {
+    // As a list: SQLite takes no thousand conditions, one for each. A backslash is what escapes by default.
+    parts.push(
+      isSqlite
+        ? `EXISTS (SELECT 1 FROM json_each(?) AS pattern WHERE ${column} GLOB pattern.value)`
+        : `${column} LIKE ANY (?)`,
+    );
+    params.push([...new Set(patterns)]);
   }
   return parts.length > 0 ? `(${parts.join(' OR ')})` : '1 = 0';
 }
