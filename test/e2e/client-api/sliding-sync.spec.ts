@@ -284,6 +284,17 @@ describe.each(['sqlite', 'postgres'] as const)('simplified sliding sync (%s)', (
     expect(bodies(wideAgain.rooms[roomId])).toEqual(['line 1', 'line 2', 'line 3', 'line 4']);
   });
 
+  it('sends the state of however many types the lists of a room ask for together', async () => {
+    const bob = await newUser();
+    const roomId = await shared(bob, { topic: 'deep' });
+    const list = (name: string): object => {
+      const others = Array.from({ length: 400 }, (_, n) => [`org.example.${name}${n}`, '']);
+      return { ranges: [[0, 9]], timeline_limit: 1, required_state: [['m.room.topic', ''], ...others] };
+    };
+    const answer = await sliding(bob, { lists: { a: list('a'), b: list('b'), c: list('c') } });
+    expect(keys(answer.rooms[roomId]?.required_state)).toEqual(['m.room.topic|']);
+  });
+
   it('understands wildcards, $ME and $LAZY in required_state', async () => {
     const bob = await newUser();
     const carol = await newUser();

@@ -90,6 +90,17 @@ export function stateFilterSql(
   return parts.length > 0 ? { sql: parts.join(' AND '), params } : undefined;
 }
 
+const alternativesInGroup = 100;
+
+/** Conditions of which one holds. Many are put in groups: SQLite takes no thousand in a row. */
+function oneOf(conditions: readonly string[]): string {
+  if (conditions.length <= alternativesInGroup) return conditions.join(' OR ');
+  const groups: string[] = [];
+  for (let from = 0; from < conditions.length; from += alternativesInGroup)
+    groups.push(`(${conditions.slice(from, from + alternativesInGroup).join(' OR ')})`);
+  return groups.join(' OR ');
+}
+
 function typesSql(
   types: NonNullable<StateFilter['types']>,
   anyOf: (column: string) => string,
@@ -113,7 +124,7 @@ function typesSql(
     either.push(`(${type} = ? AND ${anyOf(key)})`);
     named.push(name, some);
   }
-  const sql = either.length > 0 ? `(${either.join(' OR ')})` : '1 = 0';
+  const sql = either.length > 0 ? `(${oneOf(either)})` : '1 = 0';
   const keys = new Set([...byType.values()].flat());
   if (whole.length > 0 || byType.size < 2 || byType.size * keys.size > maxSearches) return { sql, params: named };
   // Said twice, so that the index is searched by type and key: for alternatives SQLite reads all of a state, however few are wanted.
