@@ -21,13 +21,17 @@ export class RoomForgetting {
   async forget(requester: Requester, roomId: string): Promise<void> {
     const { userId } = requester;
     if (!(await roomExists(this.database, roomId))) throw MatrixError.noSuchRoom();
+    if (await this.forgetLeft(userId, roomId)) return;
+    if (!(await hasEverBeenNear(this.database, userId, roomId))) return;
+    throw MatrixError.badRequest('You must leave the room before you can forget it');
+  }
+
+  /** @returns `false`, and nothing is done, where the user has not left the room */
+  async forgetLeft(userId: string, roomId: string): Promise<boolean> {
     const forgotten = await this.database.write((tx) => forget(tx, userId, roomId, this.clock.nowMs()), {
       name: 'forget_room',
     });
-    if (!forgotten) {
-      if (!(await hasEverBeenNear(this.database, userId, roomId))) return;
-      throw MatrixError.badRequest('You must leave the room before you can forget it');
-    }
-    for (const hook of this.hooks.all) hook.onForgotten?.(userId, roomId);
+    if (forgotten) for (const hook of this.hooks.all) hook.onForgotten?.(userId, roomId);
+    return forgotten;
   }
 }

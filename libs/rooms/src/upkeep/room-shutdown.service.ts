@@ -2,11 +2,12 @@ import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database, isTransient } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { assertAllowed, callbackContext, ModuleDispatcher } from '@rookery/module-host';
-import { Clock, eachLimit, Logger, type Requester, serverRequester } from '@rookery/platform';
+import { eachLimit, Logger, type Requester, serverRequester } from '@rookery/platform';
 import { deleteAliasesOf, moveAliases, selectAliasesOf } from '../directory/alias.query.js';
 import { setPublished } from '../directory/directory.query.js';
-import { forget, hasLocalMember } from '../membership/membership.query.js';
+import { hasLocalMember } from '../membership/membership.query.js';
 import { LeaveService } from '../membership/leave.service.js';
+import { RoomForgetting } from '../membership/room-forgetting.js';
 import { PurgeService } from './purge.service.js';
 import { type Replacement, ReplacementRooms } from './replacement-rooms.js';
 import { RoomBlocking } from './room-blocking.service.js';
@@ -54,11 +55,11 @@ export class RoomShutdown implements OnModuleInit {
     private readonly database: Database,
     private readonly blocking: RoomBlocking,
     private readonly leaves: LeaveService,
+    private readonly forgetting: RoomForgetting,
     private readonly replacements: ReplacementRooms,
     private readonly modules: ModuleDispatcher,
     private readonly purge: PurgeService,
     private readonly tasks: RoomTasks,
-    private readonly clock: Clock,
     private readonly logger: Logger,
   ) {}
 
@@ -164,7 +165,7 @@ export class RoomShutdown implements OnModuleInit {
     try {
       if (newRoomId !== undefined) await this.replacements.bring(userId, newRoomId);
       await this.leaves.leave(serverRequester(userId), roomId, { unchecked: true });
-      await this.database.write((tx) => forget(tx, userId, roomId, this.clock.nowMs()), { name: 'forget_room' });
+      await this.forgetting.forgetLeft(userId, roomId);
       return true;
     } catch (error) {
       if (isTransient(error)) throw error;

@@ -6,6 +6,7 @@ import { AccountDataService, usersMigrations } from '@rookery/users';
 import type { CreateRoomRequest } from '../creation/create-room.schema.js';
 import { RoomCreation } from '../creation/room-creation.service.js';
 import { RoomReadingService } from '../history/room-reading.service.js';
+import { RoomHooks } from '../hooks.js';
 import { JoinService } from '../membership/join.service.js';
 import { roomsMigrations } from '../migrations/index.js';
 import { LeaveService } from '../membership/leave.service.js';
@@ -113,6 +114,8 @@ eachDatabase('upkeep of rooms', (open) => {
     await say(bob, roomId, 'last words');
     const accountData = rooms.get(AccountDataService);
     await accountData.setTag(bob.userId, roomId, 'u.doomed', {}, { requester: bob });
+    const forgotten: string[] = [];
+    rooms.get(RoomHooks).subscribe({ onForgotten: (userId, of) => void (of === roomId && forgotten.push(userId)) });
     const id = await rooms.get(RoomShutdown).start(roomId, {
       requesterId: '@admin:example.org',
       newRoomUserId: '@admin:example.org',
@@ -127,6 +130,7 @@ eachDatabase('upkeep of rooms', (open) => {
       result: { failed_to_kick_users: [], local_aliases: ['#doomed:example.org'] },
     });
     expect([...(task!.result!['kicked_users'] as string[])].sort()).toEqual([alice.userId, bob.userId]);
+    expect(forgotten.sort()).toEqual([alice.userId, bob.userId]);
     expect(await accountData.forRooms(bob.userId, [roomId])).toEqual([]);
     expect(Object.values(await rowsOf(roomId)).every((count) => count === 0)).toBe(true);
     const newRoomId = task!.result!['new_room_id'] as string;
