@@ -235,8 +235,10 @@ export class AccountService {
     const isKnown = await this.database.write(
       async (tx) => {
         tx.unlessRolledBack(() => this.sessions.invalidate(userId));
+        // The account first: who is just getting such a token holds it.
+        const isChanged = await setAccountFlags(tx, userId, flags);
         if (flags.isAdmin === false || flags.locked === true) await deletePuppeteerTokens(tx, userId);
-        return setAccountFlags(tx, userId, flags);
+        return isChanged;
       },
       { name: 'account_flags' },
     );

@@ -319,6 +319,23 @@ eachDatabase('sessions', (open) => {
     expect(await test.database.query('SELECT id FROM access_tokens WHERE user_id = ?', [userId])).toEqual([]);
   });
 
+  it.each([
+    { first: 'account_flags', second: 'session_open_puppet' },
+    { first: 'session_open_puppet', second: 'account_flags' },
+  ])('lets nobody go on as others who is no administrator anymore: $first, $second', async ({ first, second }) => {
+    const [root, puppet] = [await newUser(), await newUser()];
+    await users.get(AccountService).setFlags(root, { isAdmin: true });
+    const writes: Record<string, () => Promise<unknown>> = {
+      account_flags: () => users.get(AccountService).setFlags(root, { isAdmin: false }),
+      session_open_puppet: () => sessions.openPuppet(root, puppet, undefined),
+    };
+    const reached = holdUp(test.database, first, second);
+    const held = writes[first]!();
+    await reached;
+    await Promise.allSettled([held, writes[second]!()]);
+    expect(await test.database.query('SELECT id FROM access_tokens WHERE user_id = ?', [root])).toEqual([]);
+  });
+
   it.each([{ isAdmin: false }, { locked: true }])(
     'ends those in which an administrator acts as others with %j',
     async (flags) => {

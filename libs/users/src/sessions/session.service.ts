@@ -5,7 +5,7 @@ import { Clock, Config, Ids } from '@rookery/platform';
 import { type Account, findAccount } from '../store/account.query.js';
 import { AccountModules, type Origin } from '../common/account-modules.js';
 import { newSecret, secretHash } from '../common/secrets.js';
-import { holdAccount, isClosedForUpdate } from '../store/account-hold.query.js';
+import { holdAccount, isAdminHeld, isClosedForUpdate } from '../store/account-hold.query.js';
 import {
   deviceIdsOf,
   deleteDevices,
@@ -260,12 +260,19 @@ export class SessionService {
     await this.#tellLoggedOut(userId, closed.tokens, closed.devices);
   }
 
-  /** A token with which an administrator acts as a user. It belongs to the administrator and has no device. */
+  /**
+   * A token with which an administrator acts as a user. It belongs to the administrator and has no device.
+   * @throws MatrixError 403 `M_FORBIDDEN` (who asks is no administrator anymore)
+   */
   async openPuppet(adminId: string, userId: string, validUntilMs: number | undefined): Promise<string> {
     const token = newSecret(this.ids, 'access');
     await this.database.write(
-      (tx) =>
-        insertAccessToken(tx, { userId: adminId, tokenHash: secretHash(token), validUntilMs, puppetsUserId: userId }),
+      async (tx) => {
+        // Demoted since the request was let in: the token would go on with what the administrator may do no more.
+        if (!(await isAdminHeld(tx, adminId))) throw MatrixError.forbidden('You are no administrator anymore');
+        const owner = { userId: adminId, puppetsUserId: userId };
+        await insertAccessToken(tx, { ...owner, tokenHash: secretHash(token), validUntilMs });
+      },
       { name: 'session_open_puppet' },
     );
     return token;

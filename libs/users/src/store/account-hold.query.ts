@@ -8,6 +8,16 @@ export async function isClosedForUpdate(tx: Tx, userId: string): Promise<boolean
   return Boolean(row?.deactivated);
 }
 
+/** Whether somebody is an administrator who may act as one, and stays so until the transaction ends; a change under way is waited for. */
+export async function isAdminHeld(tx: Tx, userId: string): Promise<boolean> {
+  const lock = tx.dialect.name === 'postgres' ? ' FOR SHARE' : '';
+  const row = await tx.get(
+    `SELECT 1 AS found FROM users WHERE name = ? AND admin = ? AND locked = ? AND deactivated = ?${lock}`,
+    [userId, true, false, false],
+  );
+  return row !== undefined;
+}
+
 /**
  * Makes sure that an account is open, for what is stored with it: one that is just being closed is waited for, and one that is open is
  * not closed before the transaction ends, so that what it writes goes with the account.
