@@ -205,16 +205,6 @@ describe.each(databases)('devices, messages and news of other servers (%s)', (da
       expect((await sync(alice)).to_device?.events.some(({ type }) => type === 'm.fine')).toBe(true);
     });
 
-    it('learns nothing of devices that cannot be', async () => {
-      const ask = (about: string, content: JsonObject) =>
-        played.request(home, 'POST', `${v1}/user/keys/${about}`, content);
-      const keys = { 'a\0b': 'signed_curve25519', [alice.deviceId]: 'a\0b' };
-      expect(await ask('claim', { one_time_keys: { [alice.userId]: keys } })).toEqual({
-        ...{ status: 200, body: { one_time_keys: {} } },
-      });
-      expect((await ask('query', { device_keys: { [alice.userId]: ['a\0b'] } })).status).toBe(400);
-    });
-
     it('takes a message to a device once, however often it comes', async () => {
       const { next_batch: since } = await sync(alice);
       const message = {
