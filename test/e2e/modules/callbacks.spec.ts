@@ -49,6 +49,7 @@ describe.each(['sqlite', 'postgres'] as const)('callbacks fire (%s)', (kind) => 
         rc_invites: { per_room: wide, per_user: wide, per_issuer: limited },
         room_list_publication_rules: [{ action: 'allow' }],
         jwt_config: { enabled: true, secret: 'jwt secret', algorithm: 'HS256' },
+        email: { smtp_host: '127.0.0.1', notif_from: 'rookery@example.org' },
       },
       { backgroundUpdates: [update] },
     );
@@ -184,13 +185,19 @@ describe.each(['sqlite', 'postgres'] as const)('callbacks fire (%s)', (kind) => 
   it('when addresses come and go', async () => {
     const { result } = await server.call('registerUser', 'addressee', { emails: ['a@example.org'] });
     const userId = result as string;
-    expect(last('is3pidAllowed').args).toEqual(['email', 'a@example.org', false]);
+    // Modules and administrators vouch for what they give.
+    expect(calls('is3pidAllowed')).toEqual([]);
     expect(last('onThreepidBind').args).toEqual([userId, 'email', 'a@example.org']);
     expect(last('onAddUserThirdPartyIdentifier').args).toEqual([userId, 'email', 'a@example.org']);
     const device = (await server.call('registerDevice', userId)).result as { accessToken: string };
     const gone = { medium: 'email', address: 'a@example.org' };
     expect((await server.request('POST', '/account/3pid/delete', gone, device.accessToken)).status).toBe(200);
     expect(last('onRemoveUserThirdPartyIdentifier').args).toEqual([userId, 'email', 'a@example.org']);
+    probe.answers = { is3pidAllowed: () => false };
+    const wanted = { client_secret: 'secret', email: 'b@example.org', send_attempt: 1 };
+    const asked = await ann.request('POST', '/account/3pid/email/requestToken', wanted);
+    expect(asked).toMatchObject({ status: 403, body: { errcode: 'M_THREEPID_DENIED' } });
+    expect(last('is3pidAllowed').args).toEqual(['email', 'b@example.org', false]);
   });
 
   it('when a profile, account data or an account change', async () => {

@@ -101,7 +101,7 @@ export interface PasswordAuthProviderCallbacks {
     params: Readonly<Record<string, unknown>>,
     context: CallbackContext,
   ): Promise<string | undefined> | string | undefined;
-  /** `is_3pid_allowed`: an address is about to be bound to an account; `registration` when that is being made. */
+  /** `is_3pid_allowed`: a user is about to bind an address to the account; `registration` when that is being made. Administrators and modules bind what they like. */
   is3pidAllowed?(
     medium: string,
     address: string,
