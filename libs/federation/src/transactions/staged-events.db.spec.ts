@@ -341,15 +341,21 @@ eachDatabase('events that wait for their rooms', (open) => {
     expect(rooms.stored.toSorted()).toEqual(idsOf(events).toSorted());
   });
 
-  it('are tried with another server that sends them too', async () => {
+  /** Rooms whose gaps any server can fill but the first; and which were asked. */
+  const roomsWithHelp = (): { readonly rooms: Rooms; readonly asked: string[] } => {
     const rooms = new Rooms();
-    const late = message('!a:x');
     const asked: string[] = [];
     rooms.verdict = () => nothing;
     rooms.inbound.receive = (server) => {
       asked.push(server);
       return Promise.resolve(server === origin ? nothing : known);
     };
+    return { rooms, asked };
+  };
+
+  it('are tried with another server that sends them too', async () => {
+    const { rooms, asked } = roomsWithHelp();
+    const late = message('!a:x');
     const { staged } = start(rooms);
     await staged.stage(origin, [late]);
     await eventually(() => clock.pendingTimers === 1);
@@ -361,14 +367,8 @@ eachDatabase('events that wait for their rooms', (open) => {
   });
 
   it('are tried with another server that sends them just when it is looked at who has', async () => {
-    const rooms = new Rooms();
+    const { rooms, asked } = roomsWithHelp();
     const late = message('!a:x');
-    const asked: string[] = [];
-    rooms.verdict = () => nothing;
-    rooms.inbound.receive = (server) => {
-      asked.push(server);
-      return Promise.resolve(server === origin ? nothing : known);
-    };
     const { staged } = start(rooms);
     const { get } = test.database;
     let isSent = false;
