@@ -10,9 +10,10 @@ const laneOption = '--lane=';
 const lane = process.argv.find((arg) => arg.startsWith(laneOption))?.slice(laneOption.length);
 const args = process.argv.slice(2).filter((arg) => !arg.startsWith(laneOption));
 const jest = join(root, 'node_modules', 'jest', 'bin', 'jest.js');
+// One more than two cores: many suites wait, for processes, timeouts and leases.
 const workers = args.some((arg) => arg.startsWith('--maxWorkers') || arg === '-i' || arg === '-w')
   ? []
-  : ['--maxWorkers=2'];
+  : ['--maxWorkers=3'];
 if (lane === 'isolated') {
   become(projectNode(), ['--experimental-vm-modules', jest, '-c', 'jest.isolated.mjs', ...workers, ...args]);
 } else {
