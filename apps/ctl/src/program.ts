@@ -77,11 +77,7 @@ export async function runCommands(program: Command, args: readonly string[], ter
       terminal.note(error.message);
       return error.exitCode;
     }
-    if (error instanceof SettingsError) {
-      terminal.note(error.message);
-      return 1;
-    }
-    if (isOfSystem(error)) {
+    if (error instanceof SettingsError || isOfSystem(error)) {
       terminal.note(error.message);
       return 1;
     }

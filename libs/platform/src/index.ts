@@ -15,6 +15,7 @@ export { ReadGuard } from './caches/read-guard.js';
 export { Clock, SystemClock, type Timer } from './clock.js';
 export { Alarm } from './concurrency/alarm.js';
 export { atEase } from './concurrency/at-ease.js';
+export { batchesOf } from './concurrency/batches-of.js';
 export { eachLimit } from './concurrency/each-limit.js';
 export { KeyedCounter } from './concurrency/keyed-counter.js';
 export { KeyedMutex } from './concurrency/keyed-mutex.js';

@@ -22,6 +22,9 @@ const write = (path: string, content: string): void => {
   mkdirSync(dirname(join(folder, path)), { recursive: true });
   writeFileSync(join(folder, path), content);
 };
+/** The manifest of a package whose code lies in `package/x.js`. */
+const writePackage = (name: string, version: string, more: object = {}): void =>
+  write('package/package.json', JSON.stringify({ name, version, type: 'module', exports: './x.js', ...more }));
 const settings = (modules: string): void =>
   write('homeserver.yaml', `# mine\nserver_name: example.org\nreport_stats: false\n${modules}`);
 
@@ -316,10 +319,7 @@ describe('module add', () => {
   afterAll(() => void (nodeOptions === undefined || (process.env.NODE_OPTIONS = nodeOptions)));
 
   it('installs beside the settings, lists the module, and says whether it loads; remove undoes it', async () => {
-    write(
-      'package/package.json',
-      JSON.stringify({ name: 'my-module', version: '1.0.0', type: 'module', exports: './x.js' }),
-    );
+    writePackage('my-module', '1.0.0');
     write('package/x.js', source('mine', joins));
     settings('# the end\n');
     const added = await rookery('add', join(folder, 'package'), '-c', file);
@@ -337,10 +337,7 @@ describe('module add', () => {
   });
 
   it('installs again what was added, as after a restored backup', async () => {
-    write(
-      'package/package.json',
-      JSON.stringify({ name: 'my-module', version: '1.2.0', type: 'module', exports: './x.js' }),
-    );
+    writePackage('my-module', '1.2.0');
     write('package/x.js', source('mine', joins));
     settings('');
     expect((await rookery('reinstall', '-c', file)).out).toContain('Nothing was added');
@@ -355,10 +352,7 @@ describe('module add', () => {
 
   it('shows what a package says that it uses', async () => {
     const manifest = { callbacks: ['userMayJoinRoom'], hosts: ['api.example.org'], secrets: ['API_KEY'] };
-    write(
-      'package/package.json',
-      JSON.stringify({ name: 'open', version: '1.0.0', type: 'module', exports: './x.js', rookery: manifest }),
-    );
+    writePackage('open', '1.0.0', { rookery: manifest });
     write('package/x.js', source('open', joins));
     settings('');
     const { out } = await rookery('add', join(folder, 'package'), '-c', file);
@@ -371,10 +365,7 @@ describe('module add', () => {
   /** A module that needs what its script makes. */
   const writeScripted = (hook: 'install' | 'postinstall'): void => {
     const scripts = { [hook]: `${JSON.stringify(process.execPath)} make.cjs` };
-    write(
-      'package/package.json',
-      JSON.stringify({ name: 'scripted', version: '1.0.0', type: 'module', exports: './x.js', scripts }),
-    );
+    writePackage('scripted', '1.0.0', { scripts });
     write('package/x.js', `import made from './made.js';${source('scripted', joins)}void made;`);
     write('package/make.cjs', `require('node:fs').writeFileSync('made.js', 'export default 1;');`);
     settings('');
@@ -405,10 +396,7 @@ describe('module add', () => {
   });
 
   it('leaves the entry for the operator to fill in when the module needs settings', async () => {
-    write(
-      'package/package.json',
-      JSON.stringify({ name: 'strict', version: '1.0.0', type: 'module', exports: './x.js' }),
-    );
+    writePackage('strict', '1.0.0');
     write('package/x.js', source('strict', '', 'raw.words.length'));
     settings('');
     const { code, notes, out } = await rookery('add', join(folder, 'package'), '-c', file);

@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Config, ownTurn } from '@rookery/platform';
+import { batchesOf, Config, ownTurn } from '@rookery/platform';
 import { formatMxc, type Media } from '../records/media.js';
 import {
   deleteMediaRows,
@@ -73,7 +73,7 @@ export class MediaRemoval {
     const deleted: string[] = [];
     for (let after: string | undefined = ''; after !== undefined && signal?.aborted !== true;) {
       const part: MediaPart<string> = await localMediaPart(this.database, which, after, lookedAtOnce);
-      for (const page of inBatches(part.media)) {
+      for (const page of batchesOf(part.media, batchSize)) {
         if (signal?.aborted) return deleted;
         const inUse = which.keepAvatars ? await this.#avatarsAmong(page) : new Set<string>();
         const unused = page.filter((media) => !inUse.has(media.mediaId));
@@ -106,7 +106,7 @@ export class MediaRemoval {
         after,
         lookedAtOnce,
       );
-      for (const page of inBatches(part.media)) {
+      for (const page of batchesOf(part.media, batchSize)) {
         if (signal?.aborted) return deleted;
         await this.delete(page);
         deleted += page.length;
@@ -153,10 +153,4 @@ export class MediaRemoval {
       page.filter((_, index) => used.some((set) => set.has(uris[index] ?? ''))).map(({ mediaId }) => mediaId),
     );
   }
-}
-
-function inBatches(list: readonly Media[]): (readonly Media[])[] {
-  const batches: (readonly Media[])[] = [];
-  for (let start = 0; start < list.length; start += batchSize) batches.push(list.slice(start, start + batchSize));
-  return batches;
 }

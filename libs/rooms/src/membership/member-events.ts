@@ -8,6 +8,7 @@ import type { SentEvent } from '../model/stored-event.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import type { RoomMembership } from '../reading/membership.query.js';
 import { originOf } from '../model/requesters.js';
+import { RoomServers } from '../servers/room-servers.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { hasAnyMember, hasLocalMember } from './membership.query.js';
 
@@ -31,6 +32,7 @@ export class MemberEvents {
     private readonly persister: EventPersister,
     private readonly events: EventStore,
     private readonly memberships: MembershipReader,
+    private readonly servers: RoomServers,
     private readonly state: RoomStateReader,
     private readonly database: Database,
     private readonly config: Config,
@@ -116,7 +118,7 @@ export class MemberEvents {
 
   /** Servers with a joined member, as far as this server knows: of a room that it has left, those that were there then. */
   serversIn(roomId: string): Promise<ReadonlySet<string>> {
-    return this.memberships.hostsIn(roomId);
+    return this.servers.of(roomId);
   }
 
   /** A piece of state, by its content. */

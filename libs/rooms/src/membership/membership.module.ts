@@ -3,6 +3,7 @@ import { UsersModule } from '@rookery/users';
 import { PipelineModule } from '../pipeline/pipeline.module.js';
 import { ReadingModule } from '../reading/reading.module.js';
 import { SendingModule } from '../sending/sending.module.js';
+import { ServersModule } from '../servers/servers.module.js';
 import { RoomStateModule } from '../state/state.module.js';
 import { RoomStoreModule } from '../store/store.module.js';
 import { ComplexRooms } from './complex-rooms.js';
@@ -23,7 +24,7 @@ import { ThreepidInvites } from './threepid-invites.js';
 
 /** Joining, leaving, inviting, knocking, banning. */
 @Module({
-  imports: [UsersModule, PipelineModule, ReadingModule, RoomStateModule, RoomStoreModule, SendingModule],
+  imports: [UsersModule, PipelineModule, ReadingModule, RoomStateModule, RoomStoreModule, SendingModule, ServersModule],
   providers: [
     ComplexRooms,
     IdentityServers,

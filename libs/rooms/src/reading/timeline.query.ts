@@ -142,8 +142,9 @@ export interface PageRange {
   readonly withSoftFailed: boolean;
 }
 
-/** The places of a page in the room's own order, in the direction of travel. */
+/** What is on a page. */
 export interface PlacesPage {
+  /** In the room's own order, in the direction of travel. */
   readonly places: readonly EventPlace[];
   /** Where the page would begin that goes on looking: there are too few on this one, and there may be more. */
   readonly lookedUpTo: PlaceInRoom | undefined;

@@ -1,3 +1,4 @@
+import { batchesOf } from '@rookery/platform';
 import type { StateFilter } from './state-filter.js';
 
 /** A condition over columns `type` and `state_key` for a filter; `undefined` when everything matches. */
@@ -93,13 +94,10 @@ export function stateFilterSql(
 const alternativesInGroup = 100;
 
 /** Conditions of which one holds. Many are put in groups: SQLite takes no thousand in a row. */
-function oneOf(conditions: readonly string[]): string {
-  if (conditions.length <= alternativesInGroup) return conditions.join(' OR ');
-  const groups: string[] = [];
-  for (let from = 0; from < conditions.length; from += alternativesInGroup)
-    groups.push(`(${conditions.slice(from, from + alternativesInGroup).join(' OR ')})`);
-  return groups.join(' OR ');
-}
+const oneOf = (conditions: readonly string[]): string =>
+  batchesOf(conditions, alternativesInGroup)
+    .map((group) => `(${group.join(' OR ')})`)
+    .join(' OR ');
 
 function typesSql(
   types: NonNullable<StateFilter['types']>,

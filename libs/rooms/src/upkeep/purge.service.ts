@@ -1,7 +1,7 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
-import { Config, type Requester } from '@rookery/platform';
+import { batchesOf, Config, type Requester } from '@rookery/platform';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { RoomHooks } from '../hooks.js';
 import { EventPersister } from '../pipeline/event-persister.js';
@@ -153,8 +153,14 @@ export class PurgeService implements OnModuleInit {
       if (!found) break;
       behind = found.last;
       const due = [
-        ...inBatches(found.deleted).map((ids) => ({ ids, remove: () => this.#deleteEvents(point.roomId, ids) })),
-        ...inBatches(found.setAside).map((ids) => ({ ids, remove: () => this.#setAside(point.roomId, ids) })),
+        ...batchesOf(found.deleted, batchSize).map((ids) => ({
+          ids,
+          remove: () => this.#deleteEvents(point.roomId, ids),
+        })),
+        ...batchesOf(found.setAside, batchSize).map((ids) => ({
+          ids,
+          remove: () => this.#setAside(point.roomId, ids),
+        })),
       ];
       for (const { ids, remove } of due) {
         if (signal?.aborted) return deleted;
@@ -201,11 +207,4 @@ export class PurgeService implements OnModuleInit {
     if (!place) throw MatrixError.notFound('There is no event before that time');
     return place;
   }
-}
-
-function inBatches(eventIds: readonly string[]): (readonly string[])[] {
-  const batches: string[][] = [];
-  for (let start = 0; start < eventIds.length; start += batchSize)
-    batches.push(eventIds.slice(start, start + batchSize));
-  return batches;
 }
