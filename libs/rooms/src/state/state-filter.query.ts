@@ -93,11 +93,11 @@ export function stateFilterSql(
 
 const alternativesInGroup = 100;
 
-/** Conditions of which one holds. Many are put in groups: SQLite takes no thousand in a row. */
-const oneOf = (conditions: readonly string[]): string =>
-  batchesOf(conditions, alternativesInGroup)
-    .map((group) => `(${group.join(' OR ')})`)
-    .join(' OR ');
+/** Conditions of which one holds, in brackets. Many are put in groups: SQLite takes no thousand in a row. */
+function oneOf(conditions: readonly string[]): string {
+  const groups = batchesOf(conditions, alternativesInGroup).map((group) => `(${group.join(' OR ')})`);
+  return groups.length > 1 ? `(${groups.join(' OR ')})` : (groups[0] ?? '1 = 0');
+}
 
 function typesSql(
   types: NonNullable<StateFilter['types']>,
@@ -122,7 +122,7 @@ function typesSql(
     either.push(`(${type} = ? AND ${anyOf(key)})`);
     named.push(name, some);
   }
-  const sql = either.length > 0 ? `(${oneOf(either)})` : '1 = 0';
+  const sql = oneOf(either);
   const keys = new Set([...byType.values()].flat());
   if (whole.length > 0 || byType.size < 2 || byType.size * keys.size > maxSearches) return { sql, params: named };
   // Said twice, so that the index is searched by type and key: for alternatives SQLite reads all of a state, however few are wanted.
