@@ -8,11 +8,13 @@ import { TimelineGaps } from '../store/timeline-gaps.js';
 import type { EventFilter } from './event-filter.js';
 import type { PlaceInRoom, RoomPosition } from './room-token.js';
 import {
+  type FilteredEnds,
   hasGapBetween,
   type Neighbors,
   type NewEnds,
   selectArrivals,
   selectDeepest,
+  selectFilteredPlaces,
   selectFirstEventId,
   selectLastEventId,
   selectLastGap,
@@ -65,6 +67,7 @@ export class TimelineReader {
   /**
    * The last `limit` events of each room with `after < stream ordering <= upTo`, in one query for all rooms whose end is not
    * in memory and one or two for the events themselves. Rooms without any are absent.
+   * @param range.filter what is wanted of them; no more than the last 10,000 events of each room are looked at for it
    */
   async latest(
     roomIds: readonly string[],
@@ -74,55 +77,67 @@ export class TimelineReader {
     const limit = Math.trunc(range.limit);
     const after = range.after ?? 0;
     const lastOf = (list: readonly EventPlace[]): readonly EventPlace[] => (limit > 0 ? list.slice(-limit) : []);
-    const places = new Map<string, readonly EventPlace[]>();
-    const unknown: string[] = [];
-    for (const roomId of roomIds) {
-      const recent = range.filter ? undefined : this.recent.latest(roomId, after, range.upTo, limit);
-      if (recent === undefined) unknown.push(roomId);
-      else if (recent.length > 0) places.set(roomId, recent);
-    }
-    if (unknown.length > 0) {
-      const read = (): Promise<ReadonlyMap<string, readonly EventPlace[]>> =>
-        selectLastPlaces(this.database, unknown, { ...range, after }, limit);
-      // Members of a room who are woken together ask for the same, and then all of them for these events.
-      const key = JSON.stringify([after, range.upTo, limit, unknown]);
-      const readWithEvents = async (): ReturnType<typeof read> => {
-        if (this.recent.heardUpTo !== undefined && range.upTo - after <= maxNews)
-          return this.#newEnds(unknown, { after, upTo: range.upTo }, limit);
-        const ends = await read();
-        await this.events.many([...ends.values()].flatMap(lastOf).map((place) => place.eventId));
-        return ends;
-      };
-      const found = await (range.filter ? read() : this.#ends.run(key, readWithEvents));
-      for (const [roomId, list] of found) places.set(roomId, list);
-    }
+    const { upTo, filter } = range;
+    const { places, lookedDownTo }: FilteredEnds = filter
+      ? await selectFilteredPlaces(this.database, roomIds, { after, upTo, filter }, limit)
+      : { places: await this.#places(roomIds, { after, upTo }, limit), lookedDownTo: new Map() };
     await this.gaps.ready();
-    const cut = new Set<string>();
+    /** Where slices begin that begin elsewhere than before their first event, as if the limit had been there. */
+    const cut = new Map<string, RoomPosition | undefined>();
     for (const roomId of roomIds) {
-      // A slice begins behind the last gap, as if the limit had been there.
-      const gap = this.gaps.lastIn(roomId, after, range.upTo);
-      if (gap === undefined) continue;
-      const behind = (places.get(roomId) ?? []).filter(({ stream }) => stream >= gap);
-      if (behind.length > 0) {
-        places.set(roomId, behind);
-        cut.add(roomId);
-      } else if (range.filter !== undefined) {
-        // Nothing behind it passes the filter; what is missing might.
-        places.delete(roomId);
-        slices.set(roomId, { events: [], limited: true, start: { topological: undefined, stream: gap - 1 } });
+      const gap = this.gaps.lastIn(roomId, after, upTo);
+      const edge = lookedDownTo.get(roomId);
+      const list = places.get(roomId) ?? [];
+      if (gap !== undefined && (edge === undefined || gap > edge)) {
+        // Behind the last gap. What is missing might pass a filter that nothing behind it does.
+        const behind = list.filter(({ stream }) => stream >= gap);
+        if (behind.length > 0) cut.set(roomId, undefined);
+        else if (filter) cut.set(roomId, { topological: undefined, stream: gap - 1 });
+        if (cut.has(roomId)) places.set(roomId, behind);
+      } else if (edge !== undefined && list.length <= limit) {
+        cut.set(roomId, { topological: undefined, stream: edge });
+        places.set(roomId, list);
       }
     }
     const loaded = await this.events.many([...places.values()].flatMap(lastOf).map((place) => place.eventId));
     for (const [roomId, list] of places) {
       const slice = lastOf(list);
       const first = slice[0] ?? list.at(-1);
+      const start = first && { topological: undefined, stream: slice.length > 0 ? first.stream - 1 : first.stream };
       slices.set(roomId, {
         events: slice.flatMap((place) => loaded.get(place.eventId) ?? []),
         limited: list.length > slice.length || cut.has(roomId),
-        start: first && { topological: undefined, stream: slice.length > 0 ? first.stream - 1 : first.stream },
+        start: cut.get(roomId) ?? start,
       });
     }
     return slices;
+  }
+
+  async #places(
+    roomIds: readonly string[],
+    range: { readonly after: number; readonly upTo: number },
+    limit: number,
+  ): Promise<Map<string, readonly EventPlace[]>> {
+    const { after, upTo } = range;
+    const places = new Map<string, readonly EventPlace[]>();
+    const unknown: string[] = [];
+    for (const roomId of roomIds) {
+      const recent = this.recent.latest(roomId, after, upTo, limit);
+      if (recent === undefined) unknown.push(roomId);
+      else if (recent.length > 0) places.set(roomId, recent);
+    }
+    if (unknown.length === 0) return places;
+    const read = async (): Promise<ReadonlyMap<string, readonly EventPlace[]>> => {
+      if (this.recent.heardUpTo !== undefined && upTo - after <= maxNews) return this.#newEnds(unknown, range, limit);
+      const ends = await selectLastPlaces(this.database, unknown, range, limit);
+      const shown = [...ends.values()].flatMap((list) => (limit > 0 ? list.slice(-limit) : []));
+      await this.events.many(shown.map((place) => place.eventId));
+      return ends;
+    };
+    // Members of a room who are woken together ask for the same, and then all of them for these events.
+    const found = await this.#ends.run(JSON.stringify([after, upTo, limit, unknown]), read);
+    for (const [roomId, list] of found) places.set(roomId, list);
+    return places;
   }
 
   /** What another process has stored just now: all that its readers ask for next comes with it. */

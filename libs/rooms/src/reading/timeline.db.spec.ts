@@ -4,7 +4,7 @@ import { eachDatabase, type TestDatabase } from '@rookery/testing';
 import { scansOf } from '@rookery/testing/internal';
 import { usersMigrations } from '@rookery/users';
 import { roomsMigrations } from '../migrations/index.js';
-import { type PageRange, selectPage } from './timeline.query.js';
+import { type PageRange, selectFilteredPlaces, selectPage } from './timeline.query.js';
 
 const roomId = '!large:a.test';
 const count = 25_000;
@@ -17,6 +17,7 @@ eachDatabase('pages of a large room', (open) => {
     test = await open();
     await test.migrate([...databaseMigrations, ...replicationMigrations, ...usersMigrations, ...roomsMigrations]);
     const columns = ['event_id', 'room_id', 'type', 'sender', 'topological_ordering', 'depth', 'stream_ordering'];
+    await test.database.write((tx) => tx.insertMany('rooms', ['room_id', 'room_version'], [[roomId, '12']]));
     await test.database.write((tx) =>
       tx.insertMany(
         'events',
@@ -72,5 +73,36 @@ eachDatabase('pages of a large room', (open) => {
     expect(await walk({ ...rangeOf('f', 100), stop })).toEqual({ found: all.slice(0, 8), sizes: [4, 4, 0] });
     const scans = await scansOf(test.database, (db) => selectPage(db, roomId, { ...rangeOf('b', 100), stop }));
     expect(scans).toEqual([]);
+  });
+
+  const endOf = async (
+    limit: number,
+    { after = 0, upTo = count, type = 'rare' } = {},
+  ): Promise<{ found: number[]; lookedDownTo: number | undefined }> => {
+    const range = { after, upTo, filter: { types: [type] } };
+    const { places, lookedDownTo } = await selectFilteredPlaces(test.database, [roomId], range, limit);
+    const found = (places.get(roomId) ?? []).map(({ stream }) => stream);
+    return { found, lookedDownTo: lookedDownTo.get(roomId) };
+  };
+
+  it('have ends of which no more than ten thousand events are looked at for a filter', async () => {
+    // One more than was asked for says that there is more.
+    expect(await endOf(1)).toEqual({ found: [22_500, 25_000], lookedDownTo: 15_000 });
+    expect(await endOf(10)).toEqual({ found: [17_500, 20_000, 22_500, 25_000], lookedDownTo: 15_000 });
+    expect(await endOf(10, { type: 'none' })).toEqual({ found: [], lookedDownTo: 15_000 });
+    expect(await endOf(10, { upTo: 12_000 })).toEqual({ found: [2_500, 5_000, 7_500, 10_000], lookedDownTo: 2_000 });
+    expect(await endOf(10, { after: 18_000 })).toEqual({ found: [20_000, 22_500, 25_000], lookedDownTo: undefined });
+    const scans = await scansOf(test.database, (db) =>
+      selectFilteredPlaces(db, [roomId], { after: 0, upTo: count, filter: { types: ['rare'] } }, 3),
+    );
+    // Of the rooms themselves, of which it is asked.
+    expect(scans.filter((scan) => scan !== 'SCAN l')).toEqual([]);
+  });
+
+  it('have ends of which the first thousand events are enough where much of them passes', async () => {
+    expect(await endOf(5, { type: 'usual' })).toEqual({
+      found: [24_994, 24_995, 24_996, 24_997, 24_998, 24_999],
+      lookedDownTo: 24_000,
+    });
   });
 });

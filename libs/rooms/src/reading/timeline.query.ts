@@ -35,8 +35,14 @@ const eventPlaceOf = (row: EventPlaceRow): EventPlace => ({ eventId: row.event_i
 interface EndRange {
   readonly after: number;
   readonly upTo: number;
-  readonly filter?: EventFilter | undefined;
 }
+
+interface FilteredRange extends EndRange {
+  readonly filter: EventFilter;
+}
+
+/** Events that are looked at for a page, or for the end of a room, of which a filter lets little through; nearly always the first of them are enough. */
+const lookedAt = [1_000, 9_000] as const;
 
 /** The last places of each room within a range, one more than `limit` where there are more, in order of arrival. */
 export async function selectLastPlaces(
@@ -108,20 +114,81 @@ function selectEnds<Row extends EventPlaceRow>(
   columns: string,
   tables: string,
 ): Promise<Row[]> {
-  const params: SqlValue[] = [];
-  const conditions = (alias: string): string =>
-    [servableSql(`${alias}.`), ...eventFilterSql(range.filter, params, db.dialect, alias)].join(' AND ');
-  params.push(range.after, range.upTo, range.after, range.upTo);
-  const inner = conditions('b');
-  params.push(range.after, roomIds);
-  const outer = conditions('e');
   // The lower bound is said twice: a database that has yet to work out the second would look at the whole room.
   return db.query<Row>(
     `SELECT e.event_id, e.room_id, e.topological_ordering, e.stream_ordering${columns} FROM rooms r
      JOIN events e ON e.room_id = r.room_id AND e.stream_ordering > ? AND e.stream_ordering <= ? AND e.stream_ordering > COALESCE((
        SELECT b.stream_ordering FROM events b WHERE b.room_id = r.room_id AND b.stream_ordering > ?
-         AND b.stream_ordering <= ? AND ${inner} ORDER BY b.stream_ordering DESC LIMIT 1 OFFSET ${Math.trunc(limit) + 1}), ?)
-     ${tables} WHERE ${db.dialect.anyOf('r.room_id')} AND ${outer} ORDER BY e.stream_ordering`,
+         AND b.stream_ordering <= ? AND ${servableSql('b.')} ORDER BY b.stream_ordering DESC LIMIT 1 OFFSET ${Math.trunc(limit) + 1}), ?)
+     ${tables} WHERE ${db.dialect.anyOf('r.room_id')} AND ${servableSql('e.')} ORDER BY e.stream_ordering`,
+    [range.after, range.upTo, range.after, range.upTo, range.after, roomIds],
+  );
+}
+
+/** What was found of the ends of rooms. */
+export interface FilteredEnds {
+  readonly places: Map<string, readonly EventPlace[]>;
+  /** By room: the position at which nobody looked any more, though there is more. */
+  readonly lookedDownTo: ReadonlyMap<string, number>;
+}
+
+/**
+ * As {@link selectLastPlaces}, of what a filter lets through. Of that there may be as little as nothing in all of a room: no more than the last
+ * 10,000 events of each within the range are looked at.
+ */
+export async function selectFilteredPlaces(
+  db: Db,
+  roomIds: readonly string[],
+  range: FilteredRange,
+  limit: number,
+): Promise<FilteredEnds> {
+  const places = new Map<string, readonly EventPlace[]>();
+  const lookedDownTo = new Map<string, number>();
+  let rooms = roomIds;
+  let count = 0;
+  for (const more of lookedAt) {
+    count += more;
+    const rows = await selectFilteredEnds(db, rooms, range, limit, count);
+    const found = placesByRoom(rows.filter((row) => row.event_id !== null));
+    const edges = new Map(rows.map((row) => [row.room_id, row.edge ?? undefined]));
+    for (const roomId of rooms) {
+      const edge = edges.get(roomId);
+      if (edge === undefined) lookedDownTo.delete(roomId);
+      else lookedDownTo.set(roomId, edge);
+      const list = found.get(roomId);
+      if (list) places.set(roomId, list);
+    }
+    rooms = rooms.filter((roomId) => lookedDownTo.has(roomId) && (places.get(roomId)?.length ?? 0) <= limit);
+    if (rooms.length === 0) break;
+  }
+  return { places, lookedDownTo };
+}
+
+/** The ends of rooms among the last `count` events of each; a room of which nothing passes has one row all the same. */
+function selectFilteredEnds(
+  db: Db,
+  roomIds: readonly string[],
+  { after, upTo, filter }: FilteredRange,
+  limit: number,
+  count: number,
+): Promise<(EventPlaceRow & { readonly edge: number | null })[]> {
+  const params: SqlValue[] = [after, upTo, roomIds, upTo, after, upTo, after];
+  const conditions = (alias: string): string =>
+    [servableSql(`${alias}.`), ...eventFilterSql(filter, params, db.dialect, alias)].join(' AND ');
+  const inner = conditions('b');
+  params.push(after);
+  const outer = conditions('e');
+  return db.query(
+    `WITH ends AS MATERIALIZED (SELECT r.room_id, (
+         SELECT f.stream_ordering FROM events f WHERE f.room_id = r.room_id AND f.stream_ordering > ? AND f.stream_ordering <= ?
+         ORDER BY f.stream_ordering DESC LIMIT 1 OFFSET ${Math.trunc(count)}) AS edge
+       FROM rooms r WHERE ${db.dialect.anyOf('r.room_id')})
+     SELECT l.room_id, l.edge, e.event_id, e.topological_ordering, e.stream_ordering FROM ends l
+     LEFT JOIN events e ON e.room_id = l.room_id AND e.stream_ordering <= ? AND e.stream_ordering > COALESCE(l.edge, ?)
+       AND e.stream_ordering > COALESCE((SELECT b.stream_ordering FROM events b
+         WHERE b.room_id = l.room_id AND b.stream_ordering <= ? AND b.stream_ordering > COALESCE(l.edge, ?) AND ${inner}
+         ORDER BY b.stream_ordering DESC LIMIT 1 OFFSET ${Math.trunc(limit) + 1}), l.edge, ?) AND ${outer}
+     ORDER BY e.stream_ordering`,
     params,
   );
 }
@@ -149,9 +216,6 @@ export interface PlacesPage {
   /** Where the page would begin that goes on looking: there are too few on this one, and there may be more. */
   readonly lookedUpTo: PlaceInRoom | undefined;
 }
-
-/** Events that are looked at for a page; nearly always the first of them are enough. */
-const lookedAt = [1_000, 9_000] as const;
 
 /**
  * A page of a room. Of what a filter does not let through, of what other servers told of a room's state and of what nobody sees there may
