@@ -413,9 +413,12 @@ describe('settings that the server refuses', () => {
   });
 
   it('secrets in line when they must lie in files', () => {
-    expect(problemsOf('form_secret: a', { noSecretsInConfig: true })[0]).toContain(
-      'homeserver.yaml:3: form_secret: secrets must not stand',
-    );
+    const found = (lines: string): readonly string[] => problemsOf(lines, { noSecretsInConfig: true });
+    expect(found('form_secret: a')[0]).toContain('homeserver.yaml:3: form_secret: secrets must not stand');
+    const provider = "oidc_providers: [{idp_id: a, idp_name: A, issuer: 'https://a', client_id: c, client_secret";
+    expect(found(`${provider}: s}]`)[0]).toContain('oidc_providers[0].client_secret: secrets must not stand');
+    writeFileSync(join(folder, 'oidc-secret'), 's\n');
+    expect(found(`${provider}_path: oidc-secret}]`)).toEqual([]);
   });
 });
 

@@ -14,6 +14,8 @@ export interface ReadContext {
   warn(path: SettingPath, message: string): void;
   /** The text of a secret file without trailing white space; reports and returns `undefined` when it cannot be read. */
   secret(path: SettingPath, file: string): string | undefined;
+  /** Takes a secret that stands in the settings though it may lie in a file, or reports it where it must. */
+  takesInline(path: SettingPath): boolean;
 }
 
 /** A JSON Schema fragment. */
@@ -118,7 +120,13 @@ export function decimal(min = 0): Kind<number> {
   );
 }
 
-const silent: ReadContext = { baseDir: '/', error: () => undefined, warn: () => undefined, secret: () => undefined };
+const silent: ReadContext = {
+  baseDir: '/',
+  error: () => undefined,
+  warn: () => undefined,
+  secret: () => undefined,
+  takesInline: () => true,
+};
 
 /**
  * Whether a text that cannot be empty was left empty. Files that programs write have `''` for what is not set: a password, an address, a
@@ -358,6 +366,7 @@ export type FieldValues<F> = { readonly [K in keyof F]: F[K] extends Field<infer
 export function object<const F extends Fields>(fields: F): Kind<FieldValues<F>> {
   const required = Object.keys(fields).filter((name) => fields[name]?.required);
   const expected = required.length > 0 ? `a section with ${required.join(', ')}` : 'a section';
+  const secretsWithFile = new Set(Object.values(fields).map((one) => one.fileOf));
   const properties = Object.fromEntries(
     Object.entries(fields).map(([name, one]) => [
       name,
@@ -386,8 +395,10 @@ export function object<const F extends Fields>(fields: F): Kind<FieldValues<F>> 
       for (const [name, one] of Object.entries(fields)) {
         const written = Object.hasOwn(value, name) ? value[name] : undefined;
         const given = !one.required && one.default === undefined && isLeftEmpty(written, one.kind) ? null : written;
-        if (given !== undefined && given !== null) result[name] = one.kind.read(given, [...at, name], context);
-        else {
+        if (given !== undefined && given !== null) {
+          const isTaken = !secretsWithFile.has(name) || context.takesInline([...at, name]);
+          if (isTaken) result[name] = one.kind.read(given, [...at, name], context);
+        } else {
           result[name] = one.default;
           if (one.required) context.error(at, `${name} is missing (expected ${one.kind.expected})`);
         }

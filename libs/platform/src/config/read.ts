@@ -68,6 +68,15 @@ export function readSettings(source: RawSettings): ReadResult {
     error: (path, message) => problem('error', path, message),
     warn: (path, message) => problem('warning', path, message),
     secret: (path, file) => readSecret(file, (message) => problem('error', path, message)),
+    takesInline: (path) => {
+      if (source.noSecretsInConfig)
+        problem(
+          'error',
+          path,
+          'secrets must not stand in the settings: write it to a file and name that with the setting beside it that ends in _path or _file',
+        );
+      return !source.noSecretsInConfig;
+    },
   };
   const values = new Map<SettingName, unknown>();
   const given = new Set<string>();
@@ -117,13 +126,7 @@ export function readSettings(source: RawSettings): ReadResult {
       values.set(name, undefined);
       return;
     }
-    if (source.noSecretsInConfig && secretsWithFile.has(name)) {
-      context.error(
-        at,
-        'secrets must not stand in the settings: write it to a file and name that with the setting ending in _path',
-      );
-      return;
-    }
+    if (secretsWithFile.has(name) && !context.takesInline(at)) return;
     // What cannot be read keeps its default, so that the rest can still be checked.
     // What nothing reads need not be right either.
     const reading = row.meaningless === undefined ? context : { ...context, error: () => undefined };
