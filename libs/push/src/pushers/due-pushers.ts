@@ -3,7 +3,7 @@ import { Database } from '@rookery/database';
 import { Clock, Lifecycle, Logger } from '@rookery/platform';
 import { Follower, Notifier, saveCursor } from '@rookery/replication';
 import { PushDelivery } from './push-delivery.js';
-import { duePushers, markDue, usersToPush } from './pusher.query.js';
+import { duePushers, markDue } from './pusher.query.js';
 import { PushersService } from './pushers.service.js';
 
 const followerName = 'push_pushers';
@@ -58,7 +58,7 @@ export class DuePushers implements OnModuleInit {
 
   async #advance(after: number, upTo: number): Promise<number> {
     if (!this.pushers.any) return upTo;
-    const users = await usersToPush(this.database, after, upTo);
+    const users = await this.pushers.usersToPush(after, upTo);
     if (users.length === 0) return upTo;
     await this.database.write(
       async (tx) => {

@@ -2,6 +2,7 @@ import { buildEvent, roomVersionRules, signEvent, SigningKey } from '@rookery/ev
 import { EventPersister } from '@rookery/rooms';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { AccountValidity } from '@rookery/users';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { eventually, createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
 
@@ -377,16 +378,18 @@ describe.each(['sqlite', 'postgres'] as const)('pushers with what is not specifi
     const path = `/rooms/${roomId}/send/m.room.message/${txn++}`;
     expect((await alice.request('PUT', path, { msgtype: 'm.text', body })).status).toBe(200);
   };
-  const set = async (more: object, data: object = {}): Promise<void> => {
+  const set = async (more: object, data: object = {}, user = bob): Promise<void> => {
     const texts = { app_id: 'app', pushkey: 'key', app_display_name: 'A', device_display_name: 'B', lang: 'en' };
     const body = { kind: 'http', ...texts, data: { url: gateway.url, ...data }, ...more };
-    expect((await bob.request('POST', '/pushers/set', body)).status).toBe(200);
+    expect((await user.request('POST', '/pushers/set', body)).status).toBe(200);
   };
   const bodies = (): unknown[] => gateway.received.map(({ content }) => (content as { body: string }).body);
 
   beforeAll(async () => {
     const experimental_features = { msc3881_enabled: true, msc4076_enabled: true };
-    server = await createTestHomeserver({ database, settings: { ip_range_blacklist: [], experimental_features } });
+    const account_validity = { enabled: true, period: '4w' };
+    const settings = { ip_range_blacklist: [], experimental_features, account_validity };
+    server = await createTestHomeserver({ database, settings });
     gateway = await new TestGateway().listen();
     alice = await server.registerUser('alice');
     bob = await server.registerUser('bob');
@@ -409,6 +412,24 @@ describe.each(['sqlite', 'postgres'] as const)('pushers with what is not specifi
     await say('three');
     await gateway.events(2);
     expect(bodies()).toEqual(['one', 'three']);
+  });
+
+  it('send nothing to whoever has expired, nor after a renewal what came meanwhile', async () => {
+    const carol = await server.registerUser('carol');
+    await carol.request('POST', `/rooms/${roomId}/join`, {});
+    await set({});
+    await set({ pushkey: 'of carol' }, {}, carol);
+    gateway.received.length = 0;
+    const validity = server.server.service(AccountValidity);
+    await validity.extend(bob.userId, Date.now() - 1_000);
+    await say('while expired');
+    expect((await gateway.events(1))[0]?.devices).toMatchObject([{ pushkey: 'of carol' }]);
+    await validity.extend(bob.userId, Date.now() + 60_000);
+    await set({ pushkey: 'of carol', kind: null }, {}, carol);
+    await say('renewed');
+    await gateway.events(2);
+    expect(bodies()).toEqual(['while expired', 'renewed']);
+    expect(gateway.received[1]?.devices).toMatchObject([{ pushkey: 'key' }]);
   });
 
   it('tell no numbers to clients that want none', async () => {

@@ -4,6 +4,7 @@ import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, type Requester } from '@rookery/platform';
 import { Notifier } from '@rookery/replication';
 import {
+  AccountValidity,
   canonicalAddress,
   ExperimentalFeatures,
   holdsAddress,
@@ -21,6 +22,7 @@ import {
   highestPusher,
   pushersOf,
   upsertPusher,
+  usersToPush,
 } from './pusher.query.js';
 
 const maxPushersPerUser = 100;
@@ -42,6 +44,7 @@ export class PushersService implements OnModuleInit {
     private readonly hooks: UserHooks,
     private readonly config: Config,
     private readonly features: ExperimentalFeatures,
+    private readonly validity: AccountValidity,
   ) {}
 
   async onModuleInit(): Promise<void> {
@@ -82,6 +85,13 @@ export class PushersService implements OnModuleInit {
   /** Those of some users who have a device that shows how much is unread. */
   withBadges(userIds: readonly string[]): Promise<string[]> {
     return haveBadges(this.database, userIds);
+  }
+
+  /** Those with pushers for whom there is something among the events between two positions. Who has expired is sent nothing. */
+  async usersToPush(after: number, upTo: number): Promise<string[]> {
+    const users = await usersToPush(this.database, after, upTo);
+    const expired = await this.validity.expiredAmong(users);
+    return users.filter((userId) => !expired.has(userId));
   }
 
   /** A user's pushers. */
