@@ -356,9 +356,12 @@ export class AmongProcesses {
   #look(view: ProcessView): void {
     if (this.#isStopping || this.#changing) return;
     this.#lookForMissing(view);
+    this.#rpc?.hangUp();
     if (this.#isWriter) return;
     const now = this.#writerNow();
-    if (now !== undefined && now !== this.#writerBefore) {
+    // Nobody answers what was passed on to one that is gone, though it may keep its connections; whoever waits for that could not take its place.
+    if (!view.leases.has(writer)) this.#server?.leaveWriter();
+    else if (now !== undefined && now !== this.#writerBefore) {
       this.#writerBefore = now;
       this.#server?.leaveWriter();
       void this.#catchUp();

@@ -1,7 +1,7 @@
 import { request } from 'node:http';
 import { MatrixError } from '@rookery/matrix-types';
 import { type Logger, processProtocol } from '@rookery/platform';
-import { openTestDatabase, RecordingLogger } from '@rookery/testing';
+import { eventually, openTestDatabase, RecordingLogger } from '@rookery/testing';
 import { defineRpc } from '../index.js';
 import { HttpRpc, type RpcAddress } from './http-rpc.js';
 
@@ -48,6 +48,32 @@ describe('Calls between processes', () => {
         ['c', undefined],
       ]),
     );
+  });
+
+  it('are given up where who is asked is lost and says nothing, and no others', async () => {
+    const [a, b, c] = [await start('a'), await start('b'), await start('c')];
+    const begun: string[] = [];
+    const answers = new Map<string, () => void>();
+    for (const [name, rpc] of [
+      ['b', b],
+      ['c', c],
+    ] as const)
+      rpc.handle(double, () => {
+        begun.push(name);
+        return new Promise((resolve) => answers.set(name, () => resolve({ n: 1 })));
+      });
+    const ended: string[] = [];
+    const toB = a.call(double, { n: 1 }, 'b').finally(() => ended.push('b'));
+    const toC = a.call(double, { n: 1 }, 'c').finally(() => ended.push('c'));
+    toB.catch(() => undefined);
+    await eventually(() => begun.length === 2);
+    a.hangUp();
+    addresses.delete('b');
+    a.hangUp();
+    await expect(toB).rejects.toMatchObject({ status: 503, message: expect.stringContaining('not there any more') });
+    expect(ended).toEqual(['b']);
+    answers.get('c')?.();
+    expect(await toC).toEqual({ n: 1 });
   });
 
   it('are put off where the database is away from who is asked, which is no mistake of its', async () => {

@@ -1,5 +1,13 @@
 import { timingSafeEqual } from 'node:crypto';
-import { Agent, createServer, type IncomingMessage, request, type Server, type ServerResponse } from 'node:http';
+import {
+  Agent,
+  type ClientRequest,
+  createServer,
+  type IncomingMessage,
+  request,
+  type Server,
+  type ServerResponse,
+} from 'node:http';
 import { Agent as TlsAgent, createServer as createTlsServer, request as tlsRequest } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import { isTransient } from '@rookery/database';
@@ -82,6 +90,8 @@ export class HttpRpc extends Rpc {
   });
   readonly #secret: Buffer;
   readonly #openings: Openings;
+  /** Calls that were sent and not answered yet. */
+  readonly #sent = new Map<ClientRequest, { readonly instance: string; readonly address: RpcAddress }>();
   #server: Server | undefined;
   #answering = 0;
 
@@ -173,6 +183,14 @@ export class HttpRpc extends Rpc {
       }),
     );
     return answers;
+  }
+
+  /** Gives up calls to processes that are not where they were: one that was lost may keep its connections, and answer nothing. */
+  hangUp(): void {
+    for (const [sent, { instance, address }] of this.#sent) {
+      const now = this.#options.addressOf(instance);
+      if (now?.host !== address.host || now.port !== address.port) sent.destroy(new Error('it is not there any more'));
+    }
   }
 
   override async open<Request, Refusal>(
@@ -277,6 +295,8 @@ export class HttpRpc extends Rpc {
         },
       );
       sent.once('error', fail);
+      sent.once('close', () => this.#sent.delete(sent));
+      this.#sent.set(sent, { instance, address });
       sent.end(text);
     });
   }
