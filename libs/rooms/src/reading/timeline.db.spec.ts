@@ -1,9 +1,12 @@
 import { databaseMigrations } from '@rookery/database';
 import { replicationMigrations } from '@rookery/replication';
-import { eachDatabase, type TestDatabase } from '@rookery/testing';
+import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { scansOf } from '@rookery/testing/internal';
 import { usersMigrations } from '@rookery/users';
 import { roomsMigrations } from '../migrations/index.js';
+import { buildRooms } from '../rooms.fixture.js';
+import { TimelineGaps } from '../store/timeline-gaps.js';
+import { TimelineReader } from './timeline-reader.js';
 import { type PageRange, selectFilteredPlaces, selectPage } from './timeline.query.js';
 
 const roomId = '!large:a.test';
@@ -91,6 +94,7 @@ eachDatabase('pages of a large room', (open) => {
     expect(await endOf(10)).toEqual({ found: [17_500, 20_000, 22_500, 25_000], lookedDownTo: 15_000 });
     expect(await endOf(10, { type: 'none' })).toEqual({ found: [], lookedDownTo: 15_000 });
     expect(await endOf(10, { upTo: 12_000 })).toEqual({ found: [2_500, 5_000, 7_500, 10_000], lookedDownTo: 2_000 });
+    expect(await endOf(2, { after: 22_000 })).toEqual({ found: [22_500, 25_000], lookedDownTo: undefined });
     expect(await endOf(10, { after: 18_000 })).toEqual({ found: [20_000, 22_500, 25_000], lookedDownTo: undefined });
     const scans = await scansOf(test.database, (db) =>
       selectFilteredPlaces(db, [roomId], { after: 0, upTo: count, filter: { types: ['rare'] } }, 3),
@@ -99,10 +103,33 @@ eachDatabase('pages of a large room', (open) => {
     expect(scans.filter((scan) => scan !== 'SCAN l')).toEqual([]);
   });
 
-  it('have ends of which the first thousand events are enough where much of them passes', async () => {
+  it('have ends of which the last hundred events are enough where much of them passes', async () => {
     expect(await endOf(5, { type: 'usual' })).toEqual({
       found: [24_994, 24_995, 24_996, 24_997, 24_998, 24_999],
-      lookedDownTo: 24_000,
+      lookedDownTo: 24_900,
     });
+  });
+
+  it('are said to have more where nobody looked any further for a filter, or where something is missing before that', async () => {
+    const rooms = await buildRooms({ database: test.database, clock: new FakeClock() });
+    try {
+      const endWith = async (type: string, limit: number): Promise<unknown> => {
+        const range = { upTo: count, limit, filter: { types: [type] } };
+        return (await rooms.get(TimelineReader).latest([roomId], range)).get(roomId);
+      };
+      const from = (stream: number): object => ({ events: [], limited: true, start: { topological: undefined, stream } });
+      expect(await endWith('none', 10)).toEqual(from(15_000));
+      expect(await endWith('rare', 10)).toEqual(from(15_000));
+      // There is one before these, too.
+      expect(await endWith('rare', 2)).toEqual(from(22_499));
+      const gaps = rooms.get(TimelineGaps);
+      gaps.note(roomId, [5]);
+      expect(await endWith('none', 10)).toEqual(from(15_000));
+      gaps.note(roomId, [20_001]);
+      expect(await endWith('none', 10)).toEqual(from(20_000));
+      expect(await endWith('rare', 10)).toEqual(from(22_499));
+    } finally {
+      await rooms.close();
+    }
   });
 });

@@ -41,8 +41,8 @@ interface FilteredRange extends EndRange {
   readonly filter: EventFilter;
 }
 
-/** Events that are looked at for a page, or for the end of a room, of which a filter lets little through; nearly always the first of them are enough. */
-const lookedAt = [1_000, 9_000] as const;
+/** Events that are looked at for the end of a room of which a filter lets little through: first in all rooms, then in those where that is not enough. */
+const lookedAtInEnds = [100, 900, 9_000] as const;
 
 /** The last places of each room within a range, one more than `limit` where there are more, in order of arrival. */
 export async function selectLastPlaces(
@@ -146,7 +146,7 @@ export async function selectFilteredPlaces(
   const lookedDownTo = new Map<string, number>();
   let rooms = roomIds;
   let count = 0;
-  for (const more of lookedAt) {
+  for (const more of lookedAtInEnds) {
     count += more;
     const rows = await selectFilteredEnds(db, rooms, range, limit, count);
     const found = placesByRoom(rows.filter((row) => row.event_id !== null));
@@ -216,6 +216,9 @@ export interface PlacesPage {
   /** Where the page would begin that goes on looking: there are too few on this one, and there may be more. */
   readonly lookedUpTo: PlaceInRoom | undefined;
 }
+
+/** Events that are looked at for a page; nearly always the first of them are enough. */
+const lookedAt = [1_000, 9_000] as const;
 
 /**
  * A page of a room. Of what a filter does not let through, of what other servers told of a room's state and of what nobody sees there may
