@@ -382,6 +382,15 @@ describe.each(databases)('the rooms API (%s)', (database) => {
     });
   });
 
+  it('finds rooms of the directory whichever case a term has, also of letters that English does not have', async () => {
+    const named = { preset: 'public_chat', visibility: 'public', name: 'Übungsraum' };
+    const room = await createRoom(alice, named);
+    for (const term of ['übungsraum', 'ÜBUNGSRAUM', 'Übungsraum', 'bungs']) {
+      const body = { filter: { generic_search_term: term } };
+      expect((await ok<Listed>(bob, 'POST', '/publicRooms', body)).chunk.map(({ room_id }) => room_id)).toEqual([room]);
+    }
+  });
+
   it('lists rooms and spaces, page by page', async () => {
     const names = ['Ottersworth one', 'Ottersworth two', 'Ottersworth three', 'Ottersworth four'];
     const rooms: string[] = [];

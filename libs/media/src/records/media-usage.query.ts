@@ -1,4 +1,4 @@
-import { type Db, likeText, type SqlValue } from '@rookery/database';
+import { type Db, holdsText, type SqlValue } from '@rookery/database';
 
 /** How much of the media repository a user takes. */
 export interface MediaUsageRow {
@@ -48,10 +48,9 @@ export async function selectMediaUsage(
       FROM (${usage}) t LEFT JOIN profiles p ON p.user_id = t.user_id`;
   }
   if (search.term !== undefined) {
-    // The database lowers the term, as it does the column: it may know other letters than we do.
-    const pattern = `%${likeText(search.term)}%`;
-    usage += ` WHERE (LOWER(t.user_id) LIKE LOWER(?) ESCAPE '\\' OR LOWER(p.displayname) LIKE LOWER(?) ESCAPE '\\')`;
-    params.push(pattern, pattern);
+    const held = holdsText(['t.user_id', 'p.displayname'], search.term);
+    usage += ` WHERE ${held.sql}`;
+    params.push(...held.params);
   }
   const direction = search.descending ? 'DESC NULLS FIRST' : 'ASC NULLS LAST';
   const order = (table: string): string => `${table}.${search.orderBy} ${direction}, ${table}.user_id`;

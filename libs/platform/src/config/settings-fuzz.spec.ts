@@ -90,6 +90,7 @@ describe('settings that are anything', () => {
       error: (_: unknown, message: string) => told.push(message),
       warn: () => undefined,
       secret: () => undefined,
+      takesInline: () => true,
     };
     for (const value of wrong) {
       told.length = 0;

@@ -29,6 +29,7 @@ describe('the table of settings', () => {
       error: (path: unknown, message: string) => problems.push(`${String(path)}: ${message}`),
       warn: (path: unknown, message: string) => problems.push(`${String(path)}: ${message}`),
       secret: () => undefined,
+      takesInline: () => true,
     };
     for (const name of settingNames) {
       const row = rowOf(name);

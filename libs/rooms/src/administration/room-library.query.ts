@@ -1,4 +1,4 @@
-import { type Db, likeText, type SqlBool, type SqlValue } from '@rookery/database';
+import { type Db, holdsText, type SqlBool, type SqlValue } from '@rookery/database';
 
 /** A room as an administrator's list shows it. */
 export interface RoomRow {
@@ -103,12 +103,9 @@ function conditions(search: RoomListSearch): { where: string; params: SqlValue[]
   const all: string[] = [];
   const params: SqlValue[] = [];
   if (search.term !== undefined) {
-    // The database lowers the term, as it does the column: it may know other letters than we do.
-    const escaped = likeText(search.term);
-    all.push(
-      `(LOWER(s.name) LIKE LOWER(?) ESCAPE '\\' OR LOWER(s.canonical_alias) LIKE LOWER(?) ESCAPE '\\' OR r.room_id = ?)`,
-    );
-    params.push(`%${escaped}%`, `#%${escaped}%:%`, search.term);
+    const held = holdsText(['s.name', ['s.canonical_alias', '#%', '%:%']], search.term);
+    all.push(`(${held.sql} OR r.room_id = ?)`);
+    params.push(...held.params, search.term);
   }
   if (search.isPublic !== undefined) all.push(`r.is_public = ${search.isPublic ? 'TRUE' : 'FALSE'}`);
   if (search.isEmpty !== undefined) all.push(`COALESCE(c.joined_members, 0) ${search.isEmpty ? '=' : '<>'} 0`);

@@ -1,4 +1,4 @@
-import { type Db, likeText, type SqlBool, type SqlValue, type Tx } from '@rookery/database';
+import { type Db, holdsText, type SqlBool, type SqlValue, type Tx } from '@rookery/database';
 import { moveAliases } from './alias.query.js';
 
 /** A published room, with the figures that the directory shows. */
@@ -73,11 +73,9 @@ function conditions(db: Db, search: PublicRoomSearch): { where: string[]; params
   where.push(`(s.join_rules IN ('public', 'knock', 'knock_restricted') OR s.history_visibility = 'world_readable')`);
   if (search.federatableOnly) where.push('(s.is_federatable IS NULL OR s.is_federatable = TRUE)');
   if (search.term !== undefined) {
-    // The database lowers the term, as it does the column: it may know other letters than we do.
-    const pattern = `%${likeText(search.term)}%`;
-    const fields = ['s.name', 's.topic', 's.canonical_alias'];
-    where.push(`(${fields.map((field) => `LOWER(${field}) LIKE LOWER(?) ESCAPE '\\'`).join(' OR ')})`);
-    for (const _ of fields) params.push(pattern);
+    const held = holdsText(['s.name', 's.topic', 's.canonical_alias'], search.term);
+    where.push(held.sql);
+    params.push(...held.params);
   }
   if (search.types) {
     const named = search.types.filter((type) => type !== null);

@@ -117,7 +117,11 @@ eachDatabase('pages of a large room', (open) => {
         const range = { upTo: count, limit, filter: { types: [type] } };
         return (await rooms.get(TimelineReader).latest([roomId], range)).get(roomId);
       };
-      const from = (stream: number): object => ({ events: [], limited: true, start: { topological: undefined, stream } });
+      const from = (stream: number): object => ({
+        events: [],
+        limited: true,
+        start: { topological: undefined, stream },
+      });
       expect(await endWith('none', 10)).toEqual(from(15_000));
       expect(await endWith('rare', 10)).toEqual(from(15_000));
       // There is one before these, too.

@@ -1,4 +1,4 @@
-import { type Db, likeText, type SqlBool, type SqlValue } from '@rookery/database';
+import { type Db, holdsText, type SqlBool, type SqlValue } from '@rookery/database';
 
 /** How a list of accounts may be ordered. */
 export const accountOrders = [
@@ -93,9 +93,6 @@ const orderColumns: Readonly<Record<AccountOrder, string>> = {
   locked: 'u.locked',
 };
 
-/** That a column fits a pattern, in any case. The database lowers both: it may know other letters than we do. */
-const isLike = (column: string): string => `lower(${column}) LIKE lower(?) ESCAPE '\\'`;
-
 function conditionsOf(filter: AccountFilter): { readonly where: string; readonly values: SqlValue[] } {
   const conditions: string[] = [];
   const values: SqlValue[] = [];
@@ -104,9 +101,12 @@ function conditionsOf(filter: AccountFilter): { readonly where: string; readonly
     values.push(...bound);
   };
   if (filter.name !== undefined) {
-    const term = likeText(filter.name);
-    add(`(${isLike('u.name')} OR ${isLike('p.displayname')})`, `@%${term}%:%`, `%${term}%`);
-  } else if (filter.userId !== undefined) add(isLike('u.name'), `%${likeText(filter.userId)}%`);
+    const held = holdsText([['u.name', '@%', '%:%'], 'p.displayname'], filter.name);
+    add(held.sql, ...held.params);
+  } else if (filter.userId !== undefined) {
+    const held = holdsText(['u.name'], filter.userId);
+    add(held.sql, ...held.params);
+  }
   if (filter.isGuest !== undefined) add('u.is_guest = ?', filter.isGuest);
   if (filter.isAdmin !== undefined) add('u.admin = ?', filter.isAdmin);
   if (filter.deactivated !== undefined) add('u.deactivated = ?', filter.deactivated);
@@ -191,8 +191,9 @@ export interface FoundAccount {
 
 /** Accounts whose ids hold a text, letters of either case, by id. */
 export async function searchAccounts(db: Db, term: string, limit: number): Promise<FoundAccount[]> {
+  const held = holdsText(['name'], term);
   return db.query<FoundAccount>(
-    `SELECT name, is_guest, admin, user_type FROM users WHERE ${isLike('name')} ORDER BY name LIMIT ?`,
-    [`%${likeText(term)}%`, limit],
+    `SELECT name, is_guest, admin, user_type FROM users WHERE ${held.sql} ORDER BY name LIMIT ?`,
+    [...held.params, limit],
   );
 }
