@@ -56,6 +56,15 @@ export class FakeClock extends Clock {
     await turn();
   }
 
+  /** Moves time on as a pause of the machine does: what fell due meanwhile fires once, however often it would have. */
+  async jump(byMs: number): Promise<void> {
+    await turn();
+    this.#elapsedMs += byMs;
+    for (const entry of this.#waiting)
+      if (entry.periodMs !== undefined && entry.dueMs < this.#elapsedMs) entry.dueMs = this.#elapsedMs;
+    await this.advance(0);
+  }
+
   #add(delayMs: number, periodMs: number | undefined, fn: () => void): Timer {
     const entry: Waiting = { dueMs: this.#elapsedMs + Math.max(delayMs, 0), periodMs, fn };
     this.#waiting.add(entry);

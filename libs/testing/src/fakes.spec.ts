@@ -29,6 +29,20 @@ describe('FakeClock', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
+  it('jumps, as where a machine slept: what fell due meanwhile fires once', async () => {
+    const clock = new FakeClock(0);
+    const fired: string[] = [];
+    const note = (what: string): void => void fired.push(`${what}@${clock.nowMs()}`);
+    const beat = clock.every(100, () => note('beat'));
+    clock.after(150, () => note('late'));
+    clock.after(86_400_001, () => note('not yet'));
+    await clock.jump(86_400_000);
+    expect(fired.toSorted()).toEqual(['beat@86400000', 'late@86400000']);
+    await clock.advance(100);
+    beat.cancel();
+    expect(fired.slice(2)).toEqual(['not yet@86400001', 'beat@86400100']);
+  });
+
   it('never runs backwards, even when two tests’ helpers move it at once', async () => {
     const clock = new FakeClock(0);
     await Promise.all([clock.advance(50), clock.advance(10)]);

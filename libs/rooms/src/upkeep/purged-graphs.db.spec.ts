@@ -73,7 +73,7 @@ eachDatabase(
       const deep = say('deep', old, Number.MAX_SAFE_INTEGER);
       expect(await receive(old, deep)).toEqual(['accepted', 'accepted']);
       const ts = clock.nowMs();
-      await clock.advance(dayMs);
+      await clock.jump(dayMs);
       const young = say('young', old);
       const youngest = say('youngest', young);
       expect(await receive(young, youngest)).toEqual(['accepted', 'accepted']);
