@@ -269,7 +269,8 @@ eachDatabase('events that wait for their rooms', (open) => {
     rooms.fill = () => Promise.resolve(isThere ? known : nothing);
     const { staged, recovered } = start(rooms);
     await staged.stage(origin, [late, later]);
-    await eventually(() => clock.pendingTimers === 2);
+    // Both were asked for: the timers of one that is being asked for are as many as those of two that wait.
+    await eventually(() => rooms.filled.length === 2 && clock.pendingTimers === 2);
     expect((await waiting()).sort()).toEqual(idsOf([late, later]).sort());
     isThere = true;
     recovered('third.test');
