@@ -89,10 +89,10 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
   });
 
   /** The played server could not be reached, and waits for its next turn. */
-  const isLeftAlone = (): Promise<boolean> =>
+  const isLeftAlone = (server = played): Promise<boolean> =>
     eventually(async () => {
       const sql = 'SELECT 1 FROM destinations WHERE destination = ? AND retry_interval > 0';
-      return (await home.server.service(Database).get(sql, [played.name])) !== undefined;
+      return (await home.server.service(Database).get(sql, [server.name])) !== undefined;
     });
 
   describe('leaves a server that was out of reach alone', () => {
@@ -477,6 +477,22 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
       await isBack();
       await eventually(() => bodies().includes('7'));
       expect(bodies()).toEqual(['6', '7']);
+    });
+
+    it('but not the join that it took from this one', async () => {
+      const helper = await world.played(`helper${count}.test`);
+      const { roomId } = new ElsewhereRoom(helper, '11');
+      const { answer } = helper;
+      let take = refusing;
+      helper.answer = (asked, response) => (isTransaction(asked) ? take : answer)(asked, response);
+      await ok(alice, 'POST', `/join/${roomId}?via=${helper.name}`, {});
+      await say(alice, roomId, 'one');
+      await isLeftAlone(helper);
+      helper.asked.length = 0;
+      take = takeAll;
+      await helper.request(home, 'GET', '/_matrix/federation/v1/query/profile?user_id=@alice:home.test');
+      await eventually(() => bodies(helper).includes('one'));
+      expect(got(helper).flatMap(({ pdus }) => pdus.map(({ type }) => type))).toEqual(['m.room.message']);
     });
 
     it('though they changed their names since, and the list of those who are shut out changed', async () => {

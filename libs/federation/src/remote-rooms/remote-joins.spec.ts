@@ -5,7 +5,6 @@ import type { EventPersister, InboundEvents, RoomStateReader } from '@rookery/ro
 import { eventually } from '@rookery/testing';
 import type { Candidates } from './candidates.js';
 import type { MembershipHandshake } from './membership-handshake.js';
-import { HandedOver } from './handed-over.js';
 import { RemoteJoins } from './remote-joins.js';
 import type { RemoteState } from './remote-state.js';
 import type { StoredStates } from './stored-states.js';
@@ -47,7 +46,7 @@ describe('joins through other servers', () => {
     const state = { currentEvent: async () => undefined } as unknown as RoomStateReader;
     const joins = new RemoteJoins(
       ...([candidates, handshake, {} as RemoteState, {} as KeyRing, {} as EventPersister] as const),
-      ...([inbound, state, new HandedOver(), {} as StoredStates, new SilentLogger()] as const),
+      ...([inbound, state, {} as StoredStates, new SilentLogger()] as const),
     );
     const all = Array.from({ length: 5 }, (_, i) =>
       joins.joinAuthorised(`@u${i}:home.test`, `!r${i}`, ['far.test'], {}),

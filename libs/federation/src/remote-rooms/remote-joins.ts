@@ -5,7 +5,6 @@ import { isValidServerName, type JsonObject, MatrixError, type Signatures } from
 import { KeyedMutex, Logger, Semaphore, SingleFlight } from '@rookery/platform';
 import { EventPersister, InboundEvents, RoomStateReader } from '@rookery/rooms';
 import { type Attempt, Candidates, WrongAnswer } from './candidates.js';
-import { HandedOver } from './handed-over.js';
 import { MembershipHandshake } from './membership-handshake.js';
 import { RemoteState } from './remote-state.js';
 import { type ProvenState, refusalOf } from './room-proof.js';
@@ -53,7 +52,6 @@ export class RemoteJoins {
     private readonly persister: EventPersister,
     private readonly inbound: InboundEvents,
     private readonly state: RoomStateReader,
-    private readonly handedOver: HandedOver,
     private readonly states: StoredStates,
     logger: Logger,
   ) {
@@ -114,9 +112,7 @@ export class RemoteJoins {
   ): Promise<boolean> {
     const { roomId, rules } = event;
     // Who comes in again while members are still on their way needs no state: it follows from what they are fetched for.
-    const again = await this.handedOver.while(event.eventId, () =>
-      this.inbound.receiveInPart(server, roomId, { event, origin: server }),
-    );
+    const again = await this.inbound.receiveInPart(server, roomId, { event, origin: server, isHandedOver: true });
     if (again?.kind === 'accepted' || again?.kind === 'known') return false;
     if (again) throw MatrixError.forbidden('The room does not let you in');
     const omitted = partialJoinOf(server, told);
@@ -134,11 +130,10 @@ export class RemoteJoins {
     const refused = refusalOf(event, known, partial !== undefined);
     if (refused !== undefined && followsBan(event, known)) throw MatrixError.forbidden('You are banned from this room');
     if (refused !== undefined) throw new WrongAnswer(server, `the state does not allow the join: ${refused}`);
-    const store = (): ReturnType<EventPersister['receiveWithState']> =>
-      this.persister.receiveWithState(rules.version, event, proven, partial);
     // Before anybody can ask for it.
     if (later) await this.states.keep(event.eventId, later);
-    const verdict = await this.handedOver.while(event.eventId, store);
+    const remote = { event, isHandedOver: true };
+    const verdict = await this.persister.receiveWithState(rules.version, remote, proven, partial);
     if (verdict.kind === 'accepted' || verdict.kind === 'known') return later !== undefined;
     await this.states.drop(event.eventId);
     this.#logger.warn('A join through another server could not be stored', { roomId, verdict: verdict.kind });
@@ -164,9 +159,8 @@ export class RemoteJoins {
           const request = { userId, roomId, content, create };
           // Of the room only the event is wanted.
           await this.#handOver(server, attempt, request, async (event) => {
-            const store = (): ReturnType<EventPersister['receiveWithState']> =>
-              this.inbound.receive(server, roomId, { event, origin: server });
-            const verdict = await this.handedOver.while(event.eventId, store);
+            const remote = { event, origin: server, isHandedOver: true };
+            const verdict = await this.inbound.receive(server, roomId, remote);
             if (verdict.kind === 'accepted' || verdict.kind === 'known') return false;
             if (verdict.kind === 'missingAncestors')
               throw new WrongAnswer(server, 'the room before the join is not known');

@@ -2,7 +2,6 @@ import { Module } from '@nestjs/common';
 import { FederationClientModule } from '@rookery/federation-client';
 import { RoomsModule } from '@rookery/rooms';
 import { FederationGateway } from './gateway.js';
-import { HandedOver } from './handed-over.js';
 import { MembershipHandshake } from './membership-handshake.js';
 import { MissingAncestors } from './missing-ancestors.js';
 import { PolicyRequests } from './policy-requests.js';
@@ -19,7 +18,6 @@ import { StateCompleter } from './state-completer.js';
   imports: [FederationClientModule, RoomsModule, RemoteHistoryModule],
   providers: [
     FederationGateway,
-    HandedOver,
     MembershipHandshake,
     MissingAncestors,
     PolicyRequests,
@@ -30,6 +28,6 @@ import { StateCompleter } from './state-completer.js';
     RemoteMembership,
     StateCompleter,
   ],
-  exports: [FederationGateway, HandedOver, RemoteHistoryModule, RemoteJoins],
+  exports: [FederationGateway, RemoteHistoryModule, RemoteJoins],
 })
 export class RemoteRoomsModule {}

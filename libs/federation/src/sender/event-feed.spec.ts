@@ -3,7 +3,6 @@ import { type Config, Metrics, SilentLogger } from '@rookery/platform';
 import type { Notifier } from '@rookery/replication';
 import type { EventBatch, RoomHooks } from '@rookery/rooms';
 import { eventually, FakeClock } from '@rookery/testing';
-import type { HandedOver } from '../remote-rooms/handed-over.js';
 import { FederationEventFeed } from './event-feed.js';
 import type { EventTexts } from './event-texts.js';
 import type { RemoteAudience } from './remote-audience.js';
@@ -52,7 +51,6 @@ function make(): {
     } as unknown as RoomHooks,
     audience,
     {} as EventTexts,
-    { has: () => false } as unknown as HandedOver,
     new Metrics('home.test'),
   );
   const advance = (to: number): void => {

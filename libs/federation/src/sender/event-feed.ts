@@ -4,7 +4,6 @@ import { domainOf } from '@rookery/matrix-types';
 import { Clock, Config, Logger, Metrics } from '@rookery/platform';
 import { cursorOf, Follower, Notifier, saveCursor } from '@rookery/replication';
 import { type EventBatch, isServable, RoomHooks } from '@rookery/rooms';
-import { HandedOver } from '../remote-rooms/handed-over.js';
 import { EventTexts } from './event-texts.js';
 import { PastAudiences } from './past-audiences.js';
 import { type Audience, audienceOf, RemoteAudience } from './remote-audience.js';
@@ -81,7 +80,7 @@ export class FederationEventFeed implements OnModuleInit {
   #follower: Follower | undefined;
   readonly #measure;
 
-  // Ten parameters: four of them are what any follower of a stream takes.
+  // Nine parameters: four of them are what any follower of a stream takes.
   constructor(
     private readonly database: Database,
     private readonly notifier: Notifier,
@@ -91,7 +90,6 @@ export class FederationEventFeed implements OnModuleInit {
     private readonly hooks: RoomHooks,
     private readonly audience: RemoteAudience,
     private readonly texts: EventTexts,
-    private readonly handedOver: HandedOver,
     metrics: Metrics,
   ) {
     this.#measure = processingMetrics(metrics, eventCursor);
@@ -147,8 +145,7 @@ export class FederationEventFeed implements OnModuleInit {
       if (!isUnsure && room.remoteServers.length === 0 && (target === '' || target === this.config.serverName))
         continue;
       if (domainOf(event.sender) !== this.config.serverName && stored.onBehalfOf === undefined) continue;
-      if (!isServable(stored) || event.type === hiddenType) continue;
-      if (this.handedOver.has(event.eventId)) continue;
+      if (!isServable(stored) || event.type === hiddenType || stored.isHandedOver) continue;
       const { aclId, servers } = audienceOf(room);
       this.#pending.push({
         ...{ eventId: event.eventId, roomId, streamOrdering: stored.streamOrdering },
@@ -241,7 +238,7 @@ export class FederationEventFeed implements OnModuleInit {
     const rows = await eventsToSend(database, config.serverName, after, upTo, maxEvents);
     const reached = rows.length < maxEvents ? upTo : (rows.at(-1)?.streamOrdering ?? upTo);
     const events = rows
-      .filter(({ type, eventId }) => type !== hiddenType && !this.handedOver.has(eventId))
+      .filter(({ type }) => type !== hiddenType)
       .map(({ eventId, roomId, streamOrdering, sender, stateKey, membership }): Addressed => {
         const target = stateKey !== undefined && leaves(membership) ? domainOf(stateKey) : config.serverName;
         const more = target === config.serverName ? [] : [target];

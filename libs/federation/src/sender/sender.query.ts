@@ -68,12 +68,14 @@ const maxLookedAt = 1_000;
 /** Rooms of which the latest event is read at once. */
 const maxRooms = 50;
 
-/** Whether `e` is of a user of the server that is given, or sent on for another one that asked for it. */
-const isToSend = (
-  db: Db,
-): string => `(${serverOf(db, 'e.sender')} = ? OR (e.type = 'm.room.member' AND e.sender = e.state_key
-  AND EXISTS (SELECT 1 FROM event_json j WHERE j.stream_ordering = e.stream_ordering
-    AND j.internal_metadata LIKE '%"send_on_behalf_of"%')))`;
+/** Whether `e` is a membership of its sender's own that was stored with a mark. */
+const isMarked = (mark: 'send_on_behalf_of' | 'handed_over'): string =>
+  `(e.type = 'm.room.member' AND e.sender = e.state_key AND EXISTS (
+    SELECT 1 FROM event_json j WHERE j.stream_ordering = e.stream_ordering AND j.internal_metadata LIKE '%"${mark}"%'))`;
+
+/** Whether `e` is of a user of the server that is given and nobody else sends it on, or is sent on for another one that asked for it. */
+const isToSend = (db: Db): string =>
+  `(CASE WHEN ${serverOf(db, 'e.sender')} = ? THEN NOT ${isMarked('handed_over')} ELSE ${isMarked('send_on_behalf_of')} END)`;
 
 /** An event between what a server has got and the latest event of its room. */
 export interface Missed extends OutgoingEvent {

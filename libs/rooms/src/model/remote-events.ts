@@ -11,6 +11,8 @@ export interface RemoteEvent {
   readonly origin?: string | undefined;
   /** The server that asked this one to send it on to the others in the room, which it made for that. */
   readonly onBehalfOf?: string | undefined;
+  /** A local user's, which another server took from this one and sends on to the room: who helps somebody in tells the others. */
+  readonly isHandedOver?: boolean | undefined;
 }
 
 /** State of a room at an event, from a server that knows it: with it an event without known ancestors can be placed. */

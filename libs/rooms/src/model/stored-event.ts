@@ -31,6 +31,8 @@ export interface StoredEvent {
   readonly redactedBy: string | undefined;
   /** Of another server's event: the server that asked this one to send it on to the others in the room. */
   readonly onBehalfOf?: string | undefined;
+  /** Another server, which took it from this one, sends it on to the room. */
+  readonly isHandedOver?: boolean | undefined;
 }
 
 /** Whether clients may ever see it: it is in the timeline and was accepted. Says nothing about who may. */

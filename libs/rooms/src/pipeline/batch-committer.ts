@@ -85,6 +85,7 @@ export class BatchCommitter {
         replacesState: staged.replacesState,
         redactedBy: undefined,
         onBehalfOf: staged.onBehalfOf,
+        isHandedOver: staged.isHandedOver,
       }));
       const position = orderings.at(-1)!;
       room.applyToBase();

@@ -34,7 +34,7 @@ export abstract class EventPersister {
    */
   abstract receiveWithState(
     roomVersion: string,
-    event: RoomEvent,
+    remote: RemoteEvent,
     state: GivenState,
     partial?: PartialJoin,
   ): Promise<ReceiveVerdict>;

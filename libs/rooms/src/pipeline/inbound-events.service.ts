@@ -306,7 +306,7 @@ export class InboundEvents {
     const room = await selectRoom(this.database, roomId);
     const state = room && (await source.stateBefore(origin, remote.event));
     if (!room || !state) return verdict;
-    return this.persister.receiveWithState(room.room_version, remote.event, state);
+    return this.persister.receiveWithState(room.room_version, remote, state);
   }
 }
 

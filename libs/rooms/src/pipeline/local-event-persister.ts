@@ -255,10 +255,11 @@ export class LocalEventPersister extends EventPersister {
 
   async receiveWithState(
     roomVersion: string,
-    event: RoomEvent,
+    remote: RemoteEvent,
     given: GivenState,
     partial?: PartialJoin,
   ): Promise<ReceiveVerdict> {
+    const { event } = remote;
     await this.#storeAround(event.roomId, roomVersion, given, [event]);
     return new Promise((resolve, reject) => {
       this.turns.push(event.roomId, {
@@ -280,7 +281,7 @@ export class LocalEventPersister extends EventPersister {
             if (partial) room.partialJoin = { joinEventId: event.eventId, ...partial };
             else if (room.isPartial) room.becomesWhole = true;
           }
-          const outcome = await this.remote.stage(room, { event }, state, isAfresh ? 'afresh' : undefined);
+          const outcome = await this.remote.stage(room, remote, state, isAfresh ? 'afresh' : undefined);
           // Nothing has taken their place.
           if (room.extremities.size === 0)
             for (const [id, extremity] of extremities) room.extremities.set(id, extremity);

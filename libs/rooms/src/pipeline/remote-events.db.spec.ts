@@ -165,9 +165,11 @@ eachDatabase('events of other servers', (open) => {
     const before = [...state.values()];
     const join = add('m.room.member', yan, yan, { membership: 'join' });
     const persister = rooms.get(EventPersister);
-    expect(await persister.receiveWithState('11', join, { state: before, authChain: before })).toMatchObject({
-      kind: 'accepted',
-    });
+    expect(await persister.receiveWithState('11', { event: join }, { state: before, authChain: before })).toMatchObject(
+      {
+        kind: 'accepted',
+      },
+    );
     const fork = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'aside' } }, [chain[2]!], state);
     // As when another server fills a gap that goes back to the beginning.
     expect(await receive(...chain.slice(0, 3), fork)).toEqual(Array.from({ length: 4 }, () => 'accepted'));
@@ -324,9 +326,9 @@ eachDatabase('events of other servers', (open) => {
     const around = { state: [create, first], authChain: [create, first] };
     const message = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'one' } }, [first], state);
     const persister = rooms.get(EventPersister);
-    expect(await persister.receiveWithState('11', message, around)).toMatchObject({ kind: 'accepted' });
+    expect(await persister.receiveWithState('11', { event: message }, around)).toMatchObject({ kind: 'accepted' });
     const refused = server.make({ type: 'm.room.message', sender: yan, content: { body: 'two' } }, [first], state);
-    expect(await persister.receiveWithState('11', refused, around)).toMatchObject({ kind: 'rejected' });
+    expect(await persister.receiveWithState('11', { event: refused }, around)).toMatchObject({ kind: 'rejected' });
     expect((await headsOf(message.roomId)).map((event) => event.eventId)).toEqual([message.eventId]);
     const unknown = server.make(
       { type: 'm.room.message', sender: zoe, content: { body: 'three' } },
@@ -455,7 +457,9 @@ eachDatabase('events of other servers', (open) => {
     };
     try {
       expect(
-        await rooms.get(EventPersister).receiveWithState('11', join, { state: around.reverse(), authChain: chain }),
+        await rooms
+          .get(EventPersister)
+          .receiveWithState('11', { event: join }, { state: around.reverse(), authChain: chain }),
       ).toMatchObject({ kind: 'accepted' });
     } finally {
       database.write = write;
@@ -1042,7 +1046,9 @@ eachDatabase('events of other servers', (open) => {
       state,
     );
     const all = [...state.values()];
-    const verdict = await rooms.get(EventPersister).receiveWithState(version, join, { state: all, authChain: all });
+    const verdict = await rooms
+      .get(EventPersister)
+      .receiveWithState(version, { event: join }, { state: all, authChain: all });
     expect(verdict.kind).toBe('accepted');
     expect((await stateOf(join.roomId)).size).toBe(state.size + 1);
     await rooms.get(JoinService).join(bob, join.roomId);
@@ -1069,7 +1075,9 @@ eachDatabase('events of other servers', (open) => {
     await rooms.get(EventPersister).receiveOutOfBand('10', invite);
     const known = [...state.values()];
     const join = add('m.room.member', bob.userId, bob.userId, { membership: 'join' });
-    const verdict = await rooms.get(EventPersister).receiveWithState('10', join, { state: known, authChain: known });
+    const verdict = await rooms
+      .get(EventPersister)
+      .receiveWithState('10', { event: join }, { state: known, authChain: known });
     expect(verdict.kind).toBe('accepted');
     const uncovered = () =>
       test.database.query(

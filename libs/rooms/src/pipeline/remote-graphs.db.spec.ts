@@ -300,7 +300,7 @@ eachDatabase(
         for (const each of [event, ...state]) follow(each);
         await rooms
           .get(EventPersister)
-          .receiveWithState(this.version, event, { state, authChain: [...authChain.values()] });
+          .receiveWithState(this.version, { event }, { state, authChain: [...authChain.values()] });
       }
 
       /**
@@ -470,7 +470,7 @@ eachDatabase(
       // Whoever vouches for the state before it has it stored.
       const event = biting(first, [head.eventId, first]);
       const state = [...(await world.graph.after(head.eventId)).values()].map((id) => world.graph.events.get(id)!);
-      await rooms.get(EventPersister).receiveWithState(version, event, { state, authChain: state });
+      await rooms.get(EventPersister).receiveWithState(version, { event }, { state, authChain: state });
       expect(await world.receive([await world.say({ type: 'm.room.message', content: {} }, zoe, [head])])).toEqual([
         'accepted',
       ]);

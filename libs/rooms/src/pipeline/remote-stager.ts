@@ -255,6 +255,7 @@ export class RemoteStager {
       rejectedReason,
       softFailed,
       onBehalfOf: way.remote.onBehalfOf,
+      isHandedOver: way.remote.isHandedOver,
       replacesState: event.stateKey === undefined ? undefined : before.idAt(stateKeyOf(event.type, event.stateKey)),
       group: groupOf(chain),
       redactionRecheck: isRedaction ? levels.user(event.sender) < levels.scalar('redact') : undefined,

@@ -71,7 +71,9 @@ eachDatabase(
       const persister = rooms.get(EventPersister);
       const given = { state: part, authChain: part };
       const partial = { via: remoteServer, servers: [remoteServer] };
-      expect(await persister.receiveWithState(version, join, given, partial)).toMatchObject({ kind: 'accepted' });
+      expect(await persister.receiveWithState(version, { event: join }, given, partial)).toMatchObject({
+        kind: 'accepted',
+      });
       await persister.receiveOutliers(roomId, version, whole);
       const { database } = test;
       const all = {
@@ -182,7 +184,7 @@ eachDatabase(
         before,
       );
       const given = { state: whole, authChain: [join] };
-      expect(await persister.receiveWithState(version, again, given)).toMatchObject({ kind: 'accepted' });
+      expect(await persister.receiveWithState(version, { event: again }, given)).toMatchObject({ kind: 'accepted' });
       expect(rooms.get(PartialRooms).has(roomId)).toBe(false);
       // Elsewhere it goes once nothing here names it.
       if (test.stateOptions) await rooms.get(PurgeService).collectGroups(roomId, { superseded: true });

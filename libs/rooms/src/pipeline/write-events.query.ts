@@ -199,12 +199,13 @@ async function deleteReplaced(tx: Tx, room: WorkingRoom): Promise<void> {
 }
 
 function metadataOf(staged: StagedEvent): string {
-  const { onBehalfOf } = staged;
-  if (!staged.transaction && !staged.softFailed && onBehalfOf === undefined) return '{}';
+  const { onBehalfOf, isHandedOver } = staged;
+  if (!staged.transaction && !staged.softFailed && onBehalfOf === undefined && !isHandedOver) return '{}';
   return JSON.stringify({
     ...(staged.transaction && { txn_id: staged.transaction.txnId, device_id: staged.transaction.deviceId }),
     ...(staged.softFailed && { soft_failed: true }),
     ...(onBehalfOf !== undefined && { send_on_behalf_of: onBehalfOf }),
+    ...(isHandedOver && { handed_over: true }),
   });
 }
 

@@ -21,6 +21,8 @@ export interface StagedEvent {
   readonly isRemote: boolean;
   /** The server that asked this one to send it on to the others in the room. */
   readonly onBehalfOf?: string | undefined;
+  /** Another server, which took it from this one, sends it on to the room. */
+  readonly isHandedOver?: boolean | undefined;
   /** A membership of a local user that is known without the room's state. */
   readonly isOutOfBand?: boolean;
   /** The state before it, where that is not the room's current state. */

@@ -31,6 +31,7 @@ export interface InternalMetadata {
   soft_failed?: boolean;
   out_of_band_membership?: boolean;
   send_on_behalf_of?: string;
+  handed_over?: boolean;
 }
 
 /** @throws Error when a row names a version that this server does not know */
@@ -59,6 +60,7 @@ function fromRow(row: EventRow): StoredEvent {
     replacesState: row.prev_state ?? undefined,
     redactedBy: undefined,
     onBehalfOf: metadata.send_on_behalf_of,
+    isHandedOver: metadata.handed_over,
   };
 }
 

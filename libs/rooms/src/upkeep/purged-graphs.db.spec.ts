@@ -145,7 +145,9 @@ eachDatabase(
         state,
       );
       const given = { state: [...state.values()], authChain: [] };
-      expect(await rooms.get(EventPersister).receiveWithState('11', back, given)).toMatchObject({ kind: 'accepted' });
+      expect(await rooms.get(EventPersister).receiveWithState('11', { event: back }, given)).toMatchObject({
+        kind: 'accepted',
+      });
       // It follows upon what is known here as a piece of state only.
       const beside = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'beside' } }, [head], state);
       expect(await receive(beside)).toEqual(['missingAncestors']);
