@@ -58,10 +58,11 @@ export async function selectMediaUsage(
   if (!byName) {
     page = `SELECT w.*, p.displayname FROM (${page}) w LEFT JOIN profiles p ON p.user_id = w.user_id ORDER BY ${order('w')}`;
   }
-  const rows = await db.query<MediaUsageRow & { readonly total: number }>(
-    `WITH usage AS MATERIALIZED (${usage}) ${page}`,
-    [...params, search.limit, search.offset],
-  );
+  const rows = await db.query<MediaUsageRow & { readonly total: number }>(`WITH usage AS (${usage}) ${page}`, [
+    ...params,
+    search.limit,
+    search.offset,
+  ]);
   const users = rows.map(({ user_id, displayname, media_count: count, media_length: length }) => ({
     user_id,
     displayname,

@@ -149,8 +149,8 @@ export async function selectFilteredPlaces(
   for (const more of lookedAtInEnds) {
     count += more;
     const rows = await selectFilteredEnds(db, rooms, range, limit, count);
-    const found = placesByRoom(rows.filter((row) => row.event_id !== null));
-    const edges = new Map(rows.map((row) => [row.room_id, row.edge ?? undefined]));
+    const found = placesByRoom(rows.filter((row) => row.edge === null));
+    const edges = new Map(rows.flatMap((row) => (row.edge === null ? [] : [[row.room_id, row.edge] as const])));
     for (const roomId of rooms) {
       const edge = edges.get(roomId);
       if (edge === undefined) lookedDownTo.delete(roomId);
@@ -164,31 +164,35 @@ export async function selectFilteredPlaces(
   return { places, lookedDownTo };
 }
 
-/** The ends of rooms among the last `count` events of each; a room of which nothing passes has one row all the same. */
+/** The ends of rooms among the last `count` events of each, and up to where those are, where there are more. */
 function selectFilteredEnds(
   db: Db,
   roomIds: readonly string[],
   { after, upTo, filter }: FilteredRange,
   limit: number,
   count: number,
-): Promise<(EventPlaceRow & { readonly edge: number | null })[]> {
+): Promise<({ readonly room_id: string; readonly edge: number } | (EventPlaceRow & { readonly edge: null }))[]> {
   const params: SqlValue[] = [after, upTo, roomIds, upTo, after, upTo, after];
   const conditions = (alias: string): string =>
     [servableSql(`${alias}.`), ...eventFilterSql(filter, params, db.dialect, alias)].join(' AND ');
   const inner = conditions('b');
   params.push(after);
   const outer = conditions('e');
+  // Named twice, so that it is worked out once: older databases know no word for that.
   return db.query(
-    `WITH ends AS MATERIALIZED (SELECT r.room_id, (
+    `WITH ends AS (SELECT r.room_id, (
          SELECT f.stream_ordering FROM events f WHERE f.room_id = r.room_id AND f.stream_ordering > ? AND f.stream_ordering <= ?
          ORDER BY f.stream_ordering DESC LIMIT 1 OFFSET ${Math.trunc(count)}) AS edge
        FROM rooms r WHERE ${db.dialect.anyOf('r.room_id')})
-     SELECT l.room_id, l.edge, e.event_id, e.topological_ordering, e.stream_ordering FROM ends l
-     LEFT JOIN events e ON e.room_id = l.room_id AND e.stream_ordering <= ? AND e.stream_ordering > COALESCE(l.edge, ?)
+     SELECT l.room_id, l.edge, NULL AS event_id, NULL AS topological_ordering, NULL AS stream_ordering
+       FROM ends l WHERE l.edge IS NOT NULL
+     UNION ALL
+     SELECT e.room_id, NULL, e.event_id, e.topological_ordering, e.stream_ordering FROM ends l
+     JOIN events e ON e.room_id = l.room_id AND e.stream_ordering <= ? AND e.stream_ordering > COALESCE(l.edge, ?)
        AND e.stream_ordering > COALESCE((SELECT b.stream_ordering FROM events b
          WHERE b.room_id = l.room_id AND b.stream_ordering <= ? AND b.stream_ordering > COALESCE(l.edge, ?) AND ${inner}
          ORDER BY b.stream_ordering DESC LIMIT 1 OFFSET ${Math.trunc(limit) + 1}), l.edge, ?) AND ${outer}
-     ORDER BY e.stream_ordering`,
+     ORDER BY stream_ordering`,
     params,
   );
 }
