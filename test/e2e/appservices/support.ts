@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { freePort, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { eventually, freePort, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { stringify } from 'yaml';
 
 /** Both databases that a server can have. */
@@ -85,8 +85,14 @@ export class FakeService {
         });
       });
     });
-    this.#server.listen(this.port, '127.0.0.1');
-    await once(this.#server, 'listening');
+    // A program that is just being started by this process holds what was closed for a moment longer.
+    await eventually(async () => {
+      this.#server.listen(this.port, '127.0.0.1');
+      return once(this.#server, 'listening').catch((error: NodeJS.ErrnoException) => {
+        if (error.code === 'EADDRINUSE') return false;
+        throw error;
+      });
+    });
   }
 
   /** Goes down: nothing listens any more. */
