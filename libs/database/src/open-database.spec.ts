@@ -206,7 +206,7 @@ describe('Opening PostgreSQL', () => {
       checkPostgres({ ...good, ...facts }, unsafe, 'u', new SilentLogger());
 
     it.each([
-      [{ version: '10.23' }, /PostgreSQL 10.23 is too old/],
+      [{ version: '11.22' }, /PostgreSQL 11.22 is too old/],
       [{ collate: 'en_US.UTF-8' }, /COLLATE 'en_US.UTF-8' and CTYPE 'C'/],
       [{ ctype: 'C.UTF-8' }, /CTYPE 'C.UTF-8'/],
       [{ standby: true }, /read-only standby/],
@@ -216,7 +216,7 @@ describe('Opening PostgreSQL', () => {
 
     it('accepts what is safe, and what it is told to accept', () => {
       check({});
-      check({ version: '11.0', provider: null });
+      check({ version: '12.0', provider: null });
       check({ collate: 'POSIX', ctype: 'POSIX' });
       check({ provider: 'b', locale: 'C.UTF-8', collate: 'en_US.UTF-8' });
       check({ collate: 'de_DE.UTF-8', ctype: 'de_DE.UTF-8' }, true);

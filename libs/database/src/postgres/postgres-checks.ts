@@ -2,7 +2,7 @@ import type { Logger } from '@rookery/platform';
 import { DatabaseError } from '../errors.js';
 import { isOlder } from '../version.js';
 
-const oldest = '11';
+const oldest = '12';
 
 /** What a PostgreSQL database says about itself. */
 export interface PostgresFacts {
