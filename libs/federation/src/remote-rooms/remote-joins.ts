@@ -43,7 +43,7 @@ export class RemoteJoins {
   readonly #onlookers = new SingleFlight<void>();
   readonly #logger: Logger;
 
-  // Ten parameters: the steps of a join: whom to ask, the handshake, the proof, and storing in one of three ways.
+  // Nine parameters: the steps of a join: whom to ask, the handshake, the proof, and storing in one of three ways.
   constructor(
     private readonly candidates: Candidates,
     private readonly handshake: MembershipHandshake,
