@@ -356,7 +356,9 @@ export class AmongProcesses {
   #look(view: ProcessView): void {
     if (this.#isStopping || this.#changing) return;
     this.#lookForMissing(view);
-    this.#rpc?.hangUp();
+    this.#rpc?.hangUp((instance) =>
+      instance === writer ? !view.leases.has(writer) : view.lost.some((number) => instanceOf(number) === instance),
+    );
     if (this.#isWriter) return;
     const now = this.#writerNow();
     // Nobody answers what was passed on to one that is gone, though it may keep its connections; whoever waits for that could not take its place.

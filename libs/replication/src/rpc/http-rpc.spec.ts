@@ -67,9 +67,12 @@ describe('Calls between processes', () => {
     const toC = a.call(double, { n: 1 }, 'c').finally(() => ended.push('c'));
     toB.catch(() => undefined);
     await eventually(() => begun.length === 2);
-    a.hangUp();
+    a.hangUp(() => true);
     addresses.delete('b');
-    a.hangUp();
+    a.hangUp(() => false);
+    await new Promise((done) => setTimeout(done, 20));
+    expect(ended).toEqual([]);
+    a.hangUp((instance) => instance === 'b');
     await expect(toB).rejects.toMatchObject({ status: 503, message: expect.stringContaining('not there any more') });
     expect(ended).toEqual(['b']);
     answers.get('c')?.();

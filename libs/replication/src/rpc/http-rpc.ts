@@ -185,11 +185,15 @@ export class HttpRpc extends Rpc {
     return answers;
   }
 
-  /** Gives up calls to processes that are not where they were: one that was lost may keep its connections, and answer nothing. */
-  hangUp(): void {
+  /**
+   * Gives up calls to processes that are lost, or are not where they were: they may keep their connections, and answer nothing.
+   * @param isLost whether a process that has no address now will not have one again; another one may only be late
+   */
+  hangUp(isLost: (instance: string) => boolean): void {
     for (const [sent, { instance, address }] of this.#sent) {
       const now = this.#options.addressOf(instance);
-      if (now?.host !== address.host || now.port !== address.port) sent.destroy(new Error('it is not there any more'));
+      const isGone = now ? now.host !== address.host || now.port !== address.port : isLost(instance);
+      if (isGone) sent.destroy(new Error('it is not there any more'));
     }
   }
 
