@@ -149,15 +149,9 @@ export async function selectFilteredPlaces(
   for (const more of lookedAtInEnds) {
     count += more;
     const rows = await selectFilteredEnds(db, rooms, range, limit, count);
-    const found = placesByRoom(rows.filter((row) => row.edge === null));
-    const edges = new Map(rows.flatMap((row) => (row.edge === null ? [] : [[row.room_id, row.edge] as const])));
-    for (const roomId of rooms) {
-      const edge = edges.get(roomId);
-      if (edge === undefined) lookedDownTo.delete(roomId);
-      else lookedDownTo.set(roomId, edge);
-      const list = found.get(roomId);
-      if (list) places.set(roomId, list);
-    }
+    for (const [roomId, list] of placesByRoom(rows.filter((row) => row.edge === null))) places.set(roomId, list);
+    for (const roomId of rooms) lookedDownTo.delete(roomId);
+    for (const { room_id: roomId, edge } of rows) if (edge !== null) lookedDownTo.set(roomId, edge);
     rooms = rooms.filter((roomId) => lookedDownTo.has(roomId) && (places.get(roomId)?.length ?? 0) <= limit);
     if (rooms.length === 0) break;
   }
@@ -172,26 +166,25 @@ function selectFilteredEnds(
   limit: number,
   count: number,
 ): Promise<({ readonly room_id: string; readonly edge: number } | (EventPlaceRow & { readonly edge: null }))[]> {
-  const params: SqlValue[] = [after, upTo, roomIds, upTo, after, upTo, after];
+  const params: SqlValue[] = [after, upTo, after, roomIds, after, upTo, upTo];
   const conditions = (alias: string): string =>
     [servableSql(`${alias}.`), ...eventFilterSql(filter, params, db.dialect, alias)].join(' AND ');
   const inner = conditions('b');
-  params.push(after);
   const outer = conditions('e');
   // Named twice, so that it is worked out once: older databases know no word for that.
   return db.query(
-    `WITH ends AS (SELECT r.room_id, (
+    `WITH ends AS (SELECT r.room_id, COALESCE((
          SELECT f.stream_ordering FROM events f WHERE f.room_id = r.room_id AND f.stream_ordering > ? AND f.stream_ordering <= ?
-         ORDER BY f.stream_ordering DESC LIMIT 1 OFFSET ${Math.trunc(count)}) AS edge
+         ORDER BY f.stream_ordering DESC LIMIT 1 OFFSET ${Math.trunc(count)}), ?) AS edge
        FROM rooms r WHERE ${db.dialect.anyOf('r.room_id')})
      SELECT l.room_id, l.edge, NULL AS event_id, NULL AS topological_ordering, NULL AS stream_ordering
-       FROM ends l WHERE l.edge IS NOT NULL
+       FROM ends l WHERE l.edge > ?
      UNION ALL
      SELECT e.room_id, NULL, e.event_id, e.topological_ordering, e.stream_ordering FROM ends l
-     JOIN events e ON e.room_id = l.room_id AND e.stream_ordering <= ? AND e.stream_ordering > COALESCE(l.edge, ?)
+     JOIN events e ON e.room_id = l.room_id AND e.stream_ordering <= ? AND e.stream_ordering > l.edge
        AND e.stream_ordering > COALESCE((SELECT b.stream_ordering FROM events b
-         WHERE b.room_id = l.room_id AND b.stream_ordering <= ? AND b.stream_ordering > COALESCE(l.edge, ?) AND ${inner}
-         ORDER BY b.stream_ordering DESC LIMIT 1 OFFSET ${Math.trunc(limit) + 1}), l.edge, ?) AND ${outer}
+         WHERE b.room_id = l.room_id AND b.stream_ordering <= ? AND b.stream_ordering > l.edge AND ${inner}
+         ORDER BY b.stream_ordering DESC LIMIT 1 OFFSET ${Math.trunc(limit) + 1}), l.edge) AND ${outer}
      ORDER BY stream_ordering`,
     params,
   );
