@@ -2,6 +2,7 @@ import { buildEvent, roomVersionRules, signEvent, SigningKey } from '@rookery/ev
 import { EventPersister } from '@rookery/rooms';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { MatrixError } from '@rookery/matrix-types';
 import { AccountValidity } from '@rookery/users';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { eventually, createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
@@ -430,6 +431,19 @@ describe.each(['sqlite', 'postgres'] as const)('pushers with what is not specifi
     await gateway.events(2);
     expect(bodies()).toEqual(['while expired', 'renewed']);
     expect(gateway.received[1]?.devices).toMatchObject([{ pushkey: 'key' }]);
+  });
+
+  it('are not held up by a module that cannot say who has expired', async () => {
+    gateway.received.length = 0;
+    const validity = server.server.service(AccountValidity);
+    const fails = jest.spyOn(validity, 'expiredAmong').mockRejectedValue(MatrixError.badRequest('It failed'));
+    try {
+      await say('all the same');
+      await gateway.events(1);
+      expect(fails).toHaveBeenCalled();
+    } finally {
+      fails.mockRestore();
+    }
   });
 
   it('tell no numbers to clients that want none', async () => {
