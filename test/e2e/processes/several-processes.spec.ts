@@ -117,7 +117,7 @@ describeWithRedis('A server of several processes', () => {
     path: string,
     body?: unknown,
     token?: string,
-    limitMs = 8_000,
+    limitMs = 50_000,
   ): Promise<Answer> {
     const response = await fetch(`http://127.0.0.1:${at}/_matrix/client/v3${path}`, {
       method,
@@ -128,19 +128,22 @@ describeWithRedis('A server of several processes', () => {
       },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       signal: AbortSignal.timeout(limitMs),
+    }).catch((cause: unknown) => {
+      throw new Error(`${method} ${path} at ${at} was not answered: ${String(cause)}`, { cause });
     });
     return { status: response.status, body: (await response.json()) as Record<string, unknown> };
   }
   /** What is answered with 200, however often it takes. @throws Error that says what came instead, and what the processes say */
-  async function answered(what: () => Promise<Answer>): Promise<Answer> {
+  async function answered(...what: Parameters<typeof ask>): Promise<Answer> {
     let last: unknown;
     const tryOnce = async (): Promise<Answer | undefined> => {
       try {
-        const answer = await what();
+        const [at, method, path, body, token] = what;
+        const answer = await ask(at, method, path, body, token, 8_000);
         last = answer;
         return answer.status === 200 ? answer : undefined;
       } catch (error) {
-        last = `${String(error)}: ${String((error as Error).cause)}`;
+        last = String(error);
         return undefined;
       }
     };
@@ -148,12 +151,14 @@ describeWithRedis('A server of several processes', () => {
       return await eventually(tryOnce);
     } catch {
       const ends = children.map(({ pid, exitCode, signalCode }) => `${pid}: ${signalCode ?? exitCode ?? 'runs'}`);
-      throw new Error(`${what.toString()} came to ${JSON.stringify(last)}; ${ends.join(', ')}\n${log.slice(-20_000)}`);
+      throw new Error(
+        `${what.slice(0, 3).join(' ')} came to ${JSON.stringify(last)}; ${ends.join(', ')}\n${log.slice(-20_000)}`,
+      );
     }
   }
   const register = async (at: number, username: string): Promise<string> => {
     const body = { username, password: 'a long password', auth: { type: 'm.login.dummy' } };
-    const answer = await answered(() => ask(at, 'POST', '/register', body));
+    const answer = await answered(at, 'POST', '/register', body);
     return String(answer.body['access_token']);
   };
   const bodies = (sync: Answer, roomId: string): string[] => {
@@ -203,12 +208,12 @@ describeWithRedis('A server of several processes', () => {
     const say = async (text: string): Promise<void> => {
       // The same transaction until it is answered: it counts once.
       const path = `/rooms/${encodeURIComponent(roomId)}/send/m.room.message/${text}`;
-      await answered(() => ask(port, 'PUT', path, { body: text, msgtype: 'm.text' }, token));
+      await answered(port, 'PUT', path, { body: text, msgtype: 'm.text' }, token);
       said.push(text);
     };
     const heard = async (): Promise<string[]> =>
       bodies(
-        await answered(() => ask(port, 'GET', '/sync?filter={"room":{"timeline":{"limit":100}}}', undefined, token)),
+        await answered(port, 'GET', '/sync?filter={"room":{"timeline":{"limit":100}}}', undefined, token),
         roomId,
       ).filter(Boolean);
     for (let i = 0; i < 10; i++) {
@@ -344,7 +349,7 @@ describeWithRedis('A server of several processes', () => {
       ask(at, 'PUT', `${account}/${type}`, content, token);
     const sync = async (at: number, since?: string): Promise<Sync> => {
       const query = since === undefined ? '' : `?since=${since}&timeout=60000`;
-      const answer = await ask(at, 'GET', `/sync${query}`, undefined, token, 20_000);
+      const answer = await ask(at, 'GET', `/sync${query}`, undefined, token);
       expect(answer.status).toBe(200);
       return answer.body as unknown as Sync;
     };
@@ -517,7 +522,7 @@ describeWithRedis('A server of several processes', () => {
     const before = start('--config', file, own[0]!);
     const token = await register(one, 'dora');
     startBuild(next, '--config', file, own[1]!);
-    const roomId = String((await answered(() => ask(two, 'POST', '/createRoom', {}, token))).body['room_id']);
+    const roomId = String((await answered(two, 'POST', '/createRoom', {}, token)).body['room_id']);
     const room = `/rooms/${encodeURIComponent(roomId)}`;
     let isTyping = false;
     /** Who types is known to the process that writes, and the other one asks it. */
@@ -525,8 +530,8 @@ describeWithRedis('A server of several processes', () => {
       isTyping = !isTyping;
       const typing = { typing: isTyping, timeout: 120_000 };
       const path = `${room}/typing/${encodeURIComponent('@dora:rookery.test')}`;
-      await answered(() => ask(from, 'PUT', path, typing, token));
-      const { body } = await answered(() => ask(to, 'GET', '/sync', undefined, token));
+      await answered(from, 'PUT', path, typing, token);
+      const { body } = await answered(to, 'GET', '/sync', undefined, token);
       const { ephemeral } = (body as { rooms: { join: Record<string, { ephemeral: { events: object[] } }> } }).rooms
         .join[roomId]!;
       const typers = ephemeral.events.filter((event) => (event as { type: string }).type === 'm.typing');
@@ -546,12 +551,12 @@ describeWithRedis('A server of several processes', () => {
     await end(before);
     await areOne(two, two);
     const back = start('--config', file, own[0]!);
-    await answered(() => ask(one, 'GET', '/account/whoami', undefined, token));
+    await answered(one, 'GET', '/account/whoami', undefined, token);
     await areOne(one, two);
     await areOne(two, one);
     await end(back);
     startBuild(next, '--config', file, own[0]!);
-    await answered(() => ask(one, 'GET', '/account/whoami', undefined, token));
+    await answered(one, 'GET', '/account/whoami', undefined, token);
     await areOne(one, two);
     await areOne(two, one);
   });
@@ -577,7 +582,7 @@ describeWithRedis('A server of several processes', () => {
 
     await end(today);
     startBuild(newer, '--config', file, tomorrow);
-    await answered(() => ask(tomorrowPort, 'GET', '/account/whoami', undefined, token));
+    await answered(tomorrowPort, 'GET', '/account/whoami', undefined, token);
     const late = start('--config', file);
     await new Promise((resolve) => late.once('exit', resolve));
     expect(late.exitCode).toBe(1);
