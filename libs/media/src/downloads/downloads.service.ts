@@ -89,6 +89,7 @@ export class Downloads {
     if (found === undefined) throw notFound();
     this.#mayShow(found, download);
     if (found.sizeBytes !== undefined) return found;
+    if (this.arrivals.isOver(found)) throw notFound();
     this.database.onlyAtWriter('waiting for an upload');
     const arrived = await this.arrivals.wait(download.mediaId, download.timeoutMs, download.signal, async () => {
       const media = await findMedia(this.database, key);

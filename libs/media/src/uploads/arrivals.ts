@@ -1,18 +1,32 @@
 import { Injectable } from '@nestjs/common';
-import { Clock } from '@rookery/platform';
+import { Clock, Config } from '@rookery/platform';
+import type { Media } from '../records/media.js';
 
 /** Another process may have taken the upload: its rows are looked at so often. */
 const lookAgainMs = 1_000;
 /** Requests that wait at once; further ones look once and go. */
 const maxWaiting = 1_000;
 
-/** Wakes those who wait for the file of a reserved id. */
+/** Knows until when the file of a reserved id may come, and wakes those who wait for it. */
 @Injectable()
 export class Arrivals {
   readonly #waiting = new Map<string, Set<() => void>>();
   #count = 0;
 
-  constructor(private readonly clock: Clock) {}
+  constructor(
+    private readonly config: Config,
+    private readonly clock: Clock,
+  ) {}
+
+  /** Until when the file of an id that is reserved now may come, milliseconds since the epoch. */
+  endTs({ createdTs }: Pick<Media, 'createdTs'>): number {
+    return createdTs + this.config.get('unused_expiration_time');
+  }
+
+  /** Whether no file comes any more for an id that was reserved and has none. */
+  isOver(reserved: Pick<Media, 'createdTs'>): boolean {
+    return this.endTs(reserved) <= this.clock.nowMs();
+  }
 
   /** The file of this id is there. */
   arrived(mediaId: string): void {

@@ -86,7 +86,7 @@ export class UploadService {
         { name: 'reserve_media' },
       ),
     );
-    return { uri: formatMxc(this.config.serverName, mediaId), expiresTs: createdTs + lifetimeMs };
+    return { uri: formatMxc(this.config.serverName, mediaId), expiresTs: this.arrivals.endTs({ createdTs }) };
   }
 
   /**
@@ -100,8 +100,7 @@ export class UploadService {
     if (reserved === undefined) throw MatrixError.noSuchMedia();
     if (reserved.uploader !== requester.userId) throw MatrixError.forbidden('Somebody else reserved this media id');
     if (reserved.sizeBytes !== undefined || this.#filling.has(mediaId)) throw cannotOverwrite();
-    if (reserved.createdTs + this.config.get('unused_expiration_time') <= this.clock.nowMs())
-      throw MatrixError.notFound('The media id was not used in time');
+    if (this.arrivals.isOver(reserved)) throw MatrixError.notFound('The media id was not used in time');
     this.#filling.add(mediaId);
     try {
       // What was read before may be older than a file that another upload has put there meanwhile.

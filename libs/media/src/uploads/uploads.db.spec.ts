@@ -7,6 +7,7 @@ import { Readable } from 'node:stream';
 import { OnlyAtWriterError } from '@rookery/platform';
 import { eachDatabase, FakeClock } from '@rookery/testing';
 import { AvatarRules } from '../avatars/avatar-rules.js';
+import { Downloads } from '../downloads/downloads.service.js';
 import { buildMedia, fixtureMigrations, type MediaFixture, requesterOf } from '../media.fixture.js';
 import { Quarantine } from '../moderation/quarantine.service.js';
 import { MediaLibrary } from '../records/media-library.service.js';
@@ -92,6 +93,18 @@ eachDatabase('uploads', (open) => {
     await fill(ids[0]!);
     await fill(ids[1]!);
     await expect(fill(ids[2]!)).rejects.toMatchObject({ status: 403, errcode: 'M_USER_LIMIT_EXCEEDED' });
+  });
+
+  it('to a reserved id are waited for no longer than they are taken', async () => {
+    await build({ unused_expiration_time: '1h' });
+    const { uri, expiresTs } = await media.get(UploadService).reserve(alice);
+    expect(expiresTs - clock.nowMs()).toBe(3_600_000);
+    const asked = { server: 'example.org', mediaId: uri.split('/').at(-1)!, authenticated: true, timeoutMs: 0, ip: '' };
+    const find = (): Promise<unknown> => media.get(Downloads).find({ ...asked, signal: new AbortController().signal });
+    await clock.jump(3_599_999);
+    await expect(find()).rejects.toMatchObject({ status: 504, errcode: 'M_NOT_YET_UPLOADED' });
+    await clock.jump(1);
+    await expect(find()).rejects.toMatchObject({ status: 404, errcode: 'M_NOT_FOUND' });
   });
 
   it('to a reserved id never take the place of one that came first', async () => {
