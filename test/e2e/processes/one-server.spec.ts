@@ -1,3 +1,5 @@
+import { MatrixError } from '@rookery/matrix-types';
+import { Rpc } from '@rookery/replication';
 import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { requestProcess } from './ask-process.js';
 
@@ -216,6 +218,32 @@ describe('a server of several processes, each request at one of them by chance',
       expect(next.rooms?.leave?.[roomId]).toBeDefined();
       expect((await guest.request('POST', '/logout', {})).status).toBe(200);
       for (let i = 0; i < 6; i++) expect((await guest.request('GET', '/sync')).status).toBe(401);
+    }
+  });
+
+  it('lets a sync wait for whoever tells who is there and types, where that one cannot be asked', async () => {
+    await alice.request('PUT', `${room}/typing/${alice.userId}`, { typing: true, timeout: 30_000 });
+    const rpc = homeserver.servers[1]!.service(Rpc);
+    const call = rpc.call.bind(rpc);
+    const away = new Set<string>();
+    rpc.call = (method, request, instance) => {
+      if (method.name !== 'typing_changes' && method.name !== 'presence_changes')
+        return call(method, request, instance);
+      away.add(method.name);
+      return Promise.reject(new MatrixError(503, 'M_UNKNOWN', 'Nobody writes'));
+    };
+    try {
+      for (const [method, path, body] of [
+        ['GET', '/_matrix/client/v3/sync'],
+        ['POST', slidingPath, { ...slidingLists, extensions: { typing: { enabled: true } } }],
+      ] as const) {
+        const answer = await requestProcess(homeserver, 1, bob, method, path, body);
+        expect({ path, status: answer.status }).toEqual({ path, status: 200 });
+        expect(await answer.text()).toContain('m.typing');
+      }
+      expect(away).toEqual(new Set(['typing_changes', 'presence_changes']));
+    } finally {
+      rpc.call = call;
     }
   });
 

@@ -112,7 +112,7 @@ export class PresenceReader {
     if (!this.enabled) return [];
     if (!this.#stream.isWrittenHere) {
       const [joined, fresh] = [[...joinedRooms], [...freshRooms]];
-      return [...(await this.#stream.atWriter(presenceChanges, { userId, joined, fresh, since, upTo }))];
+      return [...(await this.#stream.askWriter(presenceChanges, { userId, joined, fresh, since, upTo }))];
     }
     const { board } = this.publisher;
     const interest = await this.routing.interestOf(userId);

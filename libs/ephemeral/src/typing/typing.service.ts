@@ -103,12 +103,12 @@ export class TypingService implements OnModuleInit, OnModuleDestroy {
   async setByClient(roomId: string, userId: string, typing: boolean, timeoutMs = defaultTimeoutMs): Promise<void> {
     if (!(await this.audience.localMembers(roomId)).has(userId)) throw MatrixError.notInRoom();
     const forMs = typing ? Math.min(Math.max(timeoutMs, 1), longestTimeoutMs) : undefined;
-    await this.stream.atWriter(setTyping, { roomId, userId, timeoutMs: forMs });
+    await this.stream.askWriter(setTyping, { roomId, userId, timeoutMs: forMs });
   }
 
   /** Another server says that its user types, or not any more; that the user is in the room was checked. */
   setRemote(roomId: string, userId: string, typing: boolean): Promise<void> {
-    return this.stream.atWriter(setTyping, { roomId, userId, timeoutMs: typing ? 60_000 : undefined });
+    return this.stream.askWriter(setTyping, { roomId, userId, timeoutMs: typing ? 60_000 : undefined });
   }
 
   /** Who is typing in a room now. */
@@ -142,7 +142,7 @@ export class TypingService implements OnModuleInit, OnModuleDestroy {
     const asked = isKnown ? this.#changes.changedSince(roomIds, range.after, range.upTo) : [...roomIds];
     if (asked.length === 0) return new Map();
     const asking = { roomIds: asked, ...(range && { since: range.after, upTo: range.upTo }) };
-    const answer = await this.stream.atWriter(typingChanges, asking);
+    const answer = await this.stream.askWriter(typingChanges, asking);
     return new Map(answer);
   }
 

@@ -1,5 +1,6 @@
 import { type Database, raiseShared, readShared, StreamIds, takeShared, type Tx } from '@rookery/database';
-import type { Config } from '@rookery/platform';
+import { MatrixError } from '@rookery/matrix-types';
+import { type Config, OnlyAtWriterError } from '@rookery/platform';
 import type { BusMessage } from '../bus.js';
 import type { Audience, Keys, Notifier } from '../notifier.js';
 import { defineRpc, type Rpc, type RpcMethod } from '../rpc/rpc.js';
@@ -209,6 +210,18 @@ export class Stream<Key extends string = never> {
   /** Calls the process that writes this stream, which is this one where it may. Rejects as the handler did. */
   atWriter<Request, Response>(method: RpcMethod<Request, Response>, request: Request): Promise<Response> {
     return this.#parts.rpc.call(method, request, this.#parts.writers.writerOf(this.name));
+  }
+
+  /**
+   * {@link atWriter}, for what the answer to a request needs.
+   * @throws OnlyAtWriterError where that process could not be asked: the request waits for whoever takes its place
+   */
+  async askWriter<Request, Response>(method: RpcMethod<Request, Response>, request: Request): Promise<Response> {
+    try {
+      return await this.atWriter(method, request);
+    } catch (error) {
+      throw MatrixError.is(error) && error.status === 503 ? new OnlyAtWriterError(method.name) : error;
+    }
   }
 
   /**
