@@ -356,6 +356,25 @@ describe('What any process of a server writes', () => {
       expect((await sync(process, dora, undefined)).device_one_time_keys_count).toEqual({ signed_curve25519: 0 });
   });
 
+  it('keeps one of two one-time keys of the same id, and says so, whoever takes them at the same time', async () => {
+    const erin = await homeserver.registerUser('erin');
+    for (let n = 0; n < 20; n++) {
+      const upload = async (process: number): Promise<[status: number, key: string]> => {
+        const key = `by ${process}`;
+        const keys = { one_time_keys: { [`signed_curve25519:k${n}`]: { key, signatures: {} } } };
+        const path = '/_matrix/client/v3/keys/upload';
+        return [(await requestProcess(homeserver, process, erin, 'POST', path, keys)).status, key];
+      };
+      const answers = await Promise.all([upload(1), upload(2)]);
+      expect(answers.map(([status]) => status).toSorted()).toEqual([200, 400]);
+      const claim = { one_time_keys: { [erin.userId]: { [erin.deviceId]: 'signed_curve25519' } } };
+      type Claimed = { one_time_keys: Record<string, Record<string, Record<string, { key: string }>>> };
+      const { one_time_keys: claimed } = await ask<Claimed>(0, alice, 'POST', '/keys/claim', claim);
+      const [{ key }] = Object.values(claimed[erin.userId]![erin.deviceId]!) as [{ key: string }];
+      expect(answers.find(([status]) => status === 200)?.[1]).toBe(key);
+    }
+  });
+
   it('tells whoever shares a room of new keys, whoever took them', async () => {
     const tokens: string[] = [];
     for (const process of [0, 1, 2]) tokens.push((await sync(process, alice, undefined)).next_batch);
@@ -400,6 +419,16 @@ describe('What any process of a server writes', () => {
       const anew = await sliding(other);
       expect((await sliding(one, pos)).errcode).toBe('M_UNKNOWN_POS');
       expect((await sliding(one, anew.pos)).errcode).toBeUndefined();
+    }
+  });
+
+  it('begins a sliding sync anew, whoever is asked at the same time', async () => {
+    for (let n = 0; n < 20; n++) {
+      const begin = async (process: number): Promise<number> => {
+        const path = '/_matrix/client/unstable/org.matrix.simplified_msc3575/sync?timeout=0';
+        return (await requestProcess(homeserver, process, bob, 'POST', path, { conn_id: `both ${n % 2}` })).status;
+      };
+      expect(await Promise.all([0, 1, 2, 1, 2].map(begin))).toEqual([200, 200, 200, 200, 200]);
     }
   });
 

@@ -66,10 +66,10 @@ export async function deleteKeysOfDevices(tx: Tx, userId: string, deviceIds: rea
 
 /**
  * Whether a user has a device, for what is stored with it: one that is just being deleted is waited for, and one that is there
- * is not deleted before the transaction ends.
+ * is not deleted before the transaction ends. Such transactions come one after the other: each finds what the one before has stored.
  */
 export async function isDeviceHeld(tx: Tx, userId: string, deviceId: string): Promise<boolean> {
-  const lock = tx.dialect.name === 'postgres' ? ' FOR KEY SHARE' : '';
+  const lock = tx.dialect.name === 'postgres' ? ' FOR NO KEY UPDATE' : '';
   const row = await tx.get(`SELECT 1 AS found FROM devices WHERE user_id = ? AND device_id = ? AND hidden = ?${lock}`, [
     userId,
     deviceId,

@@ -66,7 +66,20 @@ export async function insertConnection(
   connection: { readonly key: number; readonly nowMs: number },
   maxPerDevice: number,
 ): Promise<number> {
-  const { userId, deviceId, connId } = identity;
+  // Another one of the name may be made just now, in another process: it is waited for, and this one comes in its place.
+  for (;;) {
+    const position = await insertInPlace(tx, identity, connection, maxPerDevice);
+    if (position !== undefined) return position;
+  }
+}
+
+/** @returns `undefined` where there is another one of its name since this one looked */
+async function insertInPlace(
+  tx: Tx,
+  { userId, deviceId, connId }: ConnectionIdentity,
+  { key, nowMs }: { readonly key: number; readonly nowMs: number },
+  maxPerDevice: number,
+): Promise<number | undefined> {
   const others = await tx.query<{ connection_key: number; conn_id: string; position: number }>(
     `SELECT connection_key, conn_id, position FROM sliding_sync_connections WHERE user_id = ? AND device_id = ?
      ORDER BY last_used_ts DESC, connection_key DESC`,
@@ -76,18 +89,18 @@ export async function insertConnection(
   const keys = new Set(kept.map((other) => other.connection_key));
   await deleteConnections(
     tx,
-    others.map((other) => other.connection_key).filter((key) => !keys.has(key)),
+    others.map((other) => other.connection_key).filter((other) => !keys.has(other)),
   );
   // Positions of a connection are counted one by one: none of one that is long gone is as high as the time.
   const former = others.find((other) => other.conn_id === connId)?.position ?? 0;
-  const position = Math.max(connection.nowMs, former + 1);
-  await tx.run(
+  const position = Math.max(nowMs, former + 1);
+  const made = await tx.run(
     `INSERT INTO sliding_sync_connections
        (connection_key, user_id, device_id, conn_id, base_position, position, created_ts, last_used_ts)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-    [connection.key, userId, deviceId, connId, position, position, connection.nowMs, connection.nowMs],
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (user_id, device_id, conn_id) DO NOTHING`,
+    [key, userId, deviceId, connId, position, position, nowMs, nowMs],
   );
-  return position;
+  return made > 0 ? position : undefined;
 }
 
 /**
