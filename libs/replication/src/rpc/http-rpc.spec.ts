@@ -1,4 +1,5 @@
-import { request } from 'node:http';
+import { createServer, request } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { MatrixError } from '@rookery/matrix-types';
 import { type Logger, processProtocol } from '@rookery/platform';
 import { eventually, openTestDatabase, RecordingLogger } from '@rookery/testing';
@@ -180,7 +181,23 @@ describe('Calls between processes', () => {
     const before = await raw({ 'x-rookery-process': 'shared', 'x-rookery-protocol': String(processProtocol - 1) });
     expect(before[0]).toBe(200);
     await expect(a.call(double, { n: 1, text: 'x'.repeat(17 << 20) } as { n: number }, 'b')).rejects.toMatchObject({
-      status: 503,
+      ...{ status: 413, errcode: 'M_TOO_LARGE' },
     });
+  });
+
+  it('fail where something else answers than a process of the server', async () => {
+    const a = await start('a');
+    const other = createServer((_, res) => res.end('<html>'));
+    await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
+    const { port } = other.address() as AddressInfo;
+    addresses.set('b', { host: '127.0.0.1', port, protocol: processProtocol });
+    try {
+      await expect(a.call(double, { n: 1 }, 'b')).rejects.toMatchObject({
+        status: 503,
+        message: expect.stringContaining('JSON'),
+      });
+    } finally {
+      other.close();
+    }
   });
 });

@@ -245,6 +245,8 @@ export class HttpRpc extends Rpc {
     const release = await this.#calls.acquire();
     try {
       const text = Buffer.from(JSON.stringify(body === undefined ? {} : { body }));
+      if (text.length > maxBodyBytes)
+        throw MatrixError.tooLarge(`A call of another process of the server (${instance}) is too large: ${name}`);
       const { status, answer } = await this.#post(instance, address, name, text, timeoutMs);
       return this.#outcome(instance, status, answer);
     } finally {
@@ -295,7 +297,9 @@ export class HttpRpc extends Rpc {
           signal: AbortSignal.timeout(timeoutMs),
         },
         (response) => {
-          readBody(response).then((body) => resolve({ status: response.statusCode ?? 0, answer: parsed(body) }), fail);
+          readBody(response)
+            .then((body) => resolve({ status: response.statusCode ?? 0, answer: parsed(body) }))
+            .catch(fail);
         },
       );
       sent.once('error', fail);
