@@ -1,3 +1,4 @@
+import { MatrixError } from '@rookery/matrix-types';
 import { SilentLogger } from '@rookery/platform';
 import { eventually, FakeClock } from '@rookery/testing';
 import { type WorkBatch, WorkLink } from './work-link.js';
@@ -47,6 +48,25 @@ describe('WorkLink', () => {
     release();
     await eventually(() => given.length === 2);
     expect([given[1]!.isIncomplete, itemsOf([given[1]!])]).toEqual([true, [10_001]]);
+  });
+
+  it('leaves out what can never be told, or could not be told for long, and says so, though there is nothing else to tell', async () => {
+    const { link, clock, given } = make(() => {
+      const [item] = given.at(-1)!.items;
+      if (item === 1) return Promise.reject(MatrixError.tooLarge('Too large'));
+      return item === 2 ? Promise.reject(new Error('It failed there')) : Promise.resolve();
+    });
+    link.push(1);
+    await eventually(() => given.length === 2);
+    link.push(2);
+    await eventually(async () => (await clock.advance(1_000), given.length > 12));
+    await clock.advance(10_000);
+    expect(given.map(({ number, items, isIncomplete }) => [number, items, isIncomplete])).toEqual([
+      [1, [1], false],
+      [2, [], true],
+      ...Array.from({ length: 10 }, () => [3, [2], false]),
+      [4, [], true],
+    ]);
   });
 
   it('tells no more at once than a call may hold, and nothing once it is closed', async () => {

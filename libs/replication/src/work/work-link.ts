@@ -1,3 +1,4 @@
+import { MatrixError } from '@rookery/matrix-types';
 import { type Clock, type Logger, ownTurn } from '@rookery/platform';
 
 /** What there is to do for a process, in order. Goes from process to process as JSON. */
@@ -18,7 +19,7 @@ export interface WorkLinkParts<Item> {
   readonly name: string;
   /** How much an item is, of which a batch holds {@link maxBatchSize} and not much more. */
   readonly sizeOf: (item: Item) => number;
-  /** Gives the other process a batch. Rejects where it may not have it. */
+  /** Gives the other process a batch. Rejects where it may not have it; with `M_TOO_LARGE` where it never can. */
   readonly give: (batch: WorkBatch<Item>) => Promise<unknown>;
 }
 
@@ -27,8 +28,13 @@ const maxBatchSize = 20_000;
 /** What waits beyond that is left to the database. */
 const maxWaiting = 10_000;
 const retryMs = 1_000;
+/** What could not be told so often is left to the database as well: what comes behind it must not wait for ever. */
+const maxAttempts = 10;
 
-/** What one other process is to do: told in order, in as few calls as there are while it is busy with the one before. */
+/**
+ * What one other process is to do: told in order, in as few calls as there are while it is busy with the one before. What cannot be told is
+ * left out, and the process is told that something was.
+ */
 export class WorkLink<Item> {
   readonly #parts: WorkLinkParts<Item>;
   #waiting: Item[] = [];
@@ -62,7 +68,7 @@ export class WorkLink<Item> {
   async #giveAll(): Promise<void> {
     // What is told in one turn of the event loop goes together.
     await ownTurn();
-    while (this.#waiting.length > 0 && !this.#closing.signal.aborted) {
+    while ((this.#waiting.length > 0 || this.#isIncomplete) && !this.#closing.signal.aborted) {
       const isIncomplete = this.#isIncomplete;
       this.#isIncomplete = false;
       const { name: link } = this.#parts;
@@ -78,15 +84,21 @@ export class WorkLink<Item> {
     return this.#waiting.splice(0, count);
   }
 
-  /** Again and again, until the other process has it or this link is closed. */
+  /** Again and again, until the other process has it, it is left out, or this link is closed. */
   async #give(batch: WorkBatch<Item>): Promise<void> {
     const { clock, give, logger } = this.#parts;
     const { signal } = this.#closing;
-    while (!signal.aborted) {
+    for (let attempt = 1; !signal.aborted; attempt++) {
       try {
         await give(batch);
         return;
       } catch (err) {
+        const isTooLarge = MatrixError.is(err) && err.errcode === 'M_TOO_LARGE';
+        if (isTooLarge || attempt === maxAttempts) {
+          logger.warn('A process is not told what there was to do: it looks for that in the database', { err });
+          this.#isIncomplete = true;
+          return;
+        }
         logger.debug('A process could not be told what there is to do', { err });
         await clock.sleep(retryMs, signal);
       }
