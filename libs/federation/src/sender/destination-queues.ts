@@ -117,6 +117,8 @@ export class DestinationQueues {
    * @param isWanted whether a server is one of those that are meant
    */
   async catchUp(isWanted: (server: string) => boolean): Promise<void> {
+    // Whoever looks after no servers, or was not told everything, is not told of each redaction either.
+    this.#parts.texts.forgetAll();
     for (let after: string | undefined = ''; after !== undefined && !this.#stopping.signal.aborted;) {
       const page: Awaited<ReturnType<typeof serversBehind>> = await serversBehind(this.database, after, behindPage);
       const servers = page.servers.filter(isWanted);

@@ -24,8 +24,15 @@ describe('the text of an event in a transaction', () => {
       ...{ event: eventFromRow(kept, invite.eventId, rules), outlier: false, softFailed: false },
       rejectedReason: undefined,
     } as StoredEvent;
-    const store = { many: async () => new Map([[invite.eventId, stored]]) } as unknown as EventStore;
-    const text = (await new EventTexts(store, Config.fromObject({})).of([invite.eventId])).get(invite.eventId)!;
-    expect(JSON.parse(text)).toEqual(invite.pdu);
+    let isThere = true;
+    const many = async () => new Map(isThere ? [[invite.eventId, stored]] : []);
+    const texts = new EventTexts({ many } as unknown as EventStore, Config.fromObject({}));
+    const text = async () => (await texts.of([invite.eventId])).get(invite.eventId);
+    expect(JSON.parse((await text())!)).toEqual(invite.pdu);
+    // It is read anew once it may have been redacted or deleted without a word to this process.
+    isThere = false;
+    expect(await text()).toBeDefined();
+    texts.forgetAll();
+    expect(await text()).toBeUndefined();
   });
 });

@@ -41,6 +41,11 @@ export class EventTexts {
     this.#forgotten(eventIds);
   }
 
+  /** News of what was redacted or deleted may have been missed. */
+  forgetAll(): void {
+    this.#texts.clear();
+  }
+
   /** Tells what is forgotten here. One listener; it must not throw or block. */
   onForgotten(listener: (eventIds: readonly string[]) => void): void {
     this.#forgotten = listener;

@@ -1,6 +1,6 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import type { PresenceState, Receipt } from '@rookery/ephemeral';
-import { Lifecycle, Metrics } from '@rookery/platform';
+import { batchesOf, Lifecycle, Metrics } from '@rookery/platform';
 import { DestinationQueues } from './destination-queues.js';
 import type { TypingNews } from './ephemeral-outbox.js';
 import { FederationEventFeed, type FeedStep } from './event-feed.js';
@@ -9,6 +9,9 @@ import type { EduStore, StoreName } from './outgoing-edu.js';
 import { RemoteAudience } from './remote-audience.js';
 import { FeedMetrics } from './sender-metrics.js';
 import { SenderRouter } from './sender-router.js';
+
+/** What is told of a user goes to other processes in parts of so much. */
+const maxNews = 1_000;
 
 /**
  * Brings other servers what happens here: events, and EDUs. An event that a client was told of reaches every server in its
@@ -55,11 +58,11 @@ export class FederationSender implements OnModuleInit {
   }
 
   sendReceipts(servers: readonly string[], receipts: readonly Receipt[]): void {
-    this.router.send({ kind: 'receipts', servers, receipts });
+    for (const some of batchesOf(receipts, maxNews)) this.router.send({ kind: 'receipts', servers, receipts: some });
   }
 
   sendPresence(servers: readonly string[], states: readonly PresenceState[]): void {
-    this.router.send({ kind: 'presence', servers, states });
+    for (const some of batchesOf(states, maxNews)) this.router.send({ kind: 'presence', servers, states: some });
   }
 
   /** Something lies in a store for servers. */

@@ -12,6 +12,22 @@ export const federationSenderRole: Role = defineRole('federation_sender', 16);
 /** A sign of life is of use to a server that waits for an answer or pauses, and that is no matter of milliseconds. */
 const lifeMs = 200;
 
+/** About as much as a server's name, of which four hold a user's presence with its words. */
+function sizeOfNews(outgoing: Outgoing): number {
+  switch (outgoing.kind) {
+    case 'events':
+      return 2 * outgoing.events.length;
+    case 'receipts':
+      return 4 * outgoing.receipts.length;
+    case 'presence':
+      return 4 * outgoing.states.length;
+    case 'forgotten':
+      return outgoing.eventIds.length;
+    default:
+      return 1;
+  }
+}
+
 /** Hands what is to go to other servers to the processes that have their shards, and does this process's own part of it. */
 @Injectable()
 export class SenderRouter implements OnModuleInit {
@@ -37,7 +53,7 @@ export class SenderRouter implements OnModuleInit {
       catchUp: (isWanted) => queues.catchUp(isWanted),
       letGo: () => queues.letGo(),
       isAnnounced: ({ kind }) => kind === 'stored' || kind === 'enclosed' || kind === 'forgotten',
-      sizeOf: ({ servers }) => servers.length,
+      sizeOf: (outgoing) => outgoing.servers.length + sizeOfNews(outgoing),
     });
     queues.lookAfter({
       isOurs: (server) => this.#work.has(server),
