@@ -35,7 +35,7 @@ import {
   SystemIds,
   Tracer,
 } from '@rookery/platform';
-import { Invalidations, Notifier, Streams } from '@rookery/replication';
+import { Invalidations, Notifier, Streams, WorkSharing } from '@rookery/replication';
 import { Pages } from '@rookery/templates';
 import { hasAccounts } from '@rookery/users';
 import { ServedDatabase } from './core/served-database.js';
@@ -253,7 +253,14 @@ export class Homeserver {
     if (this.lifecycle.running) this.service(Invalidations).forgetAll();
   }
 
-  /** Another process writes now: gives up what was passed on to the one before. */
+  /** Another process writes now: asks it what there is to do, and how far everything is. Never rejects. */
+  async followWriter(): Promise<void> {
+    this.leaveWriter();
+    if (this.lifecycle.running) this.service(WorkSharing).beginAnew();
+    await this.catchUp();
+  }
+
+  /** Nobody writes now: gives up what was passed on to the one before. */
   leaveWriter(): void {
     this.#http?.leaveWriter();
   }

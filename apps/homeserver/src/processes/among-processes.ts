@@ -365,8 +365,7 @@ export class AmongProcesses {
     if (!view.leases.has(writer)) this.#server?.leaveWriter();
     else if (now !== undefined && now !== this.#writerBefore) {
       this.#writerBefore = now;
-      this.#server?.leaveWriter();
-      void this.#catchUp();
+      void this.#server?.followWriter();
     }
     if (view.leases.has(writer) || !this.options.canWrite) return;
     this.#changing = this.#succeed().finally(() => (this.#changing = undefined));

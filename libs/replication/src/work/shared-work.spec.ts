@@ -24,6 +24,8 @@ interface Member {
   readonly told: Item[];
   readonly found: Item[];
   let: { fail: boolean; wait?: Promise<void> };
+  /** How often it looked into the database. */
+  looks: () => number;
   die(): void;
 }
 
@@ -35,12 +37,14 @@ describe('SharedWork', () => {
   /** What lies in the database. */
   let stored: Item[];
   let count: number;
+  let isBusUp: boolean;
 
   beforeEach(() => {
     network = new MemoryProcesses();
     members = [];
     stored = [];
     count = 0;
+    isBusUp = true;
   });
   afterEach(async () => {
     for (const { roles, work } of members) {
@@ -52,6 +56,10 @@ describe('SharedWork', () => {
   const join = async (wait?: Promise<void>): Promise<Member> => {
     const instance = members.length === 0 ? 'main' : `p${members.length}`;
     const { bus, rpc, leases } = network.connect(instance);
+    Object.defineProperty(bus, 'isUp', { get: () => isBusUp });
+    const mark = bus.heard.bind(bus);
+    // Without the bus whoever asks what it would have told forgets everything.
+    bus.heard = () => mark()?.then(() => (isBusUp || invalidations.forgetAll(), true));
     const [clock, logger] = [new SystemClock(), new SilentLogger()];
     const roles = new LeasedRoles({
       ...{ rpc, leases, instance, clock, logger, isWriter: members.length === 0 },
@@ -64,12 +72,14 @@ describe('SharedWork', () => {
       ...{ writers: new StreamWriters(instance, {}, 'main'), rpc, config },
     });
     const [told, found]: Item[][] = [[], []];
+    let looks = 0;
     const may: Member['let'] = { fail: false, ...(wait && { wait }) };
     const sharing = new WorkSharing({ roles, rpc, bus, streams, invalidations, clock, logger, ids: new SystemIds() });
     const work: SharedWork<Item> = sharing.share<Item>({
       role,
       take: (items) => void told!.push(...items.filter(({ key }) => work.has(key))),
       catchUp: async (isWanted) => {
+        looks++;
         if (may.fail) throw new Error('the database is away');
         await may.wait;
         found!.push(...stored.filter(({ key }) => isWanted(key)));
@@ -77,7 +87,10 @@ describe('SharedWork', () => {
       letGo: () => Promise.resolve(),
     });
     if (members.length === 0) work.open();
-    const member = { work, roles, invalidations, told: told!, found: found!, let: may, die: () => leases.die() };
+    const member = {
+      ...{ work, roles, invalidations, told: told!, found: found!, let: may, looks: () => looks },
+      die: () => leases.die(),
+    };
     members.push(member);
     await roles.start();
     return member;
@@ -146,6 +159,24 @@ describe('SharedWork', () => {
     await new Promise((resolve) => setTimeout(resolve, 50));
     expect(other.work.isCaughtUp('key1')).toBe(false);
     other.let.fail = false;
+    await eventually(() => other.found.some(({ n }) => n === 1_000));
+    await areAttached(other);
+  });
+
+  it('is looked for now and then while the bus is away, and where another process writes then', async () => {
+    await join();
+    const other = await join();
+    await areAttached(other);
+    isBusUp = false;
+    const before = other.looks();
+    for (let round = 0; round < 5; round++) {
+      other.invalidations.forgetAll();
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    expect(other.looks() - before).toBeLessThan(3);
+    await areAttached(other);
+    stored.push({ key: 'key1', n: 1_000 });
+    other.work.beginAnew();
     await eventually(() => other.found.some(({ n }) => n === 1_000));
     await areAttached(other);
   });

@@ -49,6 +49,8 @@ export type Outlet<Item> = 'here' | WorkLink<Item>;
 const longestStartMs = 10_000;
 const firstRetryMs = 100;
 const longestRetryMs = 5_000;
+/** While the bus is away news are missed all the time, none of which says what there is to do: it is looked up no oftener. */
+const lookAgainMs = 30_000;
 
 /**
  * Work that is found in the process that writes, and done by whoever has its shard. Who takes a shard says so to the process that writes, is told
@@ -76,6 +78,7 @@ export class SharedWork<Item> {
   /** Those of which the process that writes has not been told. */
   readonly #unattached = new Set<number>();
   #attaching: Promise<void> | undefined;
+  #lookAgainAtMs = 0;
   #last = { link: '', number: 0 };
   readonly #stopping = new AbortController();
 
@@ -92,7 +95,12 @@ export class SharedWork<Item> {
     rpc.handle(this.#takeCall, (batch) => this.#take(batch));
     rpc.handle(this.#caughtUpCall, ({ shards }) => this.#isBegun(shards));
     roles.take(role, { start: (shard) => this.#begin([shard]), stop: (shard) => this.#end(shard) });
-    invalidations.on(role.name, { forget: () => undefined, forgetAll: () => this.#begin([...this.#shards]) });
+    invalidations.on(role.name, { forget: () => undefined, forgetAll: () => this.#mayHaveMissed() });
+  }
+
+  /** Another process writes now: it is to tell what there is to do, and what it does not know is looked up. */
+  beginAnew(): void {
+    this.#begin([...this.#shards]);
   }
 
   /** In the process that writes: from now on others may say that they do it. */
@@ -220,6 +228,15 @@ export class SharedWork<Item> {
       this.#caughtUp.delete(shard);
     }
     if (this.#unattached.size > 0 && !this.#stopping.signal.aborted) this.#attaching ??= this.#attachAll();
+  }
+
+  /** Whoever asks for what the bus would have told says so, too: this begins anew by asking that itself. */
+  #mayHaveMissed(): void {
+    const { bus, clock } = this.#parts;
+    const nowMs = clock.monotonicMs();
+    if (!bus.isUp && nowMs < this.#lookAgainAtMs) return;
+    this.#lookAgainAtMs = nowMs + lookAgainMs;
+    this.beginAnew();
   }
 
   async #end(shard: number): Promise<void> {
