@@ -97,6 +97,25 @@ describe('LeasedRoles', () => {
     for (const shard of was) expect(order.indexOf(`one-${shard}`)).toBeLessThan(order.indexOf(`two+${shard}`));
   });
 
+  it('gives up shards at the same time, however long each takes to end', async () => {
+    const { rpc, leases } = network.connect('slow');
+    const roles = new LeasedRoles({
+      ...{ rpc, leases, instance: 'slow', clock: new SystemClock(), logger: new SilentLogger() },
+      ...{ isWriter: true, eagernessOf: () => 'wanted' as const },
+    });
+    let ending = 0;
+    const ended = Promise.withResolvers<void>();
+    roles.take(role, { stop: () => (ending++, ended.promise) });
+    await roles.start();
+    await eventually(() => roles.holds(role, 7));
+    const stopped = roles.stop();
+    await eventually(() => ending === role.shards);
+    expect([...leases.view.leases.keys()]).toContain('letters:0');
+    ended.resolve();
+    await stopped;
+    expect([...leases.view.leases.keys()]).not.toContain('letters:0');
+  });
+
   it('leaves it to those who want it, and to the one that writes last of all', async () => {
     const writer = await join('spare');
     await shared(8);

@@ -201,23 +201,29 @@ export class LeasedRoles extends Roles {
     await leases.beat();
   }
 
-  async #giveUp({ role, works, held }: Taken, shards: readonly number[]): Promise<void> {
+  async #giveUp(taken: Taken, shards: readonly number[]): Promise<void> {
     const { leases, logger } = this.#options;
+    const { role, held } = taken;
     if (shards.length === 0) return;
     for (const shard of shards) held.delete(shard);
-    for (const shard of shards)
-      for (const work of works.toReversed()) {
-        try {
-          await work.stop?.(shard);
-        } catch (err) {
-          logger[failureLevel(err)]('A duty could not be ended', { role: role.name, shard, err });
-        }
-      }
+    // At the same time: what is under way for one of them may take a while to end.
+    await Promise.all(shards.map((shard) => this.#end(taken, shard)));
     try {
       await leases.release(shards.map((shard) => leaseOf(role, shard)));
     } catch (err) {
       // With a later view it is seen to be held by this process, which does not know of it, and is given up again.
       logger.debug('A duty that was given up could not be told', { role: role.name, err });
+    }
+  }
+
+  /** Never rejects. */
+  async #end({ role, works }: Taken, shard: number): Promise<void> {
+    for (const work of works.toReversed()) {
+      try {
+        await work.stop?.(shard);
+      } catch (err) {
+        this.#options.logger[failureLevel(err)]('A duty could not be ended', { role: role.name, shard, err });
+      }
     }
   }
 }

@@ -54,6 +54,6 @@ export class LocalRoles extends Roles {
   async stop(): Promise<void> {
     if (!this.#hasStarted) return;
     for (const { role, work } of this.#works.splice(0).reverse())
-      for (let shard = 0; shard < role.shards; shard++) await work.stop?.(shard);
+      await Promise.all(Array.from({ length: role.shards }, async (_, shard) => work.stop?.(shard)));
   }
 }

@@ -14,7 +14,7 @@ export interface RoleWork {
   start?(shard: number): Promise<void> | void;
   /**
    * This process is to give the shard up: what is under way ends, and nothing new begins ({@link Roles.holds} denies it already).
-   * Another process begins once this has resolved. Called as well where {@link start} was rejected, or had not come to its turn. Not called where the
+   * Another process begins once this has resolved. Shards that are given up together are so at the same time. Called as well where {@link start} was rejected, or had not come to its turn. Not called where the
    * process has lost the right to write: it ends then.
    */
   stop?(shard: number): Promise<void> | void;
