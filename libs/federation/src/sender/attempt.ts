@@ -12,6 +12,7 @@ export class Attempt {
   readonly #controller = new AbortController();
   readonly #sinceMs: number;
   #timer: Timer | undefined;
+  #cutAtMs = Infinity;
 
   constructor(private readonly clock: Clock) {
     this.#sinceMs = clock.monotonicMs();
@@ -35,8 +36,11 @@ export class Attempt {
     this.#timer = this.clock.after(Math.max(0, owedMs - tookMs), () => this.cut());
   }
 
-  /** Ends it when there is no answer within a time, milliseconds. */
+  /** Ends it when there is no answer within a time, milliseconds; the shortest of those that were given. */
   cutAfter(limitMs: number): void {
+    const atMs = this.clock.monotonicMs() + limitMs;
+    if (atMs >= this.#cutAtMs) return;
+    this.#cutAtMs = atMs;
     this.#timer?.cancel();
     this.#timer = this.clock.after(limitMs, () => this.cut());
   }

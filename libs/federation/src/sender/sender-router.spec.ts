@@ -12,7 +12,7 @@ import type { RemoteAudience } from './remote-audience.js';
 import { SenderRouter } from './sender-router.js';
 
 describe('What other processes are told to send', () => {
-  const make = (): { sender: FederationSender; given: Outgoing[]; sizeOf: (outgoing: Outgoing) => number } => {
+  const make = () => {
     const [clock, logger] = [new FakeClock(), new SilentLogger()];
     const given: Outgoing[] = [];
     let work: Work<Outgoing> | undefined;
@@ -23,17 +23,34 @@ describe('What other processes are told to send', () => {
         return { isAllHere: false, outletOf: () => outlet, give: (_: object, item: Outgoing) => given.push(item) };
       },
     };
-    const queues = { lookAfter: () => undefined } as unknown as DestinationQueues;
+    let areAborted = false;
+    const queues = { lookAfter: () => undefined, abort: () => (areAborted = true) } as unknown as DestinationQueues;
     const lifecycle = new Lifecycle(clock, logger);
     const router = new SenderRouter(
       ...([sharing as unknown as WorkSharing, clock, lifecycle, queues] as const),
-      ...([{} as Destinations, {} as EventTexts] as const),
+      ...([{} as Destinations, { onForgotten: () => undefined } as unknown as EventTexts] as const),
     );
     const sender = new FederationSender(
       ...([lifecycle, {} as RemoteAudience, {} as FederationEventFeed, queues, router, new Metrics()] as const),
     );
-    return { sender, given, sizeOf: (outgoing) => work!.sizeOf!(outgoing) };
+    router.onModuleInit();
+    const sizeOf = (outgoing: Outgoing): number => work!.sizeOf!(outgoing);
+    return { sender, given, sizeOf, lifecycle, areAborted: () => areAborted };
   };
+  it('is not begun any more once the server begins to stop, whatever else takes its time to end', async () => {
+    const { lifecycle, areAborted } = make();
+    const ended = Promise.withResolvers<void>();
+    lifecycle.on('listen', { name: 'slow', stop: () => ended.promise });
+    const started = Promise.withResolvers<void>();
+    lifecycle.on('modules', { name: 'ends before it has begun', start: () => started.promise });
+    const starting = lifecycle.start();
+    const stopped = lifecycle.stop();
+    expect(areAborted()).toBe(true);
+    started.resolve();
+    ended.resolve();
+    await Promise.all([starting, stopped]);
+  });
+
   const longest = (n: number): string => `@${String(n)}:home.test`.padEnd(255, 'x');
 
   it('counts by what it holds, so that 20,000 of it are no more than a call takes, and comes in parts', () => {

@@ -71,6 +71,8 @@ export class SenderRouter implements OnModuleInit {
       start: () => queues.listen(),
       stop: () => this.#stop(),
     });
+    // At once, whatever stops before: what is under way has a moment to be answered.
+    lifecycle.stopping.addEventListener('abort', () => queues.abort());
   }
 
   /** In the process that writes: everything that is to be sent from now on is told here. */

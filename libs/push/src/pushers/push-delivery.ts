@@ -81,6 +81,8 @@ export class PushDelivery implements OnModuleInit {
 
   onModuleInit(): void {
     this.lifecycle.on('streams', { name: 'push', everyProcess: true, stop: () => this.stop() });
+    // At once, whatever stops before: what is under way has a moment to be answered.
+    this.lifecycle.stopping.addEventListener('abort', () => void this.#cease());
   }
 
   /** In the process that writes: whatever is to be sent from now on is told ({@link PushDelivery.tell}). @returns whether anything is */
@@ -112,9 +114,15 @@ export class PushDelivery implements OnModuleInit {
 
   /** Requests that are not answered within a moment are repeated after the next start. */
   async stop(): Promise<void> {
+    await Promise.all([this.#cease(), this.#work.stop()]);
+  }
+
+  /** Never rejects. */
+  #cease(): Promise<void> {
     this.#stopping.abort();
+    this.#waiting.clear();
     for (const { timer } of this.#retries.values()) timer?.cancel();
-    await Promise.all([this.#end([...this.#working.values()]), this.#work.stop()]);
+    return this.#end([...this.#working.values()]);
   }
 
   /** Has nothing more sent; what is under way has a moment to be answered: what was taken without that being known would come twice. */

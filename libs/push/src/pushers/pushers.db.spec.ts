@@ -23,6 +23,8 @@ class TestGateway {
   /** What comes first; afterwards `rejected` holds. */
   readonly answers: { readonly rejected: readonly string[] }[] = [];
   requests = 0;
+  /** When requests were given up, milliseconds. */
+  readonly givenUpMs: number[] = [];
   /** Happens before the answer. */
   onRequest: (() => Promise<void>) | undefined;
   readonly #server: Server = createServer((request, response) => {
@@ -31,6 +33,7 @@ class TestGateway {
     request.on('end', () => {
       const { notification } = JSON.parse(Buffer.concat(chunks).toString()) as { notification: Notification };
       this.requests++;
+      response.once('close', () => void (response.writableFinished || this.givenUpMs.push(performance.now())));
       if (this.status === 200) this.received.push(notification);
       void (this.onRequest?.() ?? Promise.resolve()).then(() => {
         response.writeHead(this.status, { 'content-type': 'application/json' });
@@ -272,6 +275,22 @@ describe.each(['sqlite', 'postgres'] as const)('pushers (%s)', (database) => {
     gateway.onRequest = undefined;
     const next = await send('two');
     expect((await gateway.events(2)).map((one) => one.event_id)).toEqual([eventId, next]);
+  });
+
+  it('gives gateways that do not answer the same moment for it when the server stops', async () => {
+    const users = await Promise.all(Array.from({ length: 8 }, () => server.registerUser(`bob${txn++}`)));
+    for (const user of users) {
+      await set(user, { pushkey: user.userId });
+      expect((await user.request('POST', `/rooms/${roomId}/join`, {})).status).toBe(200);
+    }
+    gateway.onRequest = () => new Promise(() => {});
+    await send('one');
+    await eventually(() => gateway.requests === users.length);
+    await server.restart();
+    await eventually(() => gateway.givenUpMs.length >= users.length);
+    const [first = 0, ...others] = gateway.givenUpMs.slice(0, users.length);
+    expect(Math.max(...others) - first).toBeLessThan(900);
+    for (const user of users) await set(user, { pushkey: user.userId, kind: null });
   });
 
   it('a rejected key is deleted', async () => {
