@@ -1,4 +1,5 @@
-import { Notifier } from '@rookery/replication';
+import { Database } from '@rookery/database';
+import { Invalidations, Notifier } from '@rookery/replication';
 import {
   createTestHomeserver,
   eventually,
@@ -93,6 +94,18 @@ describe.each(['sqlite', 'postgres'] as const)('requests that wait (%s)', (datab
     const requests = await wait(phone);
     await end(phone);
     for (const request of requests) expect(await request).toMatchObject({ status: 401, body: { errcode } });
+  });
+
+  it('have no answer where their session was ended by another process that was not heard', async () => {
+    const phone = await login();
+    const requests = await wait(phone);
+    await homeserver.server
+      .service(Database)
+      .write((tx) => tx.run('DELETE FROM access_tokens WHERE device_id = ?', [phone.deviceId]), { anyProcess: true });
+    for (const server of homeserver.servers) server.service(Invalidations).forgetAll();
+    await alice.request('POST', '/createRoom', {});
+    for (const request of requests)
+      expect(await request).toMatchObject({ status: 401, body: { errcode: 'M_UNKNOWN_TOKEN' } });
   });
 
   it('go on when another session of the user ends', async () => {

@@ -13,17 +13,25 @@ interface Watched {
   refusal?: MatrixError;
 }
 
-/** Ends requests that wait for news when the session that asked is over: logged out, deleted, locked, deactivated. */
+/**
+ * Ends requests that wait for news when the session that asked is over: logged out, deleted, locked, deactivated. Where another process may
+ * have ended it without being heard, the request is refused when it has its answer.
+ */
 @Injectable()
 export class SessionWatch {
   readonly #watched = new Map<string, Set<Watched>>();
+  /** How often changes may have been missed. */
+  #missed = 0;
 
   constructor(
     private readonly authenticator: RequestAuthenticator,
     private readonly logger: Logger,
     sessions: SessionService,
   ) {
-    sessions.onChange((userId) => this.#look(userId));
+    sessions.onChange((userId) => {
+      if (userId === undefined) this.#missed++;
+      else for (const watched of this.#watched.get(userId) ?? []) this.#look(watched);
+    });
   }
 
   /**
@@ -34,6 +42,7 @@ export class SessionWatch {
    */
   async during<T>(request: InboundRequest, userId: string, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const watched: Watched = { request, end: new AbortController() };
+    const missed = this.#missed;
     const ofUser = this.#watched.get(userId);
     if (ofUser) ofUser.add(watched);
     else this.#watched.set(userId, new Set([watched]));
@@ -43,6 +52,8 @@ export class SessionWatch {
     if (request.signal.aborted) gone();
     try {
       const answer = await work(watched.end.signal);
+      // Not all of them when it is missed: without a bus that is every second.
+      if (missed !== this.#missed && watched.refusal === undefined) this.#look(watched);
       await watched.looked;
       if (watched.refusal !== undefined) throw watched.refusal;
       return answer;
@@ -54,18 +65,16 @@ export class SessionWatch {
     }
   }
 
-  #look(userId: string): void {
-    for (const watched of this.#watched.get(userId) ?? []) {
-      // What else the endpoint asks of its users was asked when the request came.
-      watched.looked = this.authenticator.authenticate(watched.request, { auth: 'required', guests: true }).then(
-        () => undefined,
-        (err: unknown) => {
-          if (err instanceof MatrixError) {
-            watched.refusal = err;
-            watched.end.abort(err);
-          } else this.logger.error('A waiting request could not be checked again', { userId, err });
-        },
-      );
-    }
+  #look(watched: Watched): void {
+    // What else the endpoint asks of its users was asked when the request came.
+    watched.looked = this.authenticator.authenticate(watched.request, { auth: 'required', guests: true }).then(
+      () => undefined,
+      (err: unknown) => {
+        if (err instanceof MatrixError) {
+          watched.refusal = err;
+          watched.end.abort(err);
+        } else this.logger.error('A waiting request could not be checked again', { err });
+      },
+    );
   }
 }

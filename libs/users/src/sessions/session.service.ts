@@ -85,7 +85,7 @@ const longestDeviceIdBytes = 255;
  */
 @Injectable()
 export class SessionService {
-  readonly #listeners: ((userId: string) => void)[] = [];
+  readonly #listeners: ((userId: string | undefined) => void)[] = [];
 
   constructor(
     private readonly database: Database,
@@ -314,12 +314,12 @@ export class SessionService {
     this.#tell(userId);
   }
 
-  #tell(userId: string): void {
+  #tell(userId: string | undefined): void {
     for (const listener of this.#listeners) listener(userId);
   }
 
-  /** Calls `listener` whenever something about a user's sessions or account may have changed; it must not throw. */
-  onChange(listener: (userId: string) => void): void {
+  /** Calls `listener` whenever something about a user's sessions or account may have changed, or anybody's (`undefined`); it must not throw. */
+  onChange(listener: (userId: string | undefined) => void): void {
     this.#listeners.push(listener);
   }
 

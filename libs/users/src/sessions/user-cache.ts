@@ -108,8 +108,8 @@ export class SessionCaches {
     this.#invalidations = invalidations;
   }
 
-  /** Calls `onForgotten` when a user was forgotten because another process has changed something. */
-  follow(onForgotten: (userId: string) => void): void {
+  /** Calls `onForgotten` when a user was forgotten because another process has changed something; `undefined`: everybody, since it may have. */
+  follow(onForgotten: (userId: string | undefined) => void): void {
     this.#invalidations.on('sessions', {
       forget: (userIds) => {
         for (const userId of userIds) {
@@ -120,6 +120,7 @@ export class SessionCaches {
       forgetAll: () => {
         this.tokens.invalidateAll();
         this.accounts.invalidateAll();
+        onForgotten(undefined);
       },
     });
   }
