@@ -129,6 +129,27 @@ describeWithRedis('Redis', () => {
       expect(await bus.heard()).toBe(true);
     });
 
+    it('has heard nothing before it has found out what it missed', async () => {
+      let release: (() => void) | undefined;
+      let waits = false;
+      const catchUp = (): Promise<void> => (waits ? new Promise((resolve) => (release = resolve)) : Promise.resolve());
+      const bus = await join({ catchUp });
+      await eventually(() => bus.isUp);
+      await redis.down();
+      await eventually(() => !bus.isUp);
+      waits = true;
+      await eventually(() => release !== undefined);
+      await redis.up();
+      await eventually(() => bus.isUp);
+      let isHeard = false;
+      const heard = bus.heard().then(() => (isHeard = true));
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      expect(isHeard).toBe(false);
+      waits = false;
+      release!();
+      await heard;
+    });
+
     it('answers nobody while others still find out what it lost', async () => {
       const { promise, resolve } = Promise.withResolvers<void>();
       const bus = await join({ makeOthersCatchUp: () => promise });

@@ -279,7 +279,11 @@ export class RedisBus extends Bus {
   async #heard(): Promise<boolean> {
     if (this.#isUp) {
       await this.#mark.ask();
-      if (this.#isMarkHeard) return true;
+      if (this.#isMarkHeard) {
+        // What was said while Redis was away comes by no mark.
+        await this.#catchUp.pending;
+        return true;
+      }
       this.#suspect();
     }
     await this.#catchUp.ask();
