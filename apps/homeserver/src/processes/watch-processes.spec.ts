@@ -2,7 +2,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { SilentLogger } from '@rookery/platform';
-import { eventually } from '@rookery/testing';
+import { eventually, RecordingLogger } from '@rookery/testing';
 import { WatchedProcesses } from './watch-processes.js';
 
 /** Notes when it began and when it was ready, which takes a while. */
@@ -24,6 +24,47 @@ interface Times {
 }
 
 describe('Processes of one machine', () => {
+  it('begin later where the system cannot begin one, which ends none of the others', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'rookery-watch-'));
+    const notes = mkdtempSync(join(folder, 'notes-'));
+    const file = join(folder, 'program.cjs');
+    writeFileSync(file, program);
+    const { execPath } = process;
+    const logger = new RecordingLogger();
+    const watched = new WatchedProcesses({ count: 1, program: file, args: [notes], logger });
+    try {
+      await eventually(() => readdirSync(notes).length === 1);
+      const [first = 0] = watched.pids;
+      process.execPath = join(folder, 'missing');
+      process.kill(first, 'SIGKILL');
+      const failures = (): number => logger.lines.filter(({ level }) => level === 'error').length;
+      await eventually(() => failures() === 1);
+      // Nor where it throws.
+      process.execPath = '\0';
+      await eventually(() => failures() === 2);
+      process.execPath = execPath;
+      await eventually(() => readdirSync(notes).length === 2);
+    } finally {
+      process.execPath = execPath;
+      await watched.stop();
+      rmSync(folder, { recursive: true, force: true });
+    }
+  });
+
+  it('are not tried again where the first cannot be begun', async () => {
+    const { execPath } = process;
+    const logger = new RecordingLogger();
+    process.execPath = join(tmpdir(), 'missing');
+    try {
+      const watched = new WatchedProcesses({ count: 2, program: 'program.cjs', args: [], logger });
+      await watched.failed;
+      await watched.stop();
+    } finally {
+      process.execPath = execPath;
+    }
+    expect(logger.lines.map(({ level }) => level)).toEqual(['error']);
+  });
+
   it('start one first, then no more at a time than there are processors', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'rookery-watch-'));
     const notes = mkdtempSync(join(folder, 'notes-'));

@@ -108,26 +108,41 @@ export class WatchedProcesses {
 
   #start(index: number, failures: number): void {
     const { program, args, logger } = this.#options;
-    const child = fork(program, [...args], {
-      execArgv: process.execArgv,
-      stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
-    });
+    const notBegun = (err: unknown): void => {
+      logger.error('A process of the server could not be begun', { err });
+      this.#ended(index, failures + 1, {});
+    };
+    let child: ChildProcess;
+    try {
+      child = fork(program, [...args], {
+        execArgv: process.execArgv,
+        stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+      });
+    } catch (err) {
+      // So it does where there is no memory; where there are too many processes or files it says so later.
+      return notBegun(err);
+    }
     this.#children.set(index, child);
     const startedAtMs = performance.now();
     let heardAtMs = startedAtMs;
     let isReady = false;
     const late = this.#after(startLimitMs, () => this.#noLongerStarts(index));
-    const started = (): void => {
+    const notLate = (): void => {
       clearTimeout(late);
       this.#timers.delete(late);
-      this.#noLongerStarts(index);
+    };
+    const forget = (): void => {
+      clearInterval(pinging);
+      notLate();
+      this.#children.delete(index);
     };
     child.on('message', (message: WatchMessage) => {
       heardAtMs = performance.now();
       if (message !== 'ready') return;
       isReady = true;
       this.#startedOnce.add(index);
-      started();
+      notLate();
+      this.#noLongerStarts(index);
     });
     const pinging = setInterval(() => {
       // While it starts it may wait for the database, or change it.
@@ -136,19 +151,28 @@ export class WatchedProcesses {
         child.kill('SIGKILL');
       } else if (child.connected) child.send('ping' satisfies WatchMessage, () => {});
     }, pingMs);
+    child.on('error', (err) => {
+      if (child.pid !== undefined) return logger.warn('A process of the server could not be reached', { err });
+      forget();
+      notBegun(err);
+    });
     child.once('exit', (code, signal) => {
-      clearInterval(pinging);
-      this.#children.delete(index);
-      if (this.#isStopping) return;
-      if (this.#startedOnce.size === 0) return this.#tellFailed();
-      started();
+      forget();
       const failuresNow = performance.now() - startedAtMs > livedMs ? 0 : failures + 1;
-      const pauseMs = Math.min(firstPauseMs * 2 ** failuresNow, longestPauseMs);
-      logger.warn('A process of the server ended and begins anew', { pid: child.pid, code, signal, in_ms: pauseMs });
-      this.#after(pauseMs, () => {
-        this.#toStart.push({ index, failures: failuresNow });
-        this.#startSome();
-      });
+      this.#ended(index, failuresNow, { pid: child.pid, code, signal });
+    });
+  }
+
+  /** A process is not there any more, or could not be begun: there is another one after a while. @param failures how often it failed by now */
+  #ended(index: number, failures: number, how: object): void {
+    if (this.#isStopping) return;
+    if (this.#startedOnce.size === 0) return this.#tellFailed();
+    this.#noLongerStarts(index);
+    const pauseMs = Math.min(firstPauseMs * 2 ** failures, longestPauseMs);
+    this.#options.logger.warn('A process of the server ended and begins anew', { ...how, in_ms: pauseMs });
+    this.#after(pauseMs, () => {
+      this.#toStart.push({ index, failures });
+      this.#startSome();
     });
   }
 }
