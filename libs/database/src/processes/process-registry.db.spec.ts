@@ -124,6 +124,32 @@ describe('The processes of a server', () => {
     expect(await one.acquire(['media', 'typing'])).toEqual(['media', 'typing']);
   });
 
+  it('write nothing once they have left, though they had not closed the database', async () => {
+    const [one, two] = [await join('one'), await join('two')];
+    await one.acquire(['typing']);
+    const database = await openDatabase(options(), new SystemClock(), undefined, undefined, undefined, one.number);
+    const [begun, go] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const written = database.write(async (tx) => {
+      await tx.run('INSERT INTO written (n) VALUES (?)', [1]);
+      begun.resolve();
+      await go.promise;
+    });
+    const outcome = written.then(
+      () => 'written',
+      () => 'refused',
+    );
+    await begun.promise;
+    await one.leave();
+    await eventually(async () => {
+      await two.beat();
+      return (await two.acquire(['typing'])).length === 1;
+    });
+    go.resolve();
+    expect(await outcome).toBe('refused');
+    expect(await test.database.query('SELECT n FROM written')).toEqual([]);
+    await database.close();
+  });
+
   it('see what there was when they asked, though they were looking already', async () => {
     const [one, two] = [await join('one'), await join('two')];
     const { first, second } = await test.database.write(async (tx) => {

@@ -47,6 +47,8 @@ const reconnectMs = 250;
 /** How long it may take the database to end the connections of a lost process before an operator is told. */
 const endingLimitMs = 5_000;
 const forgetEvery = 400;
+/** How long the connections of a process that leaves may take to end, milliseconds. */
+const closingMs = 1_000;
 /** For which part of the time to live a connection may be gone: time enough for the next heartbeat to open another one. */
 const absentPart = 3;
 
@@ -249,14 +251,19 @@ export class ProcessRegistry {
     if (names.length > 0) await this.#query(sql.release, [this.number, names]);
   }
 
-  /** Ends, in order: others take the leases at once. Close the database before. Never rejects; safe to call twice. */
+  /**
+   * Ends, in order: others take the leases at once. Close the database before: what is still connected is ended by whoever takes them. Never
+   * rejects; safe to call twice.
+   */
   async leave(): Promise<void> {
     if (this.#left) return;
     this.#left = true;
     clearInterval(this.#timer);
     clearTimeout(this.#lookAgain);
     try {
-      if (!this.#isLost) for (const statement of sql.leave) await this.#query(statement, [this.number]);
+      if (!this.#isLost)
+        for (const statement of (await this.#isDisconnected()) ? sql.leave : [sql.leaveInUse])
+          await this.#query(statement, [this.number]);
     } catch (err) {
       this.#logger.debug('The process could not take its leave of the others', { err });
     }
@@ -264,6 +271,18 @@ export class ProcessRegistry {
     if (client === undefined) return;
     await Promise.race([client.end().catch(() => {}), pause(1_000, undefined, { ref: false })]);
     destroy(client);
+  }
+
+  /** Whether nothing of this process can be written any more, as soon as its connections have had the time to end. */
+  async #isDisconnected(): Promise<boolean> {
+    for (const untilMs = performance.now() + closingMs; ;) {
+      const { rows } = await this.#query(sql.connections, [this.number]);
+      if (rows.length === 0) return true;
+      if (performance.now() > untilMs) break;
+      await pause(20);
+    }
+    this.#logger.warn('The process ends though it still uses the database: others end that');
+    return false;
   }
 
   async #beat(): Promise<void> {

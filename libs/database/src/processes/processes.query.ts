@@ -50,12 +50,17 @@ export const fence = `
      AND clock_timestamp() - pg_postmaster_start_time() > $2::bigint * interval '1 millisecond'
   RETURNING number`;
 
-/** Ends the connections of a process; a row for each that there still is. Parameter: its number. */
-export const endConnections = `
-  SELECT pid, pg_terminate_backend(pid) FROM pg_locks
+const ofProcess = `
+  FROM pg_locks
    WHERE locktype = 'advisory' AND objsubid = 2 AND pid <> pg_backend_pid()
      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
      AND classid = ${asOid(lockClass)} AND objid = ${asOid('$1::bigint')}`;
+
+/** The connections of a process; parameter: its number. */
+export const connections = `SELECT pid ${ofProcess}`;
+
+/** Ends the connections of a process; a row for each that there still is. Parameter: its number. */
+export const endConnections = `SELECT pid, pg_terminate_backend(pid) ${ofProcess}`;
 
 /** Takes leases that are free or whose holders are gone; parameters: own number, names, numbers of those who are gone. */
 export const acquire = `
@@ -69,6 +74,9 @@ export const acquire = `
 
 /** Gives leases up; parameters: own number, names. */
 export const release = 'UPDATE leases SET holder = NULL WHERE holder = $1 AND name = ANY($2::text[])';
+
+/** Leaves with connections that may write still: others end them, and have its leases then. Parameter: own number. */
+export const leaveInUse = 'UPDATE processes SET fenced = TRUE WHERE number = $1';
 
 /** Leaves: nothing is left of the process but its number; parameter: that. */
 export const leave = [
