@@ -399,6 +399,27 @@ describe('The processes of a server', () => {
     }
   });
 
+  it('are not missed because the clock of the database was set forward', async () => {
+    await test.database.write(async (tx) => {
+      await tx.run('CREATE TABLE clock_ahead (ms INTEGER)');
+      await tx.run('INSERT INTO clock_ahead (ms) VALUES (0)');
+      await tx.run(`CREATE FUNCTION clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS
+        $$ SELECT pg_catalog.clock_timestamp() + (SELECT ms FROM clock_ahead) * interval '1 millisecond' $$`);
+      await tx.run(`ALTER DATABASE "${String(options().args?.dbname)}" SET search_path = public, pg_catalog`);
+    });
+    // Long enough for a busy machine.
+    const long = { ttlMs: 6_000 };
+    const all = [await join('one', long), await join('two', long), await join('three', long)] as const;
+    await all[2].acquire(['typing']);
+    await test.database.write((tx) => tx.run('UPDATE clock_ahead SET ms = 60000'));
+    for (const one of all) await one.beat();
+    for (const one of all) await one.beat();
+    for (const one of all) {
+      expect([one.isTrusted, names(one), one.view.lost]).toEqual([true, ['one', 'two', 'three'], []]);
+      expect([...one.view.leases]).toEqual([['typing', all[2].number]]);
+    }
+  });
+
   it('give their own sign of life while the connections of a lost one do not end', async () => {
     const [one, lost] = [await join('one'), await join('lost')];
     expect(await lost.acquire(['typing'])).toEqual(['typing']);

@@ -68,6 +68,8 @@ interface LeaseRow {
 
 interface BeatRow {
   readonly alive: boolean;
+  /** The database's clock. */
+  readonly now: string;
   /** JSON as text, whatever the driver would make of JSON. */
   readonly processes: string | null;
   /** The numbers of those whose connection for signs of life is there. */
@@ -121,8 +123,9 @@ export class ProcessRegistry {
   #roles: readonly string[] = [];
   #address: string | undefined;
   #trustedUntilMs = 0;
-  // When the last heartbeat was sent that arrived.
+  // When the last heartbeat was sent that arrived, and what the database's clock showed then.
   #beatAtMs: number | undefined;
+  #databaseMs = 0;
   #timer: NodeJS.Timeout | undefined;
   readonly #beatTurns = new Semaphore(1);
   #nextBeat: Promise<void> | undefined;
@@ -301,8 +304,13 @@ export class ProcessRegistry {
       if (!row.alive) return this.#lose();
       // A quarter is left for what was begun while it was trusted.
       this.#trustedUntilMs = sentAtMs + this.#lifeMs * 0.75;
-      const wasAway = sentAtMs - (this.#beatAtMs ?? sentAtMs) > this.#ttlMs / 2;
+      const beforeMs = this.#beatAtMs ?? sentAtMs;
+      const wentOnMs = Number(row.now) - this.#databaseMs;
+      // Where its clock was set forward, nobody could give a sign of life in the time that it left out.
+      const isSet = this.#beatAtMs !== undefined && wentOnMs - (performance.now() - beforeMs) > this.#ttlMs / 4;
+      const wasAway = isSet || sentAtMs - beforeMs > this.#ttlMs / 2;
       this.#beatAtMs = sentAtMs;
+      this.#databaseMs = Number(row.now);
       await this.#lookAt(row, wasAway);
     } catch (err) {
       if (!this.#left) this.#logger.warn('The heartbeat of this process failed', { err });
@@ -350,8 +358,8 @@ export class ProcessRegistry {
   }
 
   /**
-   * Who was away itself does not know whether others could have given a sign of life meanwhile: a database that recovers took it from
-   * nobody. They have once as long for it as a heartbeat lasts.
+   * Who was away itself, or sees the database's clock set forward, does not know whether others could have given a sign of life meanwhile: a
+   * database that recovers took it from nobody. They have once as long for it as a heartbeat lasts.
    */
   #spare(all: readonly Row[], wasAway: boolean): void {
     const spared = this.#spared;

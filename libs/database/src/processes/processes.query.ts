@@ -28,7 +28,7 @@ export const bePresent = `SELECT pg_advisory_lock_shared(${presenceLockClass}, $
 export const beat = `
   WITH beat AS (
     UPDATE processes SET expires_ts = ${nowMs} + $2::bigint, roles = $3, address = $4 WHERE number = $1 AND NOT fenced RETURNING number)
-  SELECT EXISTS (SELECT 1 FROM beat) AS alive,
+  SELECT EXISTS (SELECT 1 FROM beat) AS alive, ${nowMs} AS now,
          (SELECT json_agg(json_build_object('number', number, 'name', name, 'address', address, 'version', version,
                  'roles', roles::json, 'until', expires_ts, 'left', expires_ts - ${nowMs},
                  'expired', expires_ts < ${nowMs}, 'fenced', fenced) ORDER BY number)::text
