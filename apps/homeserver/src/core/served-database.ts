@@ -82,7 +82,7 @@ export class ServedDatabase {
       const all = this.served.state ? [options, this.served.state] : [options];
       const claim = (this.#claim = await claimDatabases(all, { logger }));
       void claim.lost.then((reason) => {
-        logger.error('Another server has the database now: this one stops', { reason: reason.message });
+        logger.error('The server cannot go on with its database: it stops', { reason: reason.message });
         onLost(reason);
       });
     }

@@ -4,7 +4,7 @@ import { DatabaseError } from '../errors.js';
 export interface DatabaseClaim {
   /**
    * Resolves, with the reason, once another server has the database: this one must stop at once, since each would overlook
-   * what the other writes. Never rejects; stays open for ever where that does not happen.
+   * what the other writes. Also once the database has gone back in time. Never rejects; stays open for ever where that does not happen.
    */
   readonly lost: Promise<DatabaseError>;
   /** Gives it up; safe to call twice. */

@@ -4,6 +4,7 @@ import type { Logger } from '@rookery/platform';
 import type { DatabaseError } from '../errors.js';
 import type { PostgresOptions } from '../options.js';
 import { connectAlone, destroy } from '../postgres/open-postgres.js';
+import { anotherHistory, ServerHistory } from '../postgres/server-history.js';
 import { type DatabaseClaim, type Held, heldByAnother } from './claim.js';
 
 // Any fixed number will do, other than that of the migrations. Besides it the schema counts: two servers may share a database
@@ -54,6 +55,7 @@ class PostgresClaim implements DatabaseClaim {
   #tellLost: (reason: DatabaseError) => void = () => {};
   #client: pg.Client | undefined;
   #own: Session | undefined;
+  readonly #history = new ServerHistory();
   #beating: NodeJS.Timeout | undefined;
   #released = false;
 
@@ -77,7 +79,9 @@ class PostgresClaim implements DatabaseClaim {
       );
       const [row] = rows;
       if (row?.taken === true) {
+        const isAnother = await this.#history.isAnother(client, heartbeatLimitMs);
         this.#keep(client, row);
+        if (isAnother) this.#tellLost(anotherHistory());
         return undefined;
       }
       const holder = await holderOf(client);
@@ -116,7 +120,9 @@ class PostgresClaim implements DatabaseClaim {
     client.on('error', onGone);
     client.on('end', onGone);
     this.#beating = setInterval(() => {
-      client.query({ text: 'SELECT 1', query_timeout: heartbeatLimitMs } as pg.QueryConfig).catch(onGone);
+      this.#history.isAnother(client, heartbeatLimitMs).then((isAnother) => {
+        if (isAnother) this.#tellLost(anotherHistory());
+      }, onGone);
     }, heartbeatMs);
     this.#beating.unref();
   }

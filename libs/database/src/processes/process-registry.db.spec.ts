@@ -420,6 +420,35 @@ describe('The processes of a server', () => {
     }
   });
 
+  it('end where the database goes on from another copy, which may lack what they remember', async () => {
+    await test.database.write(async (tx) => {
+      await tx.run('CREATE TABLE history (timeline TEXT)');
+      await tx.run("INSERT INTO history (timeline) VALUES ('00000001')");
+      await tx.run(`CREATE FUNCTION pg_walfile_name(pg_lsn) RETURNS TEXT LANGUAGE sql AS
+        $$ SELECT timeline || '0000000000000001' FROM history $$`);
+      await tx.run(`ALTER DATABASE "${String(options().args?.dbname)}" SET search_path = public, pg_catalog`);
+    });
+    const line = await PostgresLine.open();
+    const far = await joinProcesses(through(line), { name: 'far', version: '1', ttlMs, startTtlMs: 0 });
+    const claim = await claimDatabase(through(line), { isShared: true });
+    try {
+      // Connected anew to the same one it goes on.
+      line.goDown('silent');
+      await eventually(() => !far.isTrusted);
+      line.comeBack();
+      await eventually(() => far.isTrusted);
+      await test.database.write((tx) => tx.run("UPDATE history SET timeline = '00000002'"));
+      line.goDown('silent');
+      line.comeBack();
+      for (const lost of [far.lost, claim.lost]) expect((await lost).message).toMatch(/went on from another copy/);
+      expect(far.isTrusted).toBe(false);
+    } finally {
+      await far.leave();
+      await claim.release();
+      line.close();
+    }
+  });
+
   it('give their own sign of life while the connections of a lost one do not end', async () => {
     const [one, lost] = [await join('one'), await join('lost')];
     expect(await lost.acquire(['typing'])).toEqual(['typing']);

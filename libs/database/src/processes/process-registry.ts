@@ -4,6 +4,7 @@ import { type Logger, Semaphore, SilentLogger } from '@rookery/platform';
 import { DatabaseError, errorText } from '../errors.js';
 import type { PostgresOptions } from '../options.js';
 import { connectAlone, destroy } from '../postgres/open-postgres.js';
+import { anotherHistory, ServerHistory } from '../postgres/server-history.js';
 import * as sql from './processes.query.js';
 
 /** A process of the server as the database knows it. */
@@ -93,8 +94,8 @@ const startLifeMs = ({ ttlMs = defaultTtlMs, startTtlMs = defaultStartTtlMs }: P
  */
 export class ProcessRegistry {
   /**
-   * Resolves with the reason once this process has lost its leases and cannot write any more: it must end. Never rejects; open
-   * for ever where that does not happen.
+   * Resolves with the reason once this process has lost its leases and cannot write any more, or the database has gone back in time: it must
+   * end. Never rejects; open for ever where that does not happen.
    */
   readonly lost: Promise<DatabaseError>;
   readonly #options: PostgresOptions;
@@ -114,6 +115,7 @@ export class ProcessRegistry {
   #present: ReadonlySet<number> = new Set();
   // Those whose connections have gone since: from when on this process looked, and until when their last sign of life is good.
   #absent: ReadonlyMap<number, { readonly sinceMs: number; readonly until: number }> = new Map();
+  readonly #history = new ServerHistory();
   #client: pg.Client | undefined;
   #lookAgain: NodeJS.Timeout | undefined;
   #lookAgainAtMs = Infinity;
@@ -301,7 +303,13 @@ export class ProcessRegistry {
       ]);
       const [row] = rows;
       if (row === undefined) return;
-      if (!row.alive) return this.#lose();
+      if (!row.alive)
+        return this.#lose(
+          new DatabaseError(
+            'This process gave no sign of life for too long: others have taken its work over',
+            'It ends, and can start anew at once. Look for what held it up: a pause of the machine, or the way to the database.',
+          ),
+        );
       // A quarter is left for what was begun while it was trusted.
       this.#trustedUntilMs = sentAtMs + this.#lifeMs * 0.75;
       const beforeMs = this.#beatAtMs ?? sentAtMs;
@@ -313,7 +321,7 @@ export class ProcessRegistry {
       this.#databaseMs = Number(row.now);
       await this.#lookAt(row, wasAway);
     } catch (err) {
-      if (!this.#left) this.#logger.warn('The heartbeat of this process failed', { err });
+      if (!this.#left && !this.#isLost) this.#logger.warn('The heartbeat of this process failed', { err });
     }
   }
 
@@ -433,16 +441,11 @@ export class ProcessRegistry {
     return false;
   }
 
-  #lose(): void {
+  #lose(reason: DatabaseError): void {
     this.#isLost = true;
     clearInterval(this.#timer);
     clearTimeout(this.#lookAgain);
-    this.#tellLost(
-      new DatabaseError(
-        'This process gave no sign of life for too long: others have taken its work over',
-        'It ends, and can start anew at once. Look for what held it up: a pause of the machine, or the way to the database.',
-      ),
-    );
+    this.#tellLost(reason);
   }
 
   /** One at a time, in order: the driver would queue them without a limit of time. */
@@ -477,6 +480,11 @@ export class ProcessRegistry {
       values: [this.number],
       query_timeout: this.#ttlMs / 2,
     } as pg.QueryConfig);
+    if (await this.#history.isAnother(client, this.#ttlMs / 2)) {
+      const reason = anotherHistory();
+      this.#lose(reason);
+      throw reason;
+    }
     if (this.#left) return destroy(client);
     this.#client = client;
     this.#connectedAtMs = performance.now();
