@@ -1,7 +1,7 @@
 import { type PresenceState, type Receipt } from '@rookery/ephemeral';
 import type { Destinations } from '@rookery/federation-client';
 import { Lifecycle, Metrics, SilentLogger } from '@rookery/platform';
-import type { Work, WorkSharing } from '@rookery/replication';
+import type { WorkSharing } from '@rookery/replication';
 import { FakeClock } from '@rookery/testing';
 import type { DestinationQueues } from './destination-queues.js';
 import type { FederationEventFeed } from './event-feed.js';
@@ -15,10 +15,10 @@ describe('What other processes are told to send', () => {
   const make = () => {
     const [clock, logger] = [new FakeClock(), new SilentLogger()];
     const given: Outgoing[] = [];
-    let work: Work<Outgoing> | undefined;
+    let sizeOf: ((outgoing: Outgoing) => number) | undefined;
     const sharing = {
-      share: (one: Work<Outgoing>) => {
-        work = one;
+      share: (work: { readonly sizeOf: (outgoing: Outgoing) => number }) => {
+        ({ sizeOf } = work);
         const outlet = {};
         return { isAllHere: false, outletOf: () => outlet, give: (_: object, item: Outgoing) => given.push(item) };
       },
@@ -31,11 +31,17 @@ describe('What other processes are told to send', () => {
       ...([{} as Destinations, { onForgotten: () => undefined } as unknown as EventTexts] as const),
     );
     const sender = new FederationSender(
-      ...([lifecycle, {} as RemoteAudience, {} as FederationEventFeed, queues, router, new Metrics()] as const),
+      ...([
+        lifecycle,
+        {} as RemoteAudience,
+        {} as FederationEventFeed,
+        queues,
+        router,
+        new Metrics('home.test'),
+      ] as const),
     );
     router.onModuleInit();
-    const sizeOf = (outgoing: Outgoing): number => work!.sizeOf!(outgoing);
-    return { sender, given, sizeOf, lifecycle, areAborted: () => areAborted };
+    return { sender, given, sizeOf: sizeOf!, lifecycle, areAborted: () => areAborted };
   };
   it('is not begun any more once the server begins to stop, whatever else takes its time to end', async () => {
     const { lifecycle, areAborted } = make();

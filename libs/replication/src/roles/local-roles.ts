@@ -1,3 +1,4 @@
+import { eachLimit } from '@rookery/platform';
 import type { Rpc, RpcMethod } from '../rpc/rpc.js';
 import { type Role, Roles, type RoleWork } from './roles.js';
 
@@ -54,6 +55,6 @@ export class LocalRoles extends Roles {
   async stop(): Promise<void> {
     if (!this.#hasStarted) return;
     for (const { role, work } of this.#works.splice(0).reverse())
-      await Promise.all(Array.from({ length: role.shards }, async (_, shard) => work.stop?.(shard)));
+      await eachLimit(Array(role.shards).keys(), role.shards, async (shard) => work.stop?.(shard));
   }
 }
