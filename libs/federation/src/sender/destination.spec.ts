@@ -304,6 +304,22 @@ describe('Destination', () => {
     expect([messages.length, destination.isIdle]).toEqual([0, true]);
   });
 
+  it('goes on with messages after they could not be read once', async () => {
+    const { destination, clock, tried, eduStore } = make();
+    const store = eduStore('to_device', [{ type: 'm.test', text: '"message"' }]);
+    const { next } = store;
+    const broken = (): Promise<StoredEdus> => {
+      Object.assign(store, { next });
+      return Promise.reject(new Error('The database is away'));
+    };
+    destination.addStored(Object.assign(store, { next: broken }));
+    await clock.advance(0);
+    expect([tried.length, destination.isIdle]).toEqual([0, false]);
+    await clock.advance(5_000);
+    expect(tried.map(({ text }) => (JSON.parse(text) as { edus: unknown }).edus)).toEqual([['message']]);
+    expect(destination.isIdle).toBe(true);
+  });
+
   it('tells changes of devices before messages to them, whichever came first', async () => {
     const { destination, clock, tried, eduStore } = make();
     const lists = eduStore('device_lists', [{ type: 'm.test', text: '"list"' }]);

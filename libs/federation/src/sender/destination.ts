@@ -418,11 +418,17 @@ export class Destination implements TurnTaker {
       if (!this.#stored.has(store)) continue;
       const room = Math.min(maxStoredEdus, limit - edus.length);
       if (room <= 0) break;
+      // Before it is read: what comes meanwhile adds it again.
       this.#stored.delete(store);
-      const batch = await store.next(this.name, room);
-      if (!batch.isAll || batch.edus.length > 0) this.#stored.add(store);
-      edus.push(...batch.edus);
-      settles.push(() => batch.delivered());
+      let isEmpty = false;
+      try {
+        const batch = await store.next(this.name, room);
+        isEmpty = batch.isAll && batch.edus.length === 0;
+        edus.push(...batch.edus);
+        settles.push(() => batch.delivered());
+      } finally {
+        if (!isEmpty) this.#stored.add(store);
+      }
     }
     // Whoever catches up has no use for what was news a while ago.
     if (this.#source.kind === 'memory' && this.#outbox !== undefined && limit > edus.length) {
