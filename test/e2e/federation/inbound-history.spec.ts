@@ -287,5 +287,15 @@ describe.each(databases)('the past of rooms for other servers (%s)', (database) 
     expect(namesIn((await get(`/hierarchy/${part(space)}?suggested_only=true`)).body['children'])).toEqual(['open']);
     expect((await get(`/hierarchy/${part(closed)}`)).status).toBe(404);
     expect((await get(`/hierarchy/${part('!far:elsewhere.test')}`)).status).toBe(404);
+    // A room tells nothing of itself to a server that may not take part in it.
+    const complexity = (): Promise<Answer> =>
+      visitor.request(home, 'GET', `/_matrix/federation/unstable/rooms/${part(open)}/complexity`);
+    expect((await complexity()).status).toBe(200);
+    await setState(alice, open, 'm.room.server_acl', { allow: ['*'], deny: ['visitor.test'] });
+    const barred = (await get(`/hierarchy/${part(space)}`)).body;
+    expect(namesIn(barred['children'])).toEqual(['restricted']);
+    expect([...(barred['inaccessible_children'] as string[])].sort()).toEqual([open, closed, shared].sort());
+    expect((await get(`/hierarchy/${part(open)}`)).status).toBe(404);
+    expect((await complexity()).status).toBe(404);
   });
 });

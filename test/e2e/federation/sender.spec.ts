@@ -738,6 +738,24 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
     expect(receipts.filter((text) => text.includes('"thread_id":"main"'))).toHaveLength(1);
   });
 
+  it('tells servers that come into a room who is there, as far as the room lets them take part', async () => {
+    const visit = await sharedRoom();
+    await ok(alice, 'PUT', `/presence/${alice.userId}/status`, { presence: 'online', status_msg: 'about' });
+    const acl = await setState(alice, visit.roomId, 'm.room.server_acl', { allow: ['*'], deny: ['barred*.test'] });
+    await visit.follow(acl);
+    const barred = await world.played(`barred${count}.test`);
+    const welcome = await world.played(`welcome${count}.test`);
+    for (const server of [barred, welcome]) server.answer = takeAll;
+    for (const server of [barred, welcome]) {
+      const userId = `@yan:${server.name}`;
+      const draft = { type: 'm.room.member', stateKey: userId, sender: userId, content: { membership: 'join' } };
+      const join = signEvent(visit.make(draft), server.name, server.key);
+      expect(Object.values(await visit.send(visit.apply(join)))).toEqual([{}]);
+    }
+    await eventually(() => edusOf('m.presence', welcome).length > 0);
+    expect(edusOf('m.presence', barred)).toEqual([]);
+  });
+
   const keysOf = ({ userId, deviceId }: TestUser, name: string) => ({
     device_keys: {
       ...{ user_id: userId, device_id: deviceId, algorithms: ['m.olm.v1.curve25519-aes-sha2'] },

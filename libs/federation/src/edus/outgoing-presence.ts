@@ -50,6 +50,12 @@ export class OutgoingPresence implements OnModuleInit {
     this.#send(servers, states);
   }
 
+  /** The same, those of some servers that take part in a room. */
+  async introduceIn(roomId: string, servers: ReadonlySet<string>, states: readonly PresenceState[]): Promise<void> {
+    const allowed = (await this.audience.of(roomId)).filter((server) => servers.has(server));
+    if (allowed.length > 0) this.introduce(allowed, states);
+  }
+
   /** Remembers that somebody's presence is told now. */
   #note({ userId, state }: PresenceState): void {
     if (state === 'offline') this.#told.delete(userId);

@@ -66,7 +66,7 @@ export class PresenceArrivals implements OnModuleInit, OnModuleDestroy {
     for (const roomId of rooms) {
       const there = present.filter(({ userId }) => members.get(roomId)?.has(userId)).slice(0, maxPresences);
       if (there.length === 0) continue;
-      this.out.introduce(arrivals.get(roomId) ?? [], there);
+      await this.out.introduceIn(roomId, arrivals.get(roomId)!, there);
     }
   }
 }

@@ -8,8 +8,9 @@ import { allowedRooms } from '../model/join-rules.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { RoomServers } from '../servers/room-servers.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
+import { EventStore } from '../store/event-store.js';
 import { publicRoom } from './directory.service.js';
-import { selectSummary, type SummaryRow } from './room-summary.query.js';
+import { selectSummaries, type SummaryRow } from './room-summary.query.js';
 
 /** A room as somebody who is perhaps not in it may see it. */
 export interface RoomSummary {
@@ -26,6 +27,7 @@ export class RoomSummaries {
     private readonly database: Database,
     private readonly memberships: MembershipReader,
     private readonly state: RoomStateReader,
+    private readonly events: EventStore,
     private readonly servers: RoomServers,
     private readonly remote: RemoteRooms,
     private readonly config: Config,
@@ -50,26 +52,41 @@ export class RoomSummaries {
 
   /** A room whose state this server knows, whoever may know of it. */
   async known(roomId: string): Promise<RoomSummary | undefined> {
-    const row = await selectSummary(this.database, roomId);
-    if (!row) return undefined;
-    const known = roomVersionRules(row.room_version)?.joinRules;
-    const isRestricted =
-      (row.join_rules === 'restricted' && known?.restricted) ||
-      (row.join_rules === 'knock_restricted' && known?.knockRestricted);
-    const rules = isRestricted ? await this.state.currentEvent(roomId, 'm.room.join_rules') : undefined;
-    return { row, membership: undefined, allowedRoomIds: rules && allowedRooms(rules.event.content) };
+    return (await this.#knownOf([roomId])).get(roomId);
+  }
+
+  /** A room, for another server. {@link allVisibleToServer} */
+  async visibleToServer(serverName: string, roomId: string): Promise<RoomSummary | 'unknown' | 'hidden'> {
+    return (await this.allVisibleToServer(serverName, [roomId])).get(roomId)!;
   }
 
   /**
-   * A room, for another server: `unknown` when this one cannot tell, `hidden` when none of that server's users could see it.
+   * Rooms, for another server: `unknown` when this one cannot tell, `hidden` when none of that server's users could see it, or its
+   * access control list bars the server. A bounded number of queries.
    * @spec server-server-api#get_matrixfederationv1hierarchyroomid
    */
-  async visibleToServer(serverName: string, roomId: string): Promise<RoomSummary | 'unknown' | 'hidden'> {
-    const shown = await this.known(roomId);
-    if (!shown || !(await this.servers.isHere(roomId))) return 'unknown';
-    if (isOpenToAll(shown.row) || (await this.servers.isIn(roomId, serverName))) return shown;
-    for (const allowed of shown.allowedRoomIds ?? []) if (await this.servers.isIn(allowed, serverName)) return shown;
-    return (await this.memberships.isServerInvited(roomId, serverName)) ? shown : 'hidden';
+  async allVisibleToServer(
+    serverName: string,
+    roomIds: readonly string[],
+  ): Promise<Map<string, RoomSummary | 'unknown' | 'hidden'>> {
+    const known = await this.#knownOf(roomIds);
+    const here = await this.servers.among(this.config.serverName, [...known.keys()]);
+    const open = await this.servers.openTo(serverName, [...here]);
+    const rooms = [...open].map((roomId) => known.get(roomId)!);
+    const closed = rooms.filter(({ row }) => !isOpenToAll(row));
+    const theirs = await this.servers.among(serverName, [
+      ...new Set(closed.flatMap(({ row, allowedRoomIds = [] }) => [row.room_id, ...allowedRoomIds])),
+    ]);
+    const isTheirs = ({ row, allowedRoomIds = [] }: RoomSummary): boolean =>
+      [row.room_id, ...allowedRoomIds].some((roomId) => theirs.has(roomId));
+    const others = closed.filter((room) => !isTheirs(room)).map(({ row }) => row.room_id);
+    const invited = await this.memberships.invitedTo(others, serverName);
+    const hidden = new Set(others.filter((roomId) => !invited.has(roomId)));
+    const seen = (roomId: string): RoomSummary | 'unknown' | 'hidden' => {
+      if (!here.has(roomId)) return 'unknown';
+      return open.has(roomId) && !hidden.has(roomId) ? known.get(roomId)! : 'hidden';
+    };
+    return new Map(roomIds.map((roomId) => [roomId, seen(roomId)]));
   }
 
   /** The wire form. */
@@ -130,10 +147,27 @@ export class RoomSummaries {
    * before all members had come knows of hardly more than who made the room.
    */
   async lastSeenIn(roomId: string): Promise<string[]> {
-    const room = await selectSummary(this.database, roomId);
+    const [room] = await selectSummaries(this.database, [roomId]);
     if (!room || !isOutOfDate(room)) return [];
     const create = (await this.state.currentEvent(roomId, 'm.room.create'))?.event;
     return [...(await this.servers.of(roomId)), ...(create ? [domainOf(create.sender)] : [])];
+  }
+
+  async #knownOf(roomIds: readonly string[]): Promise<Map<string, RoomSummary>> {
+    const rows = await selectSummaries(this.database, roomIds);
+    const restricted = rows.filter(isRestricted).map((row) => row.room_id);
+    const ids =
+      restricted.length === 0
+        ? new Map<string, Map<string, string>>()
+        : await this.state.currentIdsOf(restricted, { types: [['m.room.join_rules', '']] });
+    const events = await this.events.events([...ids.values()].flatMap((state) => [...state.values()]));
+    const rules = new Map([...events.values()].map((event) => [event.roomId, event.content]));
+    return new Map(
+      rows.map((row) => {
+        const content = rules.get(row.room_id);
+        return [row.room_id, { row, membership: undefined, allowedRoomIds: content && allowedRooms(content) }];
+      }),
+    );
   }
 
   async #isInAny(userId: string, roomIds: readonly string[]): Promise<boolean> {
@@ -149,6 +183,11 @@ const openRules: ReadonlySet<unknown> = new Set(['public', 'knock', 'knock_restr
 /** Whether nobody of this server is in a room, but maybe others: then what is known of it is what was when the last one left. */
 const isOutOfDate = ({ creator, joined_members: joined, local_users_in_room: local }: SummaryRow): boolean =>
   local === 0 && (creator === null || joined > 0);
+
+function isRestricted({ join_rules: rule, room_version: version }: SummaryRow): boolean {
+  const known = roomVersionRules(version)?.joinRules;
+  return rule === 'restricted' ? !!known?.restricted : rule === 'knock_restricted' && !!known?.knockRestricted;
+}
 
 /** A join rule that the room's version does not know lets nobody in, nor knock. */
 function isOpenToAll({ join_rules: rule, history_visibility: visibility, room_version: version }: SummaryRow): boolean {

@@ -103,9 +103,9 @@ export class SpaceHierarchy {
     const events = (await this.#childrenOf(summary, suggestedOnly)).slice(0, maxChildrenForServers);
     const children: JsonObject[] = [];
     const inaccessible: string[] = [];
-    for (const { event } of events) {
-      const child = await this.summaries.visibleToServer(serverName, event.stateKey!);
-      if (child === 'hidden') inaccessible.push(event.stateKey!);
+    const childIds = events.map(({ event }) => event.stateKey!);
+    for (const [childId, child] of await this.summaries.allVisibleToServer(serverName, childIds)) {
+      if (child === 'hidden') inaccessible.push(childId);
       else if (child !== 'unknown') children.push(this.summaries.write(child));
     }
     return { room: this.#written(summary, events), children, inaccessible_children: inaccessible };

@@ -3,7 +3,6 @@ import { Database, type Db } from '@rookery/database';
 import type { Membership } from '@rookery/matrix-types';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import {
-  isServerInvited,
   type JoinedMember,
   type MemberCounts,
   type MembershipChange,
@@ -11,6 +10,7 @@ import {
   selectCurrentMembership,
   selectHosts,
   selectInRoomsOf,
+  selectInvitedTo,
   selectJoinedMembers,
   selectJoinedRoomIds,
   selectLocalMembership,
@@ -114,13 +114,13 @@ export class MembershipReader {
     return selectMutualRooms(this.database, userId, otherId);
   }
 
-  /** Servers with a joined member, and those that are said to have one while not all members are known. */
-  hostsIn(roomId: string): Promise<Set<string>> {
-    return selectHosts(this.database, roomId);
+  /** Servers with a joined member, and those that are said to have one while not all members are known, per room. */
+  hostsIn(roomIds: readonly string[]): Promise<Map<string, Set<string>>> {
+    return selectHosts(this.database, roomIds);
   }
 
-  /** Whether a user of a server is invited. */
-  isServerInvited(roomId: string, serverName: string): Promise<boolean> {
-    return isServerInvited(this.database, roomId, serverName);
+  /** Those of some rooms to which a user of a server is invited. */
+  invitedTo(roomIds: readonly string[], serverName: string): Promise<Set<string>> {
+    return selectInvitedTo(this.database, roomIds, serverName);
   }
 }

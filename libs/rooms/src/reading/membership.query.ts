@@ -209,24 +209,27 @@ export async function selectMutualRooms(db: Db, userId: string, otherId: string)
 const hostSql = (db: Db): string =>
   `substr(state_key, ${db.dialect.name === 'sqlite' ? 'instr' : 'strpos'}(state_key, ':') + 1)`;
 
-/** Servers with a joined member, and those that are said to have one while not all members are known. */
-export async function selectHosts(db: Db, roomId: string): Promise<Set<string>> {
-  const rows = await db.query<{ host: string }>(
-    `SELECT DISTINCT ${hostSql(db)} AS host FROM current_state_events WHERE room_id = ? AND type = 'm.room.member' AND membership = 'join'
-     UNION SELECT server_name FROM partial_state_rooms_servers WHERE room_id = ?`,
-    [roomId, roomId],
+/** Servers with a joined member, and those that are said to have one while not all members are known; each room is present. */
+export async function selectHosts(db: Db, roomIds: readonly string[]): Promise<Map<string, Set<string>>> {
+  const rows = await db.query<{ room_id: string; host: string }>(
+    `SELECT DISTINCT room_id, ${hostSql(db)} AS host FROM current_state_events
+     WHERE ${db.dialect.anyOf('room_id')} AND type = 'm.room.member' AND membership = 'join'
+     UNION SELECT room_id, server_name FROM partial_state_rooms_servers WHERE ${db.dialect.anyOf('room_id')}`,
+    [roomIds, roomIds],
   );
-  return new Set(rows.map((row) => row.host));
+  const rooms = new Map<string, Set<string>>(roomIds.map((roomId) => [roomId, new Set()]));
+  for (const row of rows) rooms.get(row.room_id)!.add(row.host);
+  return rooms;
 }
 
-/** Whether a user of a server is invited. */
-export async function isServerInvited(db: Db, roomId: string, serverName: string): Promise<boolean> {
-  const row = await db.get(
-    `SELECT 1 AS found FROM current_state_events
-     WHERE room_id = ? AND type = 'm.room.member' AND membership = 'invite' AND ${hostSql(db)} = ? LIMIT 1`,
-    [roomId, serverName],
+/** Those of some rooms to which a user of a server is invited. */
+export async function selectInvitedTo(db: Db, roomIds: readonly string[], serverName: string): Promise<Set<string>> {
+  const rows = await db.query<{ room_id: string }>(
+    `SELECT DISTINCT room_id FROM current_state_events
+     WHERE ${db.dialect.anyOf('room_id')} AND type = 'm.room.member' AND membership = 'invite' AND ${hostSql(db)} = ?`,
+    [roomIds, serverName],
   );
-  return row !== undefined;
+  return new Set(rows.map((row) => row.room_id));
 }
 
 function membership(row: MembershipRow): RoomMembership {

@@ -45,8 +45,8 @@ export class RoomServers implements OnModuleInit {
   }
 
   /** Servers with a joined member; kept in memory, not to be changed. */
-  of(roomId: string): Promise<ReadonlySet<string>> {
-    return this.#servers.fetch(roomId, () => this.memberships.hostsIn(roomId));
+  async of(roomId: string): Promise<ReadonlySet<string>> {
+    return (await this.#ofRooms([roomId])).get(roomId)!;
   }
 
   /** Whether this server has a joined member. */
@@ -57,6 +57,12 @@ export class RoomServers implements OnModuleInit {
   /** Whether a server has a joined member. */
   async isIn(roomId: string, serverName: string): Promise<boolean> {
     return (await this.of(roomId)).has(serverName);
+  }
+
+  /** Those of some rooms in which a server has a joined member. */
+  async among(serverName: string, roomIds: readonly string[]): Promise<Set<string>> {
+    const rooms = await this.#ofRooms(roomIds);
+    return new Set(roomIds.filter((roomId) => rooms.get(roomId)!.has(serverName)));
   }
 
   /** Whether the room's access control list lets a server take part; without one every server may. */
@@ -74,5 +80,9 @@ export class RoomServers implements OnModuleInit {
       return new Map([...events].map(([id, { content }]) => [id, serverAclOf(content)]));
     });
     return new Set(roomIds.filter((roomId) => (acls.get(idOf(roomId) ?? '') ?? everybody).allows(serverName)));
+  }
+
+  #ofRooms(roomIds: readonly string[]): Promise<Map<string, ReadonlySet<string>>> {
+    return this.#servers.fetchMany(roomIds, (missing) => this.memberships.hostsIn(missing));
   }
 }
