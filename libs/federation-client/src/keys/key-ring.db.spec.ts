@@ -447,6 +447,22 @@ eachDatabase('the keys of other servers', (open) => {
     ).toEqual([]);
   });
 
+  it('are asked for again for somebody who wants what a server says of itself to hold for longer', async () => {
+    const signer = keyOf('a', 34);
+    const { keys, name, server } = await publisher((own) => statement(own, [signer]));
+    const wanted = new Map([[name, new Map<string, number>()]]);
+    const until = async (untilTs: number): Promise<unknown> =>
+      (await keys.statements(wanted, untilTs))[0]?.['valid_until_ts'];
+    await until(now());
+    await clock.advance(0.2 * dayMs);
+    const first = await until(now() + 0.7 * dayMs);
+    expect([first, server.seen.length]).toEqual([now() + 0.8 * dayMs, 1]);
+    expect(await until(now() + 0.9 * dayMs)).toBe(now() + dayMs);
+    // What nobody can promise is asked for once in a while.
+    for (let n = 0; n < 3; n++) expect(await until(now() + 99 * dayMs)).toBe(now() + dayMs);
+    expect(server.seen).toHaveLength(2);
+  });
+
   function signedEvent(version: string, server: string, signer: SigningKey, originServerTs: number): RoomEvent {
     const rules = roomVersionRules(version)!;
     const draft = {

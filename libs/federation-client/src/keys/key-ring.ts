@@ -160,12 +160,13 @@ export class KeyRing {
    * What servers said about their keys, with their signatures, to be passed on. What is not kept, does not hold long
    * enough or is past half its time is asked for again first; a server that does not answer is told of as it was.
    * @param wanted a server without key ids: all its keys
+   * @param untilTs until when whatever a server says of itself has to hold, milliseconds since the epoch
    * @param within makes each request to another server, or does not: whoever asks may be a stranger. Default: each
    */
-  async statements(wanted: WantedKeys, within: AskWithin = (_, ask) => ask()): Promise<JsonObject[]> {
+  async statements(wanted: WantedKeys, untilTs = 0, within: AskWithin = (_, ask) => ask()): Promise<JsonObject[]> {
     const servers = [...wanted.keys()].filter((name) => isValidServerName(name) && name !== this.parts.own.serverName);
     const kept = await storedStatements(this.parts.database, servers);
-    const stale = servers.filter((name) => this.#isStale(kept, name, wanted.get(name) ?? new Map()));
+    const stale = servers.filter((name) => this.#isStale(kept, name, wanted.get(name) ?? new Map(), untilTs));
     let isNew = false;
     await eachLimit(stale, parallelRefreshes, async (name) => {
       if (await this.#refresh(name, within)) isNew = true;
@@ -174,11 +175,16 @@ export class KeyRing {
     return servers.flatMap((name) => statementsOf(current, name, [...(wanted.get(name)?.keys() ?? [])]));
   }
 
-  #isStale(kept: readonly StoredStatement[], serverName: string, ids: ReadonlyMap<string, number>): boolean {
+  #isStale(
+    kept: readonly StoredStatement[],
+    serverName: string,
+    ids: ReadonlyMap<string, number>,
+    untilTs: number,
+  ): boolean {
     const own = kept.filter((one) => one.serverName === serverName && one.fromServer === serverName);
     const nowTs = this.parts.clock.nowMs();
     const halfOver = (one: StoredStatement): boolean => (one.addedTs + one.validUntilTs) / 2 < nowTs;
-    if (own.length === 0 || own.every(halfOver)) return true;
+    if (own.every(halfOver) || own.every(({ validUntilTs }) => validUntilTs < untilTs)) return true;
     return [...ids].some(([keyId, untilTs]) => !own.some((one) => one.keyId === keyId && one.validUntilTs >= untilTs));
   }
 

@@ -10,7 +10,7 @@ describe('keys of other servers, told to anybody', () => {
     const [clock, config] = [new FakeClock(), Config.fromObject({ server_name: 'here.test' })];
     const asked: string[] = [];
     const ring: Pick<KeyRing, 'statements'> = {
-      statements: async (wanted, within) => {
+      statements: async (wanted, _, within) => {
         for (const name of wanted.keys()) await within?.(name, async () => asked.push(name));
         return [];
       },

@@ -46,11 +46,12 @@ export class KeyPublisher {
    * What servers said about their keys, with this server's signature beside theirs. Anybody may ask: an address has so many servers
    * asked as unproven requests may; of the rest, what is kept is told.
    * @param ip of the request
+   * @param untilTs until when what servers say of themselves has to hold, milliseconds since the epoch
    * @spec server-server-api#querying-keys-through-another-server
    */
-  async query(ip: string, wanted: WantedKeys): Promise<JsonObject[]> {
+  async query(ip: string, wanted: WantedKeys, untilTs?: number): Promise<JsonObject[]> {
     const { serverName, notary } = this.keys;
-    const statements = await this.ring.statements(wanted, async (name, ask) => {
+    const statements = await this.ring.statements(wanted, untilTs, async (name, ask) => {
       try {
         return await this.unproven.lookUp(ip, `${name} *`, ask);
       } catch (error) {

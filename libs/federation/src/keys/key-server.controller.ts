@@ -11,6 +11,7 @@ import {
   Query,
   queryOf,
 } from '@rookery/http';
+import type { WantedKeys } from '@rookery/federation-client';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock } from '@rookery/platform';
 import { KeyPublisher } from './key-publisher.js';
@@ -64,7 +65,7 @@ export class KeyServerController {
   ): Promise<object> {
     const untilTs = query.minimum_valid_until_ts ?? this.clock.nowMs();
     const ids = keyId === undefined ? new Map<string, number>() : new Map([[keyId, untilTs]]);
-    return this.#answer(request, new Map([[serverName, ids]]));
+    return this.#answer(request, new Map([[serverName, ids]]), untilTs);
   }
 
   /** POST /_matrix/key/v2/query */
@@ -87,7 +88,7 @@ export class KeyServerController {
     return this.#answer(request, wanted);
   }
 
-  async #answer({ ip }: InboundRequest, wanted: ReadonlyMap<string, ReadonlyMap<string, number>>): Promise<object> {
-    return { server_keys: await this.publisher.query(ip, wanted) };
+  async #answer({ ip }: InboundRequest, wanted: WantedKeys, untilTs?: number): Promise<object> {
+    return { server_keys: await this.publisher.query(ip, wanted, untilTs) };
   }
 }
