@@ -9,23 +9,36 @@ export const everyDevice = '*';
 
 /**
  * Reads messages from outside.
- * @throws MatrixError 400 `M_BAD_JSON`, `M_INVALID_PARAM`, 413 `M_TOO_LARGE`
+ * @param onBad what to do with an error of one entry, which is passed over unless this throws; throws it unless told
+ * @throws MatrixError 400 `M_BAD_JSON`, `M_INVALID_PARAM`, 413 `M_TOO_LARGE`, also where there are too many
  */
-export function parseMessages(messages: JsonObject): MessageTexts {
+export function parseMessages(messages: JsonObject, onBad: (error: MatrixError) => void = raise): MessageTexts {
+  const found = new Map<string, Map<string, string>>();
   let count = 0;
-  return new Map(
-    Object.entries(messages).map(([userId, devices]) => {
-      if (!isValidUserId(userId)) throw MatrixError.invalidParam(`'${userId.slice(0, 255)}' is not a user id`);
-      if (!isJsonObject(devices)) throw MatrixError.badJson("'messages' must hold messages by user and device");
-      const texts = Object.entries(devices).map(([deviceId, content]): [string, string] => {
+  for (const [userId, devices] of Object.entries(messages)) {
+    if (!isValidUserId(userId)) onBad(MatrixError.invalidParam(`'${userId.slice(0, 255)}' is not a user id`));
+    else if (!isJsonObject(devices)) onBad(MatrixError.badJson("'messages' must hold messages by user and device"));
+    else {
+      const texts = new Map<string, string>();
+      for (const [deviceId, content] of Object.entries(devices)) {
         if (++count > limits.toDeviceMessages)
           throw MatrixError.tooLarge(`Not more than ${limits.toDeviceMessages} messages can be sent at once`);
-        if (!isName(deviceId)) throw MatrixError.notDeviceId();
-        return [deviceId, objectText(content, 'A message', limits.toDeviceBytes)];
-      });
-      return [userId, new Map(texts)];
-    }),
-  );
+        try {
+          if (!isName(deviceId)) throw MatrixError.notDeviceId();
+          texts.set(deviceId, objectText(content, 'A message', limits.toDeviceBytes));
+        } catch (error) {
+          if (!MatrixError.is(error)) throw error;
+          onBad(error);
+        }
+      }
+      found.set(userId, texts);
+    }
+  }
+  return found;
+}
+
+function raise(error: MatrixError): never {
+  throw error;
 }
 
 /** An event in an inbox, as text. */

@@ -60,17 +60,21 @@ export class ToDeviceSending {
     if (!isName(sender) || !isName(type) || !isName(messageId) || !isJsonObject(messages)) return;
     if (domainOf(sender) !== origin) return;
     if (type === 'm.room_key_request' && !(await this.rateLimiter.mayTake('rc_key_requests', sender))) return;
-    let texts;
+    const here = Object.fromEntries(Object.entries(messages).filter(([userId]) => this.#isHere(userId)));
+    let dropped: MatrixError | undefined;
+    let texts: MessageTexts = new Map();
     try {
-      texts = parseMessages(messages);
+      texts = parseMessages(here, (error) => (dropped ??= error));
       if (type === 'm.room_key_request') await this.rateLimiter.take('rc_key_requests', sender);
     } catch (error) {
       if (!MatrixError.is(error)) throw error;
-      this.logger.info('To-device messages of another server were dropped', { origin, reason: error.message });
-      return;
+      dropped = error;
+      texts = new Map();
     }
-    const here = new Map([...texts].filter(([userId]) => domainOf(userId) === this.config.serverName));
-    await this.#send(type, sender, here, (tx) => noteMessage(tx, origin, messageId, this.clock.nowMs()));
+    if (dropped)
+      this.logger.info('To-device messages of another server were dropped', { origin, reason: dropped.message });
+    if (texts.size === 0) return;
+    await this.#send(type, sender, texts, (tx) => noteMessage(tx, origin, messageId, this.clock.nowMs()));
   }
 
   /**

@@ -176,5 +176,11 @@ eachDatabase('to-device messages', (open) => {
     await sending().receive('far.org', edu({ message_id: undefined }));
     expect((await inbox(bob, 'PHONE')).events).toEqual([{ type: 'm.test', sender: '@d:far.org', content: { n: 1 } }]);
     expect(await service.outboxDestinations()).not.toContain('else.org');
+    // What is wrong with one is none of the others' business.
+    const messages = { [bob]: { TABLET: 5, PHONE: { n: 2 } }, nobody: { A: {} }, '@x:else.org': 5, [alice]: [] };
+    await sending().receive('far.org', edu({ messages, message_id: 'd' }));
+    expect((await inbox(bob, 'PHONE')).events.at(-1)).toEqual({
+      ...{ type: 'm.test', sender: '@d:far.org', content: { n: 2 } },
+    });
   });
 });
