@@ -1,5 +1,5 @@
-import { checkOwnContent, InvalidEventError } from '@rookery/events';
-import { isJsonObject, isValidRoomAlias, type JsonObject, matchesGlob, MatrixError } from '@rookery/matrix-types';
+import { checkOwnContent, InvalidEventError, serverAclOf } from '@rookery/events';
+import { isJsonObject, isValidRoomAlias, type JsonObject, MatrixError } from '@rookery/matrix-types';
 
 const maxAliases = 1000;
 
@@ -49,9 +49,7 @@ function checkServerAcl(content: Readonly<JsonObject>, serverName: string): void
       throw MatrixError.badJson(`${key} must be a list of server names`);
     }
   }
-  const matches = (list: unknown): boolean =>
-    Array.isArray(list) && list.some((glob) => matchesGlob(String(glob), serverName.replace(/:\d+$/, '')));
-  if (!matches(content['allow']) || matches(content['deny'])) {
+  if (!serverAclOf(content).allows(serverName)) {
     throw MatrixError.badJson('The list would lock this server out of the room');
   }
 }
