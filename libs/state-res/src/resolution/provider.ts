@@ -48,7 +48,7 @@ export interface StateResProvider {
 export interface ResolveOptions {
   /** Stops the resolution, which then throws the signal's reason. */
   readonly signal?: AbortSignal;
-  /** How many events may be loaded before {@link StateResolutionLimitError} is thrown. 200,000 unless told. */
+  /** How many events may be loaded before {@link StateResolutionLimitError} is thrown. 500,000 unless told. */
   readonly maxEvents?: number;
   /** Lets others run in the middle of long work. The next turn of the event loop unless told. */
   readonly turn?: () => Promise<void>;
