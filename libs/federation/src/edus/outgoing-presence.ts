@@ -15,6 +15,8 @@ const remindCheckMs = 5 * 60_000;
 export class OutgoingPresence implements OnModuleInit {
   /** When the presence of a user was told last, milliseconds of the monotonic clock. */
   readonly #told = new Map<string, number>();
+  /** What an earlier process told last is not known; it was before this. */
+  readonly #startedMs: number;
   readonly #presenceOut;
   readonly #effort: BestEffort;
 
@@ -31,6 +33,7 @@ export class OutgoingPresence implements OnModuleInit {
     lifecycle: Lifecycle,
     logger: Logger,
   ) {
+    this.#startedMs = clock.monotonicMs();
     this.#presenceOut = metrics.counter('synapse_handler_presence_federation_presence_out');
     this.#effort = new BestEffort(lifecycle, logger);
   }
@@ -70,6 +73,8 @@ export class OutgoingPresence implements OnModuleInit {
   }
 
   async #tell(states: readonly PresenceState[]): Promise<void> {
+    // Who shares no room with any server may have been told to some all the same: by a module.
+    for (const state of states) if (state.state === 'offline') this.#note(state);
     if (!this.audience.hasAny) return;
     const userIds = states.map(({ userId }) => userId);
     const audiences = await this.audience.ofUsers(userIds, new Set(this.config.get('exclude_rooms_from_presence')));
@@ -81,8 +86,7 @@ export class OutgoingPresence implements OnModuleInit {
         if (list) list.push(state);
         else byServer.set(server, [state]);
       }
-      // Who shares no room with any may have been told to some all the same: by a module.
-      if (servers.size > 0 || state.state === 'offline') this.#note(state);
+      if (servers.size > 0) this.#note(state);
     }
     for (const [server, list] of byServer) {
       this.sender.sendPresence([server], list);
@@ -92,9 +96,11 @@ export class OutgoingPresence implements OnModuleInit {
 
   /** Tells again of those who are still there, but of whom nothing was told for long. */
   async #remind(): Promise<void> {
-    if (this.#told.size === 0) return;
+    if (!this.audience.hasAny && this.#told.size === 0) return;
     const before = this.clock.monotonicMs() - remindEveryMs + remindCheckMs;
-    const due = this.presence.localPresent().filter(({ userId }) => (this.#told.get(userId) ?? Infinity) < before);
+    const due = this.presence
+      .localPresent()
+      .filter(({ userId }) => (this.#told.get(userId) ?? this.#startedMs) < before);
     if (due.length === 0) return;
     for (const state of due) this.#note(state);
     await this.#tell(due);

@@ -1,0 +1,56 @@
+import { EphemeralHooks, type PresenceReader, type PresenceState } from '@rookery/ephemeral';
+import { BackgroundTasks, Config, Lifecycle, Metrics, SilentLogger } from '@rookery/platform';
+import { FakeClock } from '@rookery/testing';
+import type { FederationSender } from '../sender/federation-sender.js';
+import type { RemoteAudience } from '../sender/remote-audience.js';
+import { OutgoingPresence } from './outgoing-presence.js';
+
+const minuteMs = 60_000;
+const stateOf = (userId: string): PresenceState =>
+  ({ userId, state: 'online', lastActiveTs: 0 }) as unknown as PresenceState;
+
+describe('who is there, as other servers are told', () => {
+  const make = () => {
+    const [clock, logger] = [new FakeClock(), new SilentLogger()];
+    const [hooks, lifecycle] = [new EphemeralHooks(logger), new Lifecycle(clock, logger)];
+    let remind = (): Promise<void> => Promise.resolve();
+    const tasks = {
+      add: ({ run }: { run: () => Promise<void> }) => {
+        remind = run;
+        return { start: () => undefined };
+      },
+    };
+    const servers = new Map([
+      ['@a:home.test', new Set(['far.test'])],
+      ['@lone:home.test', new Set<string>()],
+    ]);
+    const audience = { hasAny: true, ofUsers: async () => servers };
+    const presence = { localPresent: () => [...servers.keys()].map(stateOf), remindElsewhere: async () => undefined };
+    const told: string[] = [];
+    const sender = {
+      sendPresence: (to: readonly string[], states: readonly PresenceState[]) =>
+        void told.push(...states.map(({ userId }) => `${to.join()} ${userId}`)),
+    };
+    const out = new OutgoingPresence(
+      ...([clock, Config.fromObject({ server_name: 'home.test' }), hooks] as const),
+      ...([presence as unknown as PresenceReader, audience as unknown as RemoteAudience] as const),
+      ...([sender as unknown as FederationSender, tasks as unknown as BackgroundTasks] as const),
+      ...([new Metrics('home.test'), lifecycle, logger] as const),
+    );
+    out.onModuleInit();
+    const after = async (minutes: number): Promise<string[]> => {
+      await clock.advance(minutes * minuteMs);
+      await remind();
+      return told.splice(0);
+    };
+    return { after };
+  };
+
+  it('is told again before they take them for gone, also of those who were told of before a restart', async () => {
+    const { after } = make();
+    expect(await after(5)).toEqual([]);
+    expect(await after(16)).toEqual(['far.test @a:home.test']);
+    expect(await after(5)).toEqual([]);
+    expect(await after(16)).toEqual(['far.test @a:home.test']);
+  });
+});
