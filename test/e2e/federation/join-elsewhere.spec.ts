@@ -313,6 +313,24 @@ describe.each(databases)('joins of rooms elsewhere (%s)', (database) => {
     expect(member()).toMatchObject({ membership: 'leave' });
   });
 
+  it('is shown by a room that it knocks at what proves itself, where the room has an id that can', async () => {
+    const room = new ElsewhereRoom(far, '12', { join_rule: 'knock' });
+    const forged = { ...room.state.get(stateKeyOf('m.room.name', ''))?.pdu, content: { name: 'Forged' } };
+    const stripped = { type: 'm.room.topic', state_key: '', sender: room.creator, content: { topic: 'Stripped' } };
+    room.lies.set('send_knock', ({ knock_room_state: honest }) => ({
+      knock_room_state: [...(honest as JsonObject[]).filter(({ type }) => type !== 'm.room.name'), forged, stripped],
+    }));
+    await ok(alice, 'POST', `/knock/${room.roomId}?via=${far.name}`, {});
+    const sync = await ok<{ rooms: { knock: Record<string, { knock_state: { events: WireEvent[] } }> } }>(
+      alice,
+      'GET',
+      '/sync',
+    );
+    const shown = sync.rooms.knock[room.roomId]?.knock_state.events ?? [];
+    expect(shown.map((event) => event.type)).toContain('m.room.create');
+    expect(JSON.stringify(shown)).not.toMatch(/Forged|Stripped/);
+  });
+
   const invitesOf = async (): Promise<string[]> =>
     Object.keys((await ok<{ rooms?: { invite?: object } }>(alice, 'GET', '/sync')).rooms?.invite ?? {});
   /** Invites alice to a room elsewhere, of which its server says that it is of some version. */
@@ -335,6 +353,30 @@ describe.each(databases)('joins of rooms elsewhere (%s)', (database) => {
     const summary = await ok(alice, 'GET', `/_matrix/client/v1/room_summary/${room.roomId}`);
     expect(summary['room_version']).toBe('10');
     await say(alice, room.roomId, 'hello');
+  });
+
+  it('rejects an invite where the room is, though one told a wrong version of it', async () => {
+    const room = new ElsewhereRoom(far, '10', { join_rule: 'invite' });
+    await inviteTo(room, '9');
+    await ok(alice, 'POST', `/rooms/${room.roomId}/leave`, { reason: 'busy' });
+    const member = room.state.get(stateKeyOf('m.room.member', alice.userId));
+    expect(member?.content).toMatchObject({ membership: 'leave', reason: 'busy' });
+    expect(await invitesOf()).not.toContain(room.roomId);
+  });
+
+  it('believes no invite about the version of a room that it was in', async () => {
+    const room = new ElsewhereRoom(far, '10');
+    expect((await join(room)).status).toBe(200);
+    await ok(alice, 'POST', `/rooms/${room.roomId}/leave`, {});
+    const event = room.make({ type: 'm.room.member', stateKey: alice.userId, content: { membership: 'invite' } });
+    const [roomId, eventId] = [room.roomId, event.eventId].map(encodeURIComponent);
+    const invite = (version: string) =>
+      far.request(home, 'PUT', `/_matrix/federation/v2/invite/${roomId}/${eventId}`, {
+        ...{ room_version: version, event: event.pdu, invite_room_state: [] },
+      });
+    expect(await invite('9')).toMatchObject({ status: 400, body: { errcode: 'M_INVALID_PARAM' } });
+    expect((await invite('10')).status).toBe(200);
+    expect(await invitesOf()).toContain(room.roomId);
   });
 
   it('rejects an invite, also when no server will hear of it', async () => {

@@ -1,20 +1,11 @@
 import { Injectable } from '@nestjs/common';
-import {
-  hasValidContentHash,
-  InvalidEventError,
-  parsePdu,
-  type RoomEvent,
-  roomVersionRules,
-  type RoomVersionRules,
-  signEvent,
-  SigningKey,
-  soundForm,
-} from '@rookery/events';
+import { hasValidContentHash, type RoomEvent, roomVersionRules, signEvent, SigningKey } from '@rookery/events';
 import { KeyRing } from '@rookery/federation-client';
 import { domainOf, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { InvitePolicy, RoomBlocking, RoomServers } from '@rookery/rooms';
 import { eventOf } from '../rooms/resident-rooms.js';
+import { isCreate, maxShown, provenAmong, shownEvents } from '../rooms/shown-events.js';
 import { TakenInvites } from './taken-invites.js';
 
 /** An invite as another server shows it. */
@@ -24,9 +15,6 @@ export interface ShownInvite {
   /** What the invited user may see of the room. */
   readonly roomState: unknown;
 }
-
-/** Events that an invite may show. */
-const maxShown = 100;
 
 /** Takes invites of local users to rooms of other servers: proves, judges and signs them. */
 @Injectable()
@@ -85,31 +73,16 @@ export class InboundInvites {
    * signatures of their servers. Those of servers whose keys cannot be had are left out.
    * @throws MatrixError 400 `M_INVALID_PARAM`
    */
-  async #proven({ roomId, rules }: RoomEvent, shown: readonly unknown[]): Promise<JsonObject[]> {
+  async #proven(room: RoomEvent, shown: readonly unknown[]): Promise<JsonObject[]> {
     if (shown.length > maxShown) throw MatrixError.invalidParam("'invite_room_state' has too many entries");
-    const events = shown.map((pdu) => soundForm(shownEvent(pdu, rules, roomId)));
-    const isCreate = ({ type, stateKey }: RoomEvent): boolean => type === 'm.room.create' && stateKey === '';
+    const refuse = (reason: string): never => {
+      throw MatrixError.invalidParam(`'invite_room_state' holds ${reason}`);
+    };
+    const events = shownEvents(room, shown, refuse);
     const create = events.find(isCreate);
     if (!create) throw MatrixError.invalidParam("'invite_room_state' lacks the create event");
-    if (create.content['room_version'] !== rules.version)
+    if (create.content['room_version'] !== room.rules.version)
       throw MatrixError.invalidParam('The room has another version than the invite says');
-    const verdicts = await this.keys.verifyEvents(events);
-    return events.flatMap((event, index) => {
-      const verdict = verdicts[index]!;
-      if (!verdict.valid && (verdict.reason === 'wrong' || verdict.reason === 'missing'))
-        throw MatrixError.invalidParam("An event of 'invite_room_state' does not carry the right signatures");
-      // The room's id vouches for the create event.
-      if (!verdict.valid && !isCreate(event)) return [];
-      return [event.pdu];
-    });
-  }
-}
-
-function shownEvent(pdu: unknown, rules: RoomVersionRules, roomId: string): RoomEvent {
-  try {
-    return parsePdu(pdu, rules, { roomId });
-  } catch (error) {
-    if (!(error instanceof InvalidEventError)) throw error;
-    throw MatrixError.invalidParam(`'invite_room_state' holds what is no event of the room: ${error.reason}`);
+    return (await provenAmong(this.keys, events, refuse)).map(({ pdu }) => pdu);
   }
 }

@@ -44,6 +44,10 @@ export class TakenInvites {
         throw MatrixError.forbidden('The invite builds upon events that are not known here');
       return;
     }
+    // Of a room that was left, this server may know better.
+    const create = (await this.state.currentEvent(roomId, 'm.room.create'))?.event;
+    if (create && create.rules.version !== rules.version)
+      throw MatrixError.invalidParam('The room has another version');
     await this.persister.receiveOutOfBand(rules.version, withRoomState(event, strippedStateFrom(roomState)));
   }
 

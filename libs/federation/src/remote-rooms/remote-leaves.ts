@@ -1,7 +1,9 @@
 import { Injectable } from '@nestjs/common';
 import { prejoinStateOf, type RoomEvent, strippedStateFrom } from '@rookery/events';
-import { domainOf, type JsonObject } from '@rookery/matrix-types';
+import { KeyRing } from '@rookery/federation-client';
+import { domainOf, type JsonObject, type StrippedState } from '@rookery/matrix-types';
 import { EventPersister, EventStore, MembershipReader, RoomStateReader } from '@rookery/rooms';
+import { maxShown, provenAmong, shownEvents } from '../rooms/shown-events.js';
 import { Candidates } from './candidates.js';
 import { MembershipHandshake } from './membership-handshake.js';
 
@@ -18,6 +20,7 @@ export class RemoteLeaves {
     private readonly events: EventStore,
     private readonly memberships: MembershipReader,
     private readonly state: RoomStateReader,
+    private readonly keys: KeyRing,
   ) {}
 
   /**
@@ -31,11 +34,11 @@ export class RemoteLeaves {
     servers: readonly string[],
     content: Readonly<JsonObject>,
   ): Promise<void> {
-    const knownVersion = (await this.state.currentEvent(roomId, 'm.room.create'))?.event.rules.version;
+    const knownVersion = await this.#provenVersion(roomId);
     await this.candidates.first(servers, async (server, attempt) => {
       const event = await this.handshake.prepare('knock', server, { roomId, knownVersion }, userId, content, attempt);
       const answer = await this.handshake.send('knock', server, event);
-      const unsigned = { knock_room_state: strippedStateFrom(answer['knock_room_state']) };
+      const unsigned = { knock_room_state: await this.#shown(event, answer['knock_room_state']) };
       await this.#store(Object.freeze({ ...event, pdu: { ...event.pdu, unsigned } }));
     });
   }
@@ -55,7 +58,7 @@ export class RemoteLeaves {
     const current = await this.memberships.inRoom(userId, roomId);
     const member = current && (await this.events.one(current.eventId))?.event;
     const heardOf = member ? prejoinStateOf(member).map(({ sender }) => domainOf(String(sender))) : [];
-    const knownVersion = member?.rules.version;
+    const knownVersion = await this.#provenVersion(roomId);
     await this.candidates.first(
       [...servers, ...heardOf],
       async (server, attempt) => {
@@ -65,6 +68,19 @@ export class RemoteLeaves {
       },
       leavePatienceMs,
     );
+  }
+
+  /** The version of a room whose create event is here; what an invite tells of it may be wrong. */
+  async #provenVersion(roomId: string): Promise<string | undefined> {
+    return (await this.state.currentEvent(roomId, 'm.room.create'))?.event.rules.version;
+  }
+
+  /** What a room shows to who knocks; where the room's id vouches for its create event, what proves itself. */
+  async #shown(event: RoomEvent, told: unknown): Promise<StrippedState[]> {
+    if (!event.rules.createEventImplied || !Array.isArray(told)) return strippedStateFrom(told);
+    const leaveOut = (): void => undefined;
+    const events = shownEvents(event, told.slice(0, maxShown), leaveOut);
+    return strippedStateFrom((await provenAmong(this.keys, events, leaveOut)).map(({ pdu }) => pdu));
   }
 
   async #store(event: RoomEvent): Promise<void> {
