@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
+import { ownTurn } from '@rookery/platform';
 import { EventStore } from '../store/event-store.js';
 import { isInTimeline, type StoredEvent } from '../model/stored-event.js';
 import { authChainOf } from '../state/auth-chains.query.js';
@@ -59,9 +60,9 @@ export class EventGraph {
 
   /** Everything that allowed these events, by way of their auth events; they themselves only if they allowed each other. */
   async authChain(roomId: string, eventIds: readonly string[]): Promise<Set<string>> {
-    const chain = await authChainOf(this.database, eventIds, async (ids) =>
-      [...(await this.events.events(ids)).values()].flatMap((event) => event.authEventIds),
-    );
+    const authEventsOf = async (ids: readonly string[]): Promise<string[]> =>
+      [...(await this.events.events(ids)).values()].flatMap((event) => event.authEventIds);
+    const chain = await authChainOf(this.database, eventIds, authEventsOf, ownTurn);
     // Where the room's id implies the create event nothing names it, and everything rests upon it.
     const createId = roomId.includes(':') ? undefined : `$${roomId.slice(1)}`;
     if (createId !== undefined && eventIds.some((id) => id !== createId) && (await this.events.one(createId)))

@@ -2,7 +2,7 @@ import { databaseMigrations } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
 import { eachDatabase, FakeClock, SeededIds, type TestDatabase } from '@rookery/testing';
 import { roomsMigrations } from '../migrations/index.js';
-import { authDifference, type CommonEvents, writeAuthChains } from './auth-chains.query.js';
+import { authChainOf, authDifference, type CommonEvents, writeAuthChains } from './auth-chains.query.js';
 import { ChainMemory } from './chain-memory.js';
 
 /** As much of an event as the chain cover looks at. */
@@ -121,6 +121,21 @@ eachDatabase('the chain cover of auth chains', (open) => {
     const read = await placesOf('read', undefined);
     expect(read).toHaveLength(60);
     expect(await placesOf('remembered', new ChainMemory())).toEqual(read);
+  });
+
+  it('gives the chain of many events a part at a time', async () => {
+    const chainIds = Array.from({ length: 2_500 }, (_, n) => 3_000_000 + n);
+    const events = chainIds.map((id) =>
+      eventOf(`$${id}`, `@user${id}:x`, id === chainIds[0] ? [] : [`$${chainIds[0]}`]),
+    );
+    await test.database.write((tx) => writeAuthChains(tx, events, chainIds));
+    let turns = 0;
+    const turn = async (): Promise<void> => void turns++;
+    const ids = events.map(({ eventId }) => eventId);
+    const chain = await authChainOf(test.database, ids, async () => [], turn);
+    expect([...chain]).toEqual(ids.slice(0, 1));
+    // Places, links and how far they lead: of a thousand events at a time at most.
+    expect(turns).toBeGreaterThanOrEqual(6);
   });
 
   it('says so when an event has no place in it', async () => {

@@ -323,10 +323,24 @@ class Cover {
     return found;
   }
 
-  /** Follows links from chains of which it is known how far they are reached, until nothing is reached that was not before. */
-  async follow(reach: Map<number, number>, from: readonly number[]): Promise<void> {
+  /**
+   * Follows links from chains of which it is known how far they are reached, until nothing is reached that was not before.
+   * @param linked how far chains are reached by links; is raised
+   */
+  async follow(reach: Map<number, number>, from: readonly number[], linked = new Map<number, number>()): Promise<void> {
     await this.#read(from);
-    spread(reach, this.#links, [...from]);
+    const pending = [...from];
+    let looked = 0;
+    for (let chain = pending.pop(); chain !== undefined; chain = pending.pop()) {
+      const upTo = reach.get(chain)!;
+      for (const [at, target, targetSequence] of this.#links.get(chain) ?? []) {
+        if (at > upTo) continue;
+        raise(linked, target, targetSequence);
+        if (raise(reach, target, targetSequence)) pending.push(target);
+      }
+      // No event was looked at for it.
+      if (++looked % idsPerTurn === 0) await this.turn(0);
+    }
   }
 
   async #read(chains: readonly number[]): Promise<void> {
@@ -391,32 +405,6 @@ async function selectLinks(db: Db, chains: readonly number[]): Promise<Map<numbe
   return links;
 }
 
-/** All links that can be followed from these chains, level by level: one query per hop between chains. */
-async function linksFrom(db: Db, start: ReadonlySet<number>): Promise<Map<number, Link[]>> {
-  const links = new Map<number, Link[]>();
-  let frontier = [...start];
-  const seen = new Set(frontier);
-  while (frontier.length > 0) {
-    const next = new Set<number>();
-    for (const [chain, list] of await selectLinks(db, frontier)) {
-      links.set(chain, list);
-      for (const [, target] of list) if (!seen.has(target)) next.add(target);
-    }
-    for (const chain of next) seen.add(chain);
-    frontier = [...next];
-  }
-  return links;
-}
-
-/** Follows links from some chains until nothing is reached that was not before. */
-function spread(reach: Map<number, number>, links: ReadonlyMap<number, readonly Link[]>, pending: number[]): void {
-  for (let chain = pending.pop(); chain !== undefined; chain = pending.pop()) {
-    const upTo = reach.get(chain)!;
-    for (const [at, target, targetSequence] of links.get(chain) ?? [])
-      if (at <= upTo && raise(reach, target, targetSequence)) pending.push(target);
-  }
-}
-
 /** Gaps that are looked into at once. */
 const gapsAtOnce = 100;
 
@@ -430,29 +418,25 @@ function rowsInGaps(db: Db, gaps: readonly Gap[]): Promise<PositionRow[]> {
   );
 }
 
-async function eventsInGaps(db: Db, gaps: readonly Gap[]): Promise<Set<string>> {
-  const events = new Set<string>();
-  for (let from = 0; from < gaps.length; from += gapsAtOnce)
-    for (const row of await rowsInGaps(db, gaps.slice(from, from + gapsAtOnce))) events.add(row.event_id);
-  return events;
-}
-
 /**
  * The auth chain of events: everything that their auth events lead to, by the chain cover where it is complete.
  * @param authEventsOf names the auth events of events that have no place in the cover
+ * @param turn lets others run, after so many more events were looked at
  * @returns ids; those of the events themselves only where others of them rest upon them
  */
 export async function authChainOf(
   db: Db,
   eventIds: readonly string[],
   authEventsOf: (eventIds: readonly string[]) => Promise<readonly string[]>,
+  turn: (looked: number) => Promise<void>,
 ): Promise<Set<string>> {
+  const cover = new Cover(db, turn);
   const found = new Set<string>();
   const included = new Map<number, number>();
   const followed = new Map<number, number>();
   const seen = new Set(eventIds);
   for (let [ids, areGiven] = [[...seen], true]; ids.length > 0; areGiven = false) {
-    const positions = await selectChainPositions(db, ids);
+    const positions = await cover.positions(ids);
     for (const { chain, sequence } of positions.values()) {
       raise(followed, chain, sequence);
       raise(included, chain, areGiven ? sequence - 1 : sequence);
@@ -465,10 +449,10 @@ export async function authChainOf(
     ids = [...new Set(named)].filter((id) => !seen.has(id));
     for (const id of ids) seen.add(id);
   }
-  await followLinks(db, followed, included);
+  await cover.follow(followed, [...followed.keys()], included);
   // Most of a room's state has nothing of its own chain before it.
   const reached = [...included].flatMap(([chain, upTo]) => (upTo > 0 ? [[chain, 0, upTo] as const] : []));
-  for (const id of await eventsInGaps(db, reached)) found.add(id);
+  for (const { event_id: id } of await openEvents(db, reached, new Map(), turn)) found.add(id);
   return found;
 }
 
@@ -477,18 +461,4 @@ function raise(reach: Map<number, number>, chain: number, upTo: number): boolean
   if ((reach.get(chain) ?? 0) >= upTo) return false;
   reach.set(chain, upTo);
   return true;
-}
-
-/** Follows links from chains as far as they are known to be reached, until nothing new is. */
-async function followLinks(db: Db, followed: Map<number, number>, included: Map<number, number>): Promise<void> {
-  const links = await linksFrom(db, new Set(followed.keys()));
-  const pending = [...followed.keys()];
-  for (let chain = pending.pop(); chain !== undefined; chain = pending.pop()) {
-    const upTo = followed.get(chain)!;
-    for (const [at, target, targetSequence] of links.get(chain) ?? []) {
-      if (at > upTo) continue;
-      raise(included, target, targetSequence);
-      if (raise(followed, target, targetSequence)) pending.push(target);
-    }
-  }
 }
