@@ -101,6 +101,21 @@ describe.each(['sqlite', 'postgres'] as const)('pictures and terms at a sign-on 
     expect(await signOn()).toBe(second);
   });
 
+  it('gives who was erased neither name nor picture back', async () => {
+    const { homeserver } = world;
+    const admin = await homeserver.registerAdministrator('root');
+    picture(png(1));
+    provider.person = { sub: '3', name: 'gone', title: 'Gone', picture: `${provider.issuer}/picture` };
+    const browser = world.browser();
+    const { userId } = await world.logIn(await browser.submit(await world.begin(browser, 'oidc-fake')));
+    expect(await avatarOf(userId)).toMatch(/^mxc:/);
+    await admin.request('POST', `/_synapse/admin/v1/deactivate/${userId}`, { erase: true });
+    provider.person = { ...provider.person, title: 'Back' };
+    const shown = await world.begin(world.browser(), 'oidc-fake');
+    expect(shown).toMatchObject({ status: 403, html: expect.stringContaining('This account is deactivated') });
+    expect((await homeserver.request('GET', `/profile/${userId}`)).body).toEqual({});
+  });
+
   it('lets people leave their picture out', async () => {
     picture(png(1));
     provider.person = { sub: '2', picture: `${provider.issuer}/picture` };

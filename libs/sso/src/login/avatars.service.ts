@@ -62,7 +62,7 @@ export class Avatars implements OnModuleInit {
         },
         { name: 'sso_avatar' },
       );
-      await this.profiles.update(userId, { avatar_url: uri }, { origin, byAdmin: true });
+      await this.profiles.update(userId, { avatar_url: uri }, { origin, byAdmin: true, onlyWhileOpen: true });
     } catch (err) {
       this.logger.info('The picture of somebody who signed on cannot be had', { userId, err });
     }

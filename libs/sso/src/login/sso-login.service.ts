@@ -36,7 +36,9 @@ export class SsoLogin {
         throw new SsoError('mapping_error', 'There is no account for you on this server, and none can be made.', 403);
       return this.newUsers.begin(signOn, purpose.redirectUrl);
     }
-    await this.profiles.update(userId, signOn);
+    // Nobody gets into a closed account, and who was erased does not come back by trying.
+    const isClosed = (await this.accounts.find(userId))?.deactivated === true;
+    if (!isClosed) await this.profiles.update(userId, signOn);
     return this.handover.complete({
       userId,
       redirectUrl: purpose.redirectUrl,

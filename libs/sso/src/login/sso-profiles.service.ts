@@ -15,14 +15,17 @@ export class SsoProfiles {
     private readonly avatars: Avatars,
   ) {}
 
-  /** Takes over what the provider says, where the settings want that; what it does not say stays. */
+  /**
+   * Takes over what the provider says, where the settings want that; what it does not say stays.
+   * @throws MatrixError 403 `M_USER_DEACTIVATED`
+   */
   async update(userId: string, signOn: SignOn): Promise<void> {
     if (!this.config.get('sso.update_profile_information')) return;
     const { displayName, picture } = await signOn.attributes(0);
     const origin = { request: signOn.request };
     if (displayName !== undefined && displayName !== '') {
       const displayname = displayName.replaceAll('\0', '').toWellFormed().slice(0, maxNameLength);
-      await this.profiles.update(userId, { displayname }, { origin, byAdmin: true });
+      await this.profiles.update(userId, { displayname }, { origin, byAdmin: true, onlyWhileOpen: true });
     }
     await this.avatars.apply(userId, picture, origin);
   }

@@ -3,6 +3,7 @@ import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { AccountService } from '../accounts/account.service.js';
+import { DeactivationService } from '../accounts/deactivation.service.js';
 import { type ProfileChangedEvent, UserHooks } from '../hooks.js';
 import { usersMigrations } from '../migrations/users-01.migration.js';
 import { buildUsers, type UsersFixture } from '../users.fixture.js';
@@ -147,6 +148,17 @@ eachDatabase('profiles', (open) => {
       await errcode(set('displayname', 'x', requester('@root:example.org', { isAdmin: true }), '@ghost:example.org')),
     ).toBe('M_NOT_FOUND');
     expect(await errcode(set('displayname', 'x', requester('@a:else.org'), '@a:else.org'))).toBe('M_INVALID_PARAM');
+  });
+
+  it('gives a closed account a profile again only where an administrator means to', async () => {
+    const userId = await users.get(AccountService).register({ localpart: 'closed', origin: {} });
+    await users.get(DeactivationService).deactivate(userId, true, true, {});
+    const update = (more: object) => profiles.update(userId, { displayname: 'Back' }, { origin: {}, ...more });
+    expect(await errcode(update({}))).toBe('M_USER_DEACTIVATED');
+    expect(await errcode(update({ byAdmin: true, onlyWhileOpen: true }))).toBe('M_USER_DEACTIVATED');
+    expect(await profiles.get(userId)).toEqual({});
+    await update({ byAdmin: true });
+    expect(await profiles.get(userId)).toEqual({ displayname: 'Back' });
   });
 
   it('follows the settings', async () => {

@@ -16,6 +16,8 @@ export interface ProfileChangeOptions {
   readonly origin: Origin;
   /** The change is made by an administrator, or by a single sign-on login on the user's behalf. */
   readonly byAdmin?: boolean;
+  /** A closed account keeps the profile that it has, also where the change counts as an administrator's. */
+  readonly onlyWhileOpen?: boolean;
   readonly deactivation?: boolean;
   /** Whether rooms should be told. Default true. */
   readonly propagate?: boolean;
@@ -107,7 +109,7 @@ export class ProfileService {
     change: Readonly<Record<string, unknown>>,
     options: ProfileChangeOptions,
   ): Promise<void> {
-    const { byAdmin = false, deactivation = false, propagate = true } = options;
+    const { byAdmin = false, onlyWhileOpen = !byAdmin, deactivation = false, propagate = true } = options;
     const plan = (before: Profile): ProfileChangedEvent | undefined => {
       const after = Object.fromEntries(
         Object.entries({ ...before, ...change }).filter(([, value]) => value !== undefined),
@@ -123,7 +125,7 @@ export class ProfileService {
     const event = await this.database.write(
       async (tx) => {
         // Nobody but an administrator gives a closed account a profile again.
-        if (!byAdmin && !deactivation) await holdAccount(tx, userId);
+        if (onlyWhileOpen && !deactivation) await holdAccount(tx, userId);
         // Another field may have changed since; the row decides.
         const current = plan(await lockProfile(tx, userId));
         if (!current) return undefined;
