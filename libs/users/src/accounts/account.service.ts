@@ -194,18 +194,21 @@ export class AccountService {
   }
 
   /**
-   * Whether a password is that of an account. Takes the same time whether the account exists or not, and improves the
+   * Compares a password with that of an account. Takes the same time whether the account exists or not, and improves the
    * stored hash where that is possible.
+   * @returns the stored hash, where the password matches: it tells later whether the password is still the same
    */
-  async passwordMatches(account: Account | undefined, password: string): Promise<boolean> {
+  async matchingHash(account: Account | undefined, password: string): Promise<string | undefined> {
     const usable = account && !account.deactivated ? account.passwordHash : undefined;
     const { matches, upgradedHash } = await this.passwords.verify(password, usable);
-    if (matches && account && usable !== undefined && upgradedHash !== undefined) {
-      await this.database.write((tx) => upgradePasswordHash(tx, account.userId, usable, upgradedHash), {
-        name: 'password_upgrade',
-      });
-    }
-    return matches;
+    if (!matches || !account || usable === undefined) return undefined;
+    if (upgradedHash === undefined) return usable;
+    const { userId } = account;
+    const isUpgraded = await this.database.write((tx) => upgradePasswordHash(tx, userId, usable, upgradedHash), {
+      name: 'password_upgrade',
+    });
+    // Otherwise another login has improved the hash meanwhile, or the password is another by now.
+    return isUpgraded ? upgradedHash : this.matchingHash(await this.find(userId), password);
   }
 
   /**

@@ -74,7 +74,7 @@ export class LoginController {
     await this.limiter.take('login_via_existing_session', requester.userId, requester);
     const lifetimeMs = this.config.get('login_via_existing_session.token_timeout');
     return {
-      login_token: await this.tokens.create(requester.userId, lifetimeMs),
+      login_token: await this.tokens.create(requester.userId, lifetimeMs, undefined, requester),
       expires_in_ms: lifetimeMs,
       expires_in: Math.floor(lifetimeMs / 1000),
     };

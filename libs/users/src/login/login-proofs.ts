@@ -93,7 +93,8 @@ export class LoginProofs {
     if (typeof token !== 'string') throw MatrixError.missingParam("Missing parameter 'token'");
     const found = await this.tokens.consume(token);
     if (!found) throw MatrixError.forbidden('Unknown, expired or used login token');
-    return { type: 'm.login.token', userId: found.userId, authProvider: found.authProvider, fields: found.fields };
+    const { userId, authProvider, proof, fields } = found;
+    return { type: 'm.login.token', userId, authProvider, proof, fields };
   }
 
   #proveJwt(body: JsonObject): LoginMethod {

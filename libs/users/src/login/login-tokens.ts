@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import type { JsonObject } from '@rookery/matrix-types';
-import { Clock, Ids, Metrics } from '@rookery/platform';
+import { Clock, Ids, Metrics, type Requester } from '@rookery/platform';
 import { newSecret, secretHash } from '../common/secrets.js';
 import { UserPorts } from '../ports.js';
 import {
@@ -10,9 +10,13 @@ import {
   type LoginToken,
   reasonOfRefusal,
 } from '../sessions/login-token.query.js';
+import { type SessionProof, unknownToken } from '../sessions/session.service.js';
+import { isSessionHeld } from '../sessions/token.query.js';
 
 /** A token that was used up. */
 export interface UsedLoginToken extends LoginToken {
+  /** It may be taken back until the session is open. */
+  readonly proof: SessionProof;
   /** For the answer to the login. */
   readonly fields: JsonObject | undefined;
 }
@@ -32,22 +36,36 @@ export class LoginTokens {
     this.#refused = metrics.counter('synapse_user_login_invalid_login_tokens');
   }
 
-  /** A token that logs the user in, once, within `durationMs`. */
-  async create(userId: string, durationMs: number, authProvider?: LoginToken['authProvider']): Promise<string> {
+  /**
+   * A token that logs the user in, once, within `durationMs`.
+   * @param session the one that allows it
+   * @throws MatrixError 401 `M_UNKNOWN_TOKEN` (the session has ended)
+   */
+  async create(
+    userId: string,
+    durationMs: number,
+    authProvider?: LoginToken['authProvider'],
+    session?: Requester,
+  ): Promise<string> {
     const token = newSecret(this.ids, 'login');
     const expiryMs = this.clock.nowMs() + durationMs;
-    await this.database.write((tx) => insertLoginToken(tx, secretHash(token), { userId, authProvider }, expiryMs), {
-      name: 'login_token',
-    });
+    await this.database.write(
+      async (tx) => {
+        if (session && !(await isSessionHeld(tx, session))) throw unknownToken('The session has ended', false);
+        await insertLoginToken(tx, secretHash(token), { userId, authProvider }, expiryMs);
+      },
+      { name: 'login_token' },
+    );
     return token;
   }
 
   /** Uses a token up. @returns `undefined` when it is unknown, expired or used */
   async consume(token: string): Promise<UsedLoginToken | undefined> {
-    const used = await this.database.write((tx) => consumeLoginToken(tx, secretHash(token), this.clock.nowMs()), {
+    const loginTokenHash = secretHash(token);
+    const used = await this.database.write((tx) => consumeLoginToken(tx, loginTokenHash, this.clock.nowMs()), {
       name: 'login_token_use',
     });
-    if (used === undefined) this.#refused.inc({ reason: await reasonOfRefusal(this.database, secretHash(token)) });
-    return used && { ...used, fields: await this.ports.loginTokenFields.given?.(token) };
+    if (used === undefined) this.#refused.inc({ reason: await reasonOfRefusal(this.database, loginTokenHash) });
+    return used && { ...used, proof: { loginTokenHash }, fields: await this.ports.loginTokenFields.given?.(token) };
   }
 }

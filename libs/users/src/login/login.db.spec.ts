@@ -1,4 +1,5 @@
 import { createHmac, generateKeyPairSync, sign } from 'node:crypto';
+import { hash as bcryptHash } from '@node-rs/bcrypt';
 import { databaseMigrations } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
@@ -155,6 +156,69 @@ eachDatabase('login', (open) => {
       body: { errcode: 'M_FORBIDDEN' },
     });
     expect(JSON.stringify(await test.database.query('SELECT * FROM login_tokens'))).not.toContain(token);
+  });
+
+  describe('between its proof and its session', () => {
+    /** Does something between the proof of a login and its session. */
+    const meanwhile = (action: () => Promise<unknown>): void => {
+      const { database } = test;
+      const { write } = database;
+      database.write = async (work, options) => {
+        if (options?.name === 'session_open') {
+          database.write = write;
+          await action();
+        }
+        return write.call(database, work, options) as never;
+      };
+    };
+    const refused = { status: 403, body: { errcode: 'M_FORBIDDEN' } };
+    const bob = '@bob:example.org';
+    const devicesOfBob = () => test.database.query('SELECT device_id FROM devices WHERE user_id = ?', [bob]);
+
+    it.each([true, false])('is ended by another password, logging out: %s', async (logout) => {
+      await users.get(SessionService).closeAll(bob);
+      const accounts = users.get(AccountService);
+      meanwhile(() => accounts.setPassword(bob, 'new', logout));
+      expect(await withPassword(user('bob'))).toMatchObject(refused);
+      meanwhile(() => accounts.setPassword(bob, null, logout));
+      expect(await withPassword(user('bob'), 'new')).toMatchObject(refused);
+      expect(await devicesOfBob()).toEqual([]);
+      await accounts.setPassword(bob, 'wonderland', false);
+      expect(await withPassword(user('bob'))).toMatchObject({ status: 200 });
+    });
+
+    it('is ended by the end of all sessions, or of those of a single sign-on login', async () => {
+      const sessions = users.get(SessionService);
+      const authProvider = { id: 'oidc-x', sessionId: 'theirs' };
+      await sessions.closeAll(bob);
+      for (const end of [
+        () => sessions.closeAll(bob),
+        () => sessions.closeProviderLogins({ providerId: 'oidc-x', sessionId: 'theirs', userId: undefined }),
+      ]) {
+        const token = await users.get(LoginTokens).create(bob, 60_000, authProvider);
+        meanwhile(end);
+        expect(await login({ type: 'm.login.token', token })).toMatchObject(refused);
+        expect(await devicesOfBob()).toEqual([]);
+      }
+    });
+
+    it('gives out no login token for a session that has ended', async () => {
+      const sessions = users.get(SessionService);
+      const owner = (await sessions.findOwner((await sessions.open({ userId: bob })).accessToken))!;
+      const requester = { ...owner, accessTokenId: owner.tokenId };
+      const create = () => outcome(users.get(LoginTokens).create(bob, 60_000, undefined, requester));
+      expect(await create()).toMatchObject({ status: 200 });
+      await sessions.closeAll(bob);
+      expect(await create()).toMatchObject({ status: 401, body: { errcode: 'M_UNKNOWN_TOKEN' } });
+    });
+
+    it('goes on where a login beside it improves the hash', async () => {
+      const password = 'x'.repeat(80);
+      const passwordHash = await bcryptHash(password, 4);
+      await users.get(AccountService).register({ localpart: 'imported', passwordHash, origin: {} });
+      const logins = await Promise.all(Array.from({ length: 3 }, () => withPassword(user('imported'), password)));
+      expect(logins.map(({ status }) => status)).toEqual([200, 200, 200]);
+    });
   });
 
   it('offers what the settings allow', async () => {

@@ -99,7 +99,10 @@ export class LoginService {
         { request },
       );
     }
-    const session = await this.sessions.open({ userId, ...device, authProvider: method.authProvider });
+    const session = await this.sessions.open({
+      ...{ userId, ...device },
+      ...{ authProvider: method.authProvider, proof: method.proof },
+    });
     const response = { ...method.fields, ...this.response(session) };
     await this.modules.loggedIn(userId, method.type, authProviderId, { request });
     await method.onLogin?.(response);

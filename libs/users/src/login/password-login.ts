@@ -10,10 +10,13 @@ import { AccountModules } from '../common/account-modules.js';
 import { isLocalUser, qualifyUserId } from '../common/user-names.js';
 import { canonicalAddress, canonicalPhone } from '../threepids/addresses.js';
 import { userOfThreepid } from '../threepids/threepid.query.js';
+import type { SessionProof } from '../sessions/session.service.js';
 
 /** Somebody who proved to be a user. */
 export interface Proved {
   readonly userId: string;
+  /** What has to hold still when the session is opened. A module's word cannot be taken back. */
+  readonly proof?: SessionProof | undefined;
   /** Told by a module to be called with the answer. */
   readonly onLogin?: AuthSuccess['onLogin'];
   /** For an account that the proof brings into being. */
@@ -107,8 +110,8 @@ export class PasswordLogin {
 
   async #askDatabase(account: Account | undefined, password: string): Promise<Proved | undefined> {
     if (!this.config.get('password_config.localdb_enabled')) return undefined;
-    const matches = await this.accounts.passwordMatches(account, password);
-    return matches && account ? { userId: account.userId } : undefined;
+    const passwordHash = await this.accounts.matchingHash(account, password);
+    return passwordHash !== undefined && account ? { userId: account.userId, proof: { passwordHash } } : undefined;
   }
 }
 

@@ -30,6 +30,12 @@ export async function consumeLoginToken(tx: Tx, tokenHash: string, nowMs: number
   return { userId, authProvider: id === null ? undefined : { id, sessionId: sessionId ?? '' } };
 }
 
+/** Whether a token, used or not, was not taken back; it is not before the transaction ends. */
+export async function isLoginTokenHeld(tx: Tx, tokenHash: string): Promise<boolean> {
+  const lock = tx.dialect.name === 'postgres' ? ' FOR KEY SHARE' : '';
+  return (await tx.get(`SELECT 1 AS found FROM login_tokens WHERE token_hash = ?${lock}`, [tokenHash])) !== undefined;
+}
+
 /** Why a token could not be used, in the words of the metric. */
 export async function reasonOfRefusal(db: Db, tokenHash: string): Promise<'not found' | 'reused' | 'expired'> {
   const row = await db.get<{ used_ts: number | null }>('SELECT used_ts FROM login_tokens WHERE token_hash = ?', [

@@ -184,6 +184,16 @@ eachDatabase('sessions', (open) => {
     expect(await users.get(DeviceService).list(userId)).toEqual([]);
   });
 
+  it('ends a session that is just being opened with all others', async () => {
+    const userId = await newUser();
+    const reached = holdUp(test.database, 'session_open', 'session_close_all');
+    const opening = sessions.open({ userId, deviceId: 'NEW' });
+    await reached;
+    await sessions.closeAll(userId);
+    expect((await refusal(whoIs((await opening).accessToken))).errcode).toBe('M_UNKNOWN_TOKEN');
+    expect(await users.get(DeviceService).list(userId)).toEqual([]);
+  });
+
   it('makes the device anew where it is deleted before somebody logs in to it', async () => {
     const userId = await newUser();
     await sessions.open({ userId, deviceId: 'SAME', initialDisplayName: 'first' });

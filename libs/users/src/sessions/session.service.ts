@@ -5,7 +5,7 @@ import { Clock, Config, Ids } from '@rookery/platform';
 import { type Account, findAccount } from '../store/account.query.js';
 import { AccountModules, type Origin } from '../common/account-modules.js';
 import { newSecret, secretHash } from '../common/secrets.js';
-import { holdAccount, isAdminHeld, isClosedForUpdate } from '../store/account-hold.query.js';
+import { hasPasswordHash, heldState, holdAccount, holdAccountAlone, isAdminHeld } from '../store/account-hold.query.js';
 import {
   deviceIdsOf,
   deleteDevices,
@@ -18,7 +18,7 @@ import {
 } from '../store/device.query.js';
 import { checkDeviceName } from './device-names.js';
 import { UserHooks } from '../hooks.js';
-import { deleteLoginTokens, deleteLoginTokensOfProvider } from './login-token.query.js';
+import { deleteLoginTokens, deleteLoginTokensOfProvider, isLoginTokenHeld } from './login-token.query.js';
 import { SessionCaches } from './user-cache.js';
 import {
   deleteAccessToken,
@@ -36,6 +36,9 @@ import {
   type TokenOwner,
 } from './token.query.js';
 
+/** What a login was proved with, where that can be taken back: by another password, or by whoever ends the sessions behind the token. */
+export type SessionProof = { readonly passwordHash: string } | { readonly loginTokenHash: string };
+
 /** What a login is asked to give. */
 export interface SessionRequest {
   readonly userId: string;
@@ -48,6 +51,8 @@ export interface SessionRequest {
   /** The single sign-on login behind it. */
   readonly authProvider?: { readonly id: string; readonly sessionId: string } | undefined;
   readonly isGuest?: boolean | undefined;
+  /** No session is opened where it does not hold anymore. */
+  readonly proof?: SessionProof | undefined;
 }
 
 /** Tokens as the client gets them. They are nowhere stored in this form. */
@@ -101,8 +106,8 @@ export class SessionService {
 
   /**
    * Opens a session. A device that exists is taken over: its former tokens end.
-   * @throws MatrixError 400 `M_INVALID_PARAM` (device id), 403 `M_FORBIDDEN` (the device id is a cross-signing key),
-   *   `M_USER_DEACTIVATED`
+   * @throws MatrixError 400 `M_INVALID_PARAM` (device id), 403 `M_FORBIDDEN` (the device id is a cross-signing key, the proof
+   *   does not hold anymore), `M_USER_DEACTIVATED`
    */
   async open(request: SessionRequest): Promise<IssuedSession> {
     const { userId } = request;
@@ -115,6 +120,8 @@ export class SessionService {
         // Closed since the login was checked: the session would wake up with the account.
         this.#invalidateWith(tx, userId);
         await holdAccount(tx, userId);
+        if (request.proof && !(await isProofHeld(tx, userId, request.proof)))
+          throw MatrixError.forbidden('What the login was proved with has been taken back');
         const device = await ensureDevice(tx, userId, deviceId, displayName);
         if (device === 'reserved') throw MatrixError.forbidden('The device id is that of a cross-signing key');
         if (device === 'existed') {
@@ -152,7 +159,8 @@ export class SessionService {
         const { userId, deviceId } = owner;
         this.#invalidateWith(tx, userId);
         // Whoever ends sessions takes account, device and tokens in the same order.
-        if (await isClosedForUpdate(tx, userId)) return undefined;
+        const { deactivated } = await heldState(tx, userId);
+        if (deactivated) return undefined;
         if (!(await holdDevice(tx, userId, deviceId))) return undefined;
         const old = await findRefreshToken(tx, secretHash(refreshToken));
         if (!old) return undefined;
@@ -247,6 +255,8 @@ export class SessionService {
    */
   async closeAllInTransaction(tx: Tx, userId: string, exceptDeviceId?: string): Promise<ClosedSessions> {
     this.#invalidateWith(tx, userId);
+    // A login that is just getting its session is waited for, so that the session ends; one that comes later finds its token gone.
+    await holdAccountAlone(tx, userId);
     const devices = (await deviceIdsOf(tx, userId)).filter((id) => id !== exceptDeviceId);
     const closed = devices.length > 0 ? await this.#closeDevices(tx, userId, devices) : { tokens: [], devices };
     const rest = await deleteTokensOfUser(tx, userId, exceptDeviceId);
@@ -371,8 +381,7 @@ export class SessionService {
   }
 
   #sessionExpiryMs(): number | undefined {
-    const lifetimeMs = this.config.get('session_lifetime');
-    return lifetimeMs === undefined ? undefined : this.clock.nowMs() + lifetimeMs;
+    return this.#after(this.config.get('session_lifetime'));
   }
 
   /** @returns the row id of the refresh token, where there is one */
@@ -383,12 +392,9 @@ export class SessionService {
     secrets: Secrets,
     sessionExpiryMs: number | undefined,
   ): Promise<number | undefined> {
-    const nowMs = this.clock.nowMs();
-    const until = (lifetimeMs: number | undefined): number | undefined =>
-      lifetimeMs === undefined ? undefined : nowMs + lifetimeMs;
     let refreshTokenId: number | undefined;
     if (secrets.refreshToken !== undefined) {
-      const expiryMs = until(this.config.get('refresh_token_lifetime'));
+      const expiryMs = this.#after(this.config.get('refresh_token_lifetime'));
       refreshTokenId = await insertRefreshToken(tx, {
         userId,
         deviceId,
@@ -397,15 +403,28 @@ export class SessionService {
         sessionExpiryMs,
       });
     }
-    const validUntilMs = earliest(until(secrets.lifetimeMs), sessionExpiryMs);
+    await this.#insertAccess(tx, userId, deviceId, secrets, { sessionExpiryMs, refreshTokenId });
+    return refreshTokenId;
+  }
+
+  async #insertAccess(
+    tx: Tx,
+    userId: string,
+    deviceId: string,
+    secrets: Secrets,
+    within: { readonly sessionExpiryMs: number | undefined; readonly refreshTokenId: number | undefined },
+  ): Promise<void> {
     await insertAccessToken(tx, {
       userId,
       deviceId,
       tokenHash: secretHash(secrets.accessToken),
-      validUntilMs,
-      refreshTokenId,
+      validUntilMs: earliest(this.#after(secrets.lifetimeMs), within.sessionExpiryMs),
+      refreshTokenId: within.refreshTokenId,
     });
-    return refreshTokenId;
+  }
+
+  #after(lifetimeMs: number | undefined): number | undefined {
+    return lifetimeMs === undefined ? undefined : this.clock.nowMs() + lifetimeMs;
   }
 }
 
@@ -423,6 +442,13 @@ interface Secrets {
 
 function earliest(a: number | undefined, b: number | undefined): number | undefined {
   return a === undefined ? b : b === undefined ? a : Math.min(a, b);
+}
+
+/** Call {@link holdAccount} before. */
+function isProofHeld(tx: Tx, userId: string, proof: SessionProof): Promise<boolean> {
+  return 'passwordHash' in proof
+    ? hasPasswordHash(tx, userId, proof.passwordHash)
+    : isLoginTokenHeld(tx, proof.loginTokenHash);
 }
 
 function checkDeviceId(deviceId: string): void {

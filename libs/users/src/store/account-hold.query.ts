@@ -3,9 +3,34 @@ import { MatrixError } from '@rookery/matrix-types';
 
 /** Whether an account is closed; one that is just being closed or opened is waited for. */
 export async function isClosedForUpdate(tx: Tx, userId: string): Promise<boolean> {
+  return (await heldState(tx, userId)).deactivated;
+}
+
+/** How an account stands, until the transaction ends; a change under way is waited for. */
+export async function heldState(
+  tx: Tx,
+  userId: string,
+): Promise<{ readonly deactivated: boolean; readonly locked: boolean }> {
   const lock = tx.dialect.name === 'postgres' ? ' FOR SHARE' : '';
-  const row = await tx.get<{ deactivated: SqlBool }>(`SELECT deactivated FROM users WHERE name = ?${lock}`, [userId]);
-  return Boolean(row?.deactivated);
+  const row = await tx.get<{ deactivated: SqlBool; locked: SqlBool }>(
+    `SELECT deactivated, locked FROM users WHERE name = ?${lock}`,
+    [userId],
+  );
+  return { deactivated: Boolean(row?.deactivated), locked: Boolean(row?.locked) };
+}
+
+/** Waits for whoever holds an account, and lets nobody hold it before the transaction ends. */
+export async function holdAccountAlone(tx: Tx, userId: string): Promise<void> {
+  const lock = tx.dialect.name === 'postgres' ? ' FOR NO KEY UPDATE' : '';
+  await tx.get(`SELECT 1 AS found FROM users WHERE name = ?${lock}`, [userId]);
+}
+
+/** Whether a hash is that of the account's present password. Call {@link holdAccount} before: it stays so until the transaction ends. */
+export async function hasPasswordHash(tx: Tx, userId: string, passwordHash: string): Promise<boolean> {
+  return (
+    (await tx.get('SELECT 1 AS found FROM users WHERE name = ? AND password_hash = ?', [userId, passwordHash])) !==
+    undefined
+  );
 }
 
 /** Whether somebody is an administrator who may act as one, and stays so until the transaction ends; a change under way is waited for. */

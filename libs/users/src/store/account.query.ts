@@ -173,9 +173,11 @@ export async function setPasswordHash(tx: Tx, userId: string, passwordHash: stri
   return (await tx.run('UPDATE users SET password_hash = ? WHERE name = ?', [passwordHash, userId])) > 0;
 }
 
-/** Replaces a hash only where it is still the one that was checked. */
-export async function upgradePasswordHash(tx: Tx, userId: string, from: string, to: string): Promise<void> {
-  await tx.run('UPDATE users SET password_hash = ? WHERE name = ? AND password_hash = ?', [to, userId, from]);
+/** Replaces a hash only where it is still the one that was checked. @returns whether it is */
+export async function upgradePasswordHash(tx: Tx, userId: string, from: string, to: string): Promise<boolean> {
+  return (
+    (await tx.run('UPDATE users SET password_hash = ? WHERE name = ? AND password_hash = ?', [to, userId, from])) > 0
+  );
 }
 
 /** The switches that administrators turn. */
