@@ -236,6 +236,19 @@ eachDatabase('sessions', (open) => {
     expect((await refusal(sessions.refresh(last.refreshToken!))).extra).toEqual({ soft_logout: true });
   });
 
+  it('renews no session of a locked account, and goes on when it is unlocked', async () => {
+    const userId = await newUser();
+    const { refreshToken } = await sessions.open({ userId, refreshable: true });
+    await users.get(AccountService).setFlags(userId, { locked: true });
+    expect(await refusal(sessions.refresh(refreshToken!))).toMatchObject({
+      status: 401,
+      errcode: 'M_USER_LOCKED',
+      extra: { soft_logout: true },
+    });
+    await users.get(AccountService).setFlags(userId, { locked: false });
+    await whoIs((await sessions.refresh(refreshToken!)).accessToken);
+  });
+
   it('refuses an expired refresh token', async () => {
     const opened = await sessions.open({ userId: await newUser(), refreshable: true });
     await clock.advance(86_400_000);

@@ -145,7 +145,7 @@ export class SessionService {
    * Exchanges a refresh token for new tokens (MSC2918). Until one of the new tokens is used the old one may be exchanged
    * again, since the answer may have been lost. A refresh token that comes back after that was copied: all tokens of
    * its device end.
-   * @throws MatrixError 401 `M_UNKNOWN_TOKEN`, with `soft_logout` where the device lives on
+   * @throws MatrixError 401 `M_UNKNOWN_TOKEN`, with `soft_logout` where the device lives on; `M_USER_LOCKED`
    */
   async refresh(refreshToken: string): Promise<IssuedTokens> {
     // Rubbish is turned away before it costs a transaction.
@@ -159,7 +159,7 @@ export class SessionService {
         const { userId, deviceId } = owner;
         this.#invalidateWith(tx, userId);
         // Whoever ends sessions takes account, device and tokens in the same order.
-        const { deactivated } = await heldState(tx, userId);
+        const { deactivated, locked } = await heldState(tx, userId);
         if (deactivated) return undefined;
         if (!(await holdDevice(tx, userId, deviceId))) return undefined;
         const old = await findRefreshToken(tx, secretHash(refreshToken));
@@ -170,6 +170,7 @@ export class SessionService {
           return { userId };
         }
         if (old.expiryMs !== undefined && old.expiryMs <= nowMs) return { userId };
+        if (locked) throw MatrixError.userLocked();
         const next = await this.#insert(tx, userId, deviceId, secrets, sessionExpiryMs);
         await replaceRefreshToken(tx, old.id, next!);
         return { userId, issued: this.#issued(secrets, sessionExpiryMs) };
