@@ -249,6 +249,26 @@ eachDatabase('sessions', (open) => {
     await whoIs((await sessions.refresh(refreshToken!)).accessToken);
   });
 
+  it('lets one access token follow another where no refresh tokens are given out anymore', async () => {
+    const userId = await newUser();
+    const { refreshToken } = await sessions.open({ userId, refreshable: true });
+    const settings = { refreshable_access_token_lifetime: null };
+    const changed = await buildUsers({ database: test.database, clock, settings });
+    const tokens = () => test.database.query('SELECT id FROM access_tokens WHERE user_id = ?', [userId]);
+    for (let i = 0; i < 3; i++) {
+      const renewed = await changed.get(SessionService).refresh(refreshToken!);
+      expect(renewed.refreshToken).toBeUndefined();
+      await whoIs(renewed.accessToken);
+      expect(await tokens()).toHaveLength(1);
+    }
+    await changed.close();
+    // Given out again, they go on from the one that there is.
+    const { accessToken, refreshToken: next } = await sessions.refresh(refreshToken!);
+    await whoIs(accessToken);
+    expect((await sessions.refresh(next!)).refreshToken).toBeDefined();
+    expect(await tokens()).toHaveLength(2);
+  });
+
   it('refuses an expired refresh token', async () => {
     const opened = await sessions.open({ userId: await newUser(), refreshable: true });
     await clock.advance(86_400_000);

@@ -22,6 +22,7 @@ import { deleteLoginTokens, deleteLoginTokensOfProvider, isLoginTokenHeld } from
 import { SessionCaches } from './user-cache.js';
 import {
   deleteAccessToken,
+  deleteAccessTokensWith,
   deleteTokensOfDevices,
   deleteTokensOfUser,
   devicesWithTokens,
@@ -171,8 +172,14 @@ export class SessionService {
         }
         if (old.expiryMs !== undefined && old.expiryMs <= nowMs) return { userId };
         if (locked) throw MatrixError.userLocked();
-        const next = await this.#insert(tx, userId, deviceId, secrets, sessionExpiryMs);
-        await replaceRefreshToken(tx, old.id, next!);
+        if (secrets.refreshToken === undefined) {
+          // Refresh tokens are given out no more: the client keeps its own, and one access token follows another.
+          await deleteAccessTokensWith(tx, old.id);
+          await this.#insertAccess(tx, userId, deviceId, secrets, { sessionExpiryMs, refreshTokenId: old.id });
+        } else {
+          const next = await this.#insert(tx, userId, deviceId, secrets, sessionExpiryMs);
+          await replaceRefreshToken(tx, old.id, next!);
+        }
         return { userId, issued: this.#issued(secrets, sessionExpiryMs) };
       },
       { name: 'session_refresh' },

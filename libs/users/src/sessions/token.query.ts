@@ -186,6 +186,11 @@ export async function replaceRefreshToken(tx: Tx, from: number, to: number): Pro
   await tx.run('DELETE FROM refresh_tokens WHERE next_token_id = ?', [from]);
 }
 
+/** Ends the access tokens that came with a refresh token. */
+export async function deleteAccessTokensWith(tx: Tx, refreshTokenId: number): Promise<void> {
+  await tx.run('DELETE FROM access_tokens WHERE refresh_token_id = ?', [refreshTokenId]);
+}
+
 /** Records the first use of an access token that came out of a refresh. */
 export async function markAccessTokenUsed(tx: Tx, tokenId: number): Promise<void> {
   await tx.run('UPDATE access_tokens SET used = ? WHERE id = ?', [true, tokenId]);
