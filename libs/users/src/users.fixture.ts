@@ -52,6 +52,7 @@ export async function buildUsers({
   const limits: Readonly<Record<string, { perSecond: number; burstCount: number }>> = {
     'rc_login.failed_attempts': { perSecond: 0.01, burstCount: 3 },
     rc_ui_auth: { perSecond: 0.5, burstCount: 5 },
+    rc_registration_token_validity: { perSecond: 0.1, burstCount: 5 },
   };
   const test = await createTestModule({
     imports: [UsersHttpModule],

@@ -293,6 +293,28 @@ eachDatabase('registration', (open) => {
     ).toMatchObject({ status: 429 });
   });
 
+  it('lets nobody guess registration tokens without end, nor captchas', async () => {
+    const fixture = await build({ registration_requires_token: true }, true);
+    await test.database.write((tx) => insertRegistrationToken(tx, 'guessed', 1, undefined));
+    const who = { username: 'guesser', password: 'pw' };
+    const guess = (token: string, ip: string) =>
+      register({ ...who, auth: { type: 'm.login.registration_token', token } }, fixture, { ip });
+    for (let i = 0; i < 5; i++) expect((await guess(`guess${i}`, '192.0.2.11')).status).toBe(401);
+    const refused = { status: 429, body: { errcode: 'M_LIMIT_EXCEEDED' } };
+    expect(await guess('guessed', '192.0.2.11')).toMatchObject(refused);
+    // Who asks whether a token is valid guesses as well.
+    const ask = fixture.request('GET', '/', undefined, { ip: '192.0.2.11' });
+    expect(await outcome(fixture.get(RegistrationFlows).tokenIsValid('guessed', ask))).toMatchObject(refused);
+    expect((await guess('guessed', '192.0.2.12')).body).toMatchObject({ completed: ['m.login.registration_token'] });
+    const captcha = { enable_registration_captcha: true, recaptcha_public_key: 'pub', recaptcha_private_key: 'priv' };
+    const withCaptcha = await build(captcha, true);
+    const { session } = (await register(who, withCaptcha, { ip: '192.0.2.13' })).body;
+    const solve = () =>
+      register({ auth: { type: 'm.login.recaptcha', response: 'x', session } }, withCaptcha, { ip: '192.0.2.13' });
+    for (let i = 0; i < 4; i++) expect((await solve()).status).toBe(502);
+    expect(await solve()).toMatchObject(refused);
+  });
+
   it('remembers the parameters from one stage to the next', async () => {
     const fixture = await build({ registration_requires_token: true });
     await test.database.write((tx) => insertRegistrationToken(tx, 'mindful', 1, undefined));

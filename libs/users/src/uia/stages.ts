@@ -48,6 +48,7 @@ export class ModuleStage implements UiaStage {
 /** `m.login.registration_token`: a token that an administrator gave away. */
 export class RegistrationTokenStage implements UiaStage {
   readonly type = 'm.login.registration_token';
+  readonly failures = 'rc_registration_token_validity';
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,
@@ -95,6 +96,7 @@ export class TermsStage implements UiaStage {
 /** `m.login.recaptcha`. */
 export class RecaptchaStage implements UiaStage {
   readonly type = 'm.login.recaptcha';
+  readonly failures = 'rc_ui_auth';
   constructor(
     private readonly config: Config,
     private readonly verifier: CaptchaVerifier,

@@ -1,6 +1,7 @@
 import type { RequestOrigin } from '@rookery/platform';
 import type { JsonObject } from '@rookery/matrix-types';
 import type { Tx } from '@rookery/database';
+import type { LimiterName } from '@rookery/http';
 
 /** What a stage is told about the attempt. */
 export interface StageAttempt {
@@ -16,6 +17,8 @@ export interface StageAttempt {
 /** One way to prove something: a stage of interactive auth. */
 export interface UiaStage {
   readonly type: string;
+  /** The limiter of attempts that fail, by address: who has failed too often is not heard. Absent where nothing can be guessed. */
+  readonly failures?: LimiterName;
   /** What clients need to know to go through it; absent when that is nothing. */
   params?(): object | undefined;
   /**

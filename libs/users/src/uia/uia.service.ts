@@ -8,7 +8,7 @@ import { secretHash } from '../common/secrets.js';
 import { digestOfParameters, openParameters, parametersOf, sealParameters } from './parameters.js';
 import { SessionIds } from './session-ids.js';
 import { InteractiveAuthRequired, OtherUserProved } from './uia-errors.js';
-import type { UiaStage } from './uia-stage.js';
+import type { StageAttempt, UiaStage } from './uia-stage.js';
 import {
   addressesOf,
   bindParameters,
@@ -210,7 +210,7 @@ export class UiaService {
     const stage = this.stage(type);
     if (!session || !stage) throw MatrixError.noSuchSession();
     if (session.bodyDigest === undefined) await this.#count(session.userId, request);
-    const result = await stage.check({ auth: fields, userId: session.userId, request });
+    const result = await this.#check(stage, { auth: fields, userId: session.userId, request });
     await this.#record(sessionId, stage, result);
   }
 
@@ -290,9 +290,23 @@ export class UiaService {
     const stage = operation.flows.some((stages) => stages.includes(type)) ? this.stage(type) : undefined;
     if (!stage) throw MatrixError.unrecognizedKind('This stage is not offered here');
     const { userId, request, purpose } = operation;
-    const result = await stage.check({ auth, userId, request, purpose });
+    const result = await this.#check(stage, { auth, userId, request, purpose });
     await this.#record(sessionId, stage, result);
     return { stageType: type, result };
+  }
+
+  async #check(stage: UiaStage, attempt: StageAttempt): Promise<unknown> {
+    const { failures } = stage;
+    if (failures === undefined) return stage.check(attempt);
+    const { ip } = attempt.request;
+    if (!(await this.limiter.mayTake(failures, ip))) await this.limiter.take(failures, ip);
+    try {
+      return await stage.check(attempt);
+    } catch (error) {
+      // Counted; that the bucket is now empty is told to the next attempt.
+      await this.limiter.take(failures, ip).catch(() => undefined);
+      throw error;
+    }
   }
 
   async #record(sessionId: string, stage: UiaStage, result: unknown): Promise<void> {

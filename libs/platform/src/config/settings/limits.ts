@@ -102,11 +102,15 @@ export const limitSettings = {
 
   rc_message: bucket(0.2, 10, 'Sending events, by user.'),
   rc_registration: bucket(0.17, 3, 'Registration and asking for free names, by address.'),
-  rc_registration_token_validity: bucket(0.1, 5, 'Checking registration tokens, by address.'),
+  rc_registration_token_validity: bucket(
+    0.1,
+    5,
+    'Asking whether a registration token is valid, and registering with one that is not, by address.',
+  ),
   rc_ui_auth: bucket(
     0.5,
     300,
-    'Operations that begin interactive auth, by user, or by address where nobody is logged in; never less than `rc_registration`.',
+    'Operations that begin interactive auth, by user, or by address where nobody is logged in, and captchas that are not solved, by address; never less than `rc_registration`.',
   ),
   'rc_login.address': bucket(0.003, 5, 'Logins, by address.'),
   'rc_login.account': bucket(0.003, 5, 'Logins, by account.'),
