@@ -80,4 +80,42 @@ describe('What is said of an account, at a server of several processes', () => {
     for (let n = 0; n < enough; n++)
       expect((await homeserver.request('GET', '/account/whoami', undefined, body.access_token)).status).toBe(200);
   });
+
+  it('begins anew in each of them when it is opened again: whom it ignores, and its filters', async () => {
+    const ivy = await homeserver.registerUser('ivy');
+    const { body: room } = await admin.request<{ room_id: string }>('POST', '/createRoom', { preset: 'public_chat' });
+    await admin.request('PUT', `/rooms/${room.room_id}/send/m.room.message/hello`, {
+      msgtype: 'm.text',
+      body: 'hello',
+    });
+    const bodies = async (token: string, path: string): Promise<string[]> => {
+      const found = new Set<string>();
+      for (let n = 0; n < enough; n++) {
+        const { status, body } = await homeserver.request('GET', path, undefined, token);
+        found.add(`${status} ${JSON.stringify(body)}`);
+      }
+      return [...found];
+    };
+    const filters = `/user/${ivy.userId}/filter`;
+    const messages = `/rooms/${room.room_id}/messages?dir=b&limit=50`;
+    await ivy.request('POST', `/join/${room.room_id}`, {});
+    await ivy.request('PUT', `/user/${ivy.userId}/account_data/m.ignored_user_list`, {
+      ignored_users: { [admin.userId]: {} },
+    });
+    expect((await ivy.request('POST', filters, { event_fields: ['type'] })).body).toEqual({ filter_id: '0' });
+    expect(await bodies(ivy.accessToken, `${filters}/0`)).toEqual(['200 {"event_fields":["type"]}']);
+    for (const body of await bodies(ivy.accessToken, messages)) expect(body).not.toContain('"hello"');
+
+    await byAdmin('POST', `v1/deactivate/${ivy.userId}`, {});
+    await byAdmin('PUT', `v2/users/${ivy.userId}`, { deactivated: false, password: 'another long one' });
+    const login = { type: 'm.login.password', user: 'ivy', password: 'another long one' };
+    const { body: session } = await homeserver.request<{ access_token: string }>('POST', '/login', login);
+    const again = session.access_token;
+    await homeserver.request('POST', `/join/${room.room_id}`, {}, again);
+    for (const body of await bodies(again, messages)) expect(body).toContain('"hello"');
+    for (const body of await bodies(again, `${filters}/0`)) expect(body).toMatch(/^404 /);
+    const made = await homeserver.request('POST', filters, { event_fields: ['content'] }, again);
+    expect(made.body).toEqual({ filter_id: '0' });
+    expect(await bodies(again, `${filters}/0`)).toEqual(['200 {"event_fields":["content"]}']);
+  });
 });

@@ -1,5 +1,5 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { Database } from '@rookery/database';
+import { Database, type Tx } from '@rookery/database';
 import { Cache, Config, type Soon } from '@rookery/platform';
 import { Invalidations } from '@rookery/replication';
 import { allIgnorersOf, UserHooks } from '@rookery/users';
@@ -29,12 +29,17 @@ export class IgnoredSenders implements OnModuleInit {
   onModuleInit(): void {
     this.userHooks.accountDataChanged.subscribe({
       inTransaction: async (tx, { type }) => {
-        if (type !== 'm.ignored_user_list') return;
-        tx.unlessRolledBack(() => {
-          this.#ignorers.clear();
-          this.invalidations.send(this.#ignorers.name, []);
-        });
+        if (type === 'm.ignored_user_list') this.#forget(tx);
       },
+    });
+    // The list goes with the account.
+    this.userHooks.deactivated.subscribe({ inTransaction: async (tx) => this.#forget(tx) });
+  }
+
+  #forget(tx: Tx): void {
+    tx.unlessRolledBack(() => {
+      this.#ignorers.clear();
+      this.invalidations.send(this.#ignorers.name, []);
     });
   }
 

@@ -35,7 +35,13 @@ export class HiddenSenders implements OnModuleInit {
     });
     const forgetErased = async (tx: Tx, { userId }: { readonly userId: string }): Promise<void> =>
       this.#forget(tx, this.#erased, userId);
-    this.hooks.deactivated.subscribe({ inTransaction: forgetErased });
+    this.hooks.deactivated.subscribe({
+      inTransaction: async (tx, event) => {
+        await forgetErased(tx, event);
+        // Account data goes with the account, and nobody is told of it.
+        this.#forget(tx, this.#ignored, event.userId);
+      },
+    });
     this.hooks.reactivated.subscribe({ inTransaction: forgetErased });
   }
 

@@ -1,8 +1,10 @@
 import { createHash } from 'node:crypto';
-import { Injectable } from '@nestjs/common';
+import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError, parseSyncFilter, type SyncFilter } from '@rookery/matrix-types';
 import { Cache, Config } from '@rookery/platform';
+import { Invalidations } from '@rookery/replication';
+import { UserHooks } from '../hooks.js';
 import { holdAccount } from '../store/account-hold.query.js';
 import { findFilter, findFilterByHash, insertFilter, nextFilterId } from './filter.query.js';
 
@@ -20,18 +22,33 @@ interface KeptFilter {
   parsed?: SyncFilter;
 }
 
-/** Filters that clients have stored. A filter never changes, so what was read once is kept. */
+/** Filters that clients have stored. A filter never changes, so what was read once is kept until somebody's account is closed. */
 @Injectable()
-export class FilterStore {
+export class FilterStore implements OnModuleInit {
   readonly #cache: Cache<string, KeptFilter>;
 
   constructor(
     private readonly database: Database,
+    private readonly hooks: UserHooks,
+    private readonly invalidations: Invalidations,
     config: Config,
   ) {
     this.#cache = new Cache(config, 'filters', {
-      ...{ invalidation: 'never', max: 32_000_000 },
+      ...{ invalidation: 'on write', elsewhere: 'told', max: 32_000_000 },
       sizeOf: (entry) => 2 * entry.size + parsedBytes,
+    });
+    const forgetAll = (): void => this.#cache.clear();
+    invalidations.on(this.#cache.name, { forget: forgetAll, forgetAll });
+  }
+
+  onModuleInit(): void {
+    // The filters go with the account; should it be opened again, their numbers begin anew.
+    this.hooks.deactivated.subscribe({
+      inTransaction: async (tx) =>
+        tx.unlessRolledBack(() => {
+          this.#cache.clear();
+          this.invalidations.send(this.#cache.name, []);
+        }),
     });
   }
 
@@ -53,14 +70,11 @@ export class FilterStore {
   }
 
   async #kept(userId: string, filterId: string): Promise<KeptFilter> {
-    const key = `${filterId}\n${userId}`;
-    const cached = this.#cache.get(key);
-    if (cached) return cached;
-    const json = /^\d{1,9}$/.test(filterId) ? await findFilter(this.database, userId, Number(filterId)) : undefined;
-    if (json === undefined) throw MatrixError.notFound('Unknown filter');
-    const kept: KeptFilter = { filter: JSON.parse(json) as JsonObject, size: json.length };
-    this.#cache.set(key, kept);
-    return kept;
+    return this.#cache.fetch(`${filterId}\n${userId}`, async (): Promise<KeptFilter> => {
+      const json = /^\d{1,9}$/.test(filterId) ? await findFilter(this.database, userId, Number(filterId)) : undefined;
+      if (json === undefined) throw MatrixError.notFound('Unknown filter');
+      return { filter: JSON.parse(json) as JsonObject, size: json.length };
+    });
   }
 
   /**
