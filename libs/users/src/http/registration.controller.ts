@@ -41,7 +41,7 @@ export class RegistrationController {
 
   /** GET /_matrix/client/v3/register: the flows of a registration */
   @Get(stable('/register'))
-  @Access({ auth: 'none' })
+  @Access({ ownAuth: true, auth: 'none' })
   flows(): object {
     this.registrationFlows.assertEnabled();
     return { flows: this.registrationFlows.list().map((stages) => ({ stages })) };
@@ -49,7 +49,7 @@ export class RegistrationController {
 
   /** POST /_matrix/client/v3/register */
   @Post(stable('/register'))
-  @Access({ auth: 'none', limiter: 'rc_registration' })
+  @Access({ ownAuth: 'users', auth: 'none', limiter: 'rc_registration' })
   register(
     @Inbound() request: InboundRequest,
     @Query(registerQuery) query: InferQuery<typeof registerQuery>,
@@ -64,7 +64,7 @@ export class RegistrationController {
 
   /** GET /_matrix/client/v3/register/available */
   @Get(stable('/register/available'))
-  @Access({ auth: 'none' })
+  @Access({ ownAuth: true, auth: 'none' })
   async available(
     @Inbound() request: InboundRequest,
     @Query(availableQuery) query: InferQuery<typeof availableQuery>,
@@ -78,7 +78,7 @@ export class RegistrationController {
     ...client(['v1'], '/register/m.login.registration_token/validity'),
     ...client(['unstable'], '/org.matrix.msc3231/register/org.matrix.msc3231.login.registration_token/validity'),
   ])
-  @Access({ auth: 'none' })
+  @Access({ ownAuth: true, auth: 'none' })
   async tokenValidity(
     @Inbound() request: InboundRequest,
     @Query(tokenValidityQuery) query: InferQuery<typeof tokenValidityQuery>,
