@@ -1,7 +1,7 @@
 import { Injectable, type OnModuleDestroy } from '@nestjs/common';
 import { IpGuard, OutboundError, OutboundHttp, outboundOptionsOf } from '@rookery/http';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Cache, Clock, Config, Logger } from '@rookery/platform';
+import { Cache, Clock, Config, Logger, SingleFlight } from '@rookery/platform';
 import { secretHash } from '../common/secrets.js';
 
 /** How long an answer about a token is believed. */
@@ -26,7 +26,8 @@ export interface IntrospectedToken {
 }
 
 interface Entry {
-  readonly token: Promise<{ readonly found: IntrospectedToken | undefined; readonly untilMs: number }>;
+  readonly found: IntrospectedToken | undefined;
+  readonly untilMs: number;
 }
 
 /**
@@ -36,6 +37,7 @@ interface Entry {
 @Injectable()
 export class AuthenticationService implements OnModuleDestroy {
   readonly #tokens: Cache<string, Entry>;
+  readonly #asking = new SingleFlight<Entry>();
   #metadata: { readonly answer: Promise<JsonObject>; readonly untilMs: number } | undefined;
   #http: OutboundHttp | undefined;
 
@@ -65,17 +67,14 @@ export class AuthenticationService implements OnModuleDestroy {
     if (token.length > longestToken) return undefined;
     const key = secretHash(token);
     const known = this.#tokens.get(key);
-    if (known) {
-      const { found, untilMs } = await known.token;
-      if (this.clock.nowMs() < untilMs) return found;
-    }
-    const entry: Entry = { token: this.#ask(token) };
-    // What failed is asked anew by the next request.
-    entry.token.catch(() => {
-      if (this.#tokens.peek(key) === entry) this.#tokens.delete(key);
+    if (known && this.clock.nowMs() < known.untilMs) return known.found;
+    // What fails is not kept: the next request asks anew.
+    const answer = await this.#asking.run(key, async () => {
+      const fresh = await this.#ask(token);
+      this.#tokens.set(key, fresh);
+      return fresh;
     });
-    this.#tokens.set(key, entry);
-    return (await entry.token).found;
+    return answer.found;
   }
 
   /**
@@ -100,7 +99,7 @@ export class AuthenticationService implements OnModuleDestroy {
     return `${url}${url.includes('?') ? '&' : '?'}action=org.matrix.cross_signing_reset`;
   }
 
-  async #ask(token: string): Promise<Awaited<Entry['token']>> {
+  async #ask(token: string): Promise<Entry> {
     const body = new URLSearchParams({ token, token_type_hint: 'access_token' }).toString();
     const answer = await this.#request({ path: 'oauth2/introspect', body });
     const lifetimeS = answer['expires_in'];
