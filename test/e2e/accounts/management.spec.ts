@@ -430,6 +430,24 @@ describe.each(['sqlite', 'postgres'] as const)('capabilities (%s)', (kind) => {
     expect(Object.keys(capabilities).filter((name) => name.startsWith('org.matrix.msc3283'))).toEqual([]);
   });
 
+  it('let passwords be changed that serve as a confirmation alone', async () => {
+    const homeserver = await createTestHomeserver({
+      ...{ database: kind, fetch: validatedFetch },
+      settings: { password_config: { enabled: 'only_for_reauth' } },
+    });
+    try {
+      const user = await homeserver.registerUser('ann', 'wonderland');
+      const { body } = await user.request<{ capabilities: Json }>('GET', '/capabilities');
+      expect(body.capabilities['m.change_password']).toEqual({ enabled: true });
+      const auth = { type: 'm.login.password', identifier: { type: 'm.id.user', user: 'ann' }, password: 'wonderland' };
+      expect(await user.request('POST', '/account/password', { new_password: 'another one', auth })).toMatchObject({
+        status: 200,
+      });
+    } finally {
+      await homeserver.stop();
+    }
+  });
+
   it('follow the settings, and so do the endpoints', async () => {
     const homeserver = await createTestHomeserver({
       database: kind,

@@ -2,18 +2,21 @@ import { Controller, Get } from '@nestjs/common';
 import { roomVersions } from '@rookery/events';
 import { Access, stable, Who } from '@rookery/http';
 import { Config, type Requester } from '@rookery/platform';
+import { PasswordService } from '@rookery/users';
 
 /** Says what this server lets its users do. */
 @Controller()
 export class CapabilitiesController {
-  constructor(private readonly config: Config) {}
+  constructor(
+    private readonly config: Config,
+    private readonly passwords: PasswordService,
+  ) {}
 
   /** GET /_matrix/client/v3/capabilities */
   @Get(stable('/capabilities'))
   @Access({ auth: 'required', guests: true, anyProcess: true })
   capabilities(@Who() requester: Requester): object {
     const { config } = this;
-    const passwords = config.get('password_config.enabled') === true && config.get('password_config.localdb_enabled');
     const displayName = config.get('enable_set_displayname');
     const avatarUrl = config.get('enable_set_avatar_url');
     const disallowed = [...(displayName ? [] : ['displayname']), ...(avatarUrl ? [] : ['avatar_url'])];
@@ -23,7 +26,7 @@ export class CapabilitiesController {
           default: config.get('default_room_version'),
           available: Object.fromEntries(roomVersions.map((version) => [version, 'stable'])),
         },
-        'm.change_password': { enabled: passwords },
+        'm.change_password': { enabled: this.passwords.mayBeChanged },
         'm.set_displayname': { enabled: displayName },
         'm.set_avatar_url': { enabled: avatarUrl },
         'm.3pid_changes': { enabled: config.get('enable_3pid_changes') },

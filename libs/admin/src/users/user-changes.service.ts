@@ -114,8 +114,7 @@ export class UserChanges {
   /** @throws MatrixError 403 `M_FORBIDDEN` where this server keeps no passwords, 400 `M_INVALID_PARAM`, `M_WEAK_PASSWORD` */
   checkPassword(password: string | null | undefined): void {
     if (password === undefined || password === null) return;
-    if (!this.config.get('password_config.localdb_enabled') || this.config.get('password_config.enabled') === false)
-      throw MatrixError.forbidden('Passwords are not kept on this server');
+    if (!this.passwords.mayBeChanged) throw MatrixError.forbidden('Passwords are not kept on this server');
     this.passwords.assertUsable(password);
   }
 

@@ -47,6 +47,11 @@ export class PasswordService {
     this.#rounds = config.get('bcrypt_rounds') ?? defaultRounds;
   }
 
+  /** Whether users may change their passwords: the server keeps them, and takes them at least as a confirmation. */
+  get mayBeChanged(): boolean {
+    return this.config.get('password_config.localdb_enabled') && this.config.get('password_config.enabled') !== false;
+  }
+
   /** The hash to store. Check the password with {@link assertAcceptable} first. */
   async hash(password: string): Promise<string> {
     const bytes = this.#bytes(password);

@@ -1,7 +1,7 @@
 import { Controller, Get, Post } from '@nestjs/common';
 import { Access, Inbound, type InboundRequest, type Infer, json, JsonBody, stable, Who } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
-import { Config, type Requester } from '@rookery/platform';
+import type { Requester } from '@rookery/platform';
 import { authField } from '../uia/auth-field.js';
 import { UserAuthGate } from '../uia/user-auth-gate.js';
 import { DeactivationService } from '../accounts/deactivation.service.js';
@@ -34,7 +34,6 @@ export class AccountController {
     private readonly resets: PasswordReset,
     private readonly deactivation: DeactivationService,
     private readonly gate: UserAuthGate,
-    private readonly config: Config,
   ) {}
 
   /** GET /_matrix/client/v3/password_policy (MSC2000) */
@@ -53,8 +52,7 @@ export class AccountController {
     @JsonBody(changePasswordBody, { optional: true })
     body: Infer<typeof changePasswordBody>,
   ): Promise<object> {
-    if (!this.config.get('password_config.localdb_enabled') || this.config.get('password_config.enabled') === false)
-      throw MatrixError.forbidden('Passwords cannot be changed on this server');
+    if (!this.passwords.mayBeChanged) throw MatrixError.forbidden('Passwords cannot be changed on this server');
     if (!requester) {
       await this.resets.reset(request, body);
       return {};
