@@ -15,6 +15,8 @@ import { LoginTokens } from '../login/login-tokens.js';
 import { UiaService } from '../uia/uia.service.js';
 import { buildUsers, type UsersFixture } from '../users.fixture.js';
 import { AccountService } from '../accounts/account.service.js';
+import { secretHash } from '../common/secrets.js';
+import { noteAddress } from '../uia/uia.query.js';
 import { AdminRegistrationService, type SharedSecretRegistration } from './admin-registration.service.js';
 import { DeactivationService } from '../accounts/deactivation.service.js';
 import { insertRegistrationToken } from '../store/registration-token.query.js';
@@ -313,6 +315,15 @@ eachDatabase('registration', (open) => {
       register({ auth: { type: 'm.login.recaptcha', response: 'x', session } }, withCaptcha, { ip: '192.0.2.13' });
     for (let i = 0; i < 4; i++) expect((await solve()).status).toBe(502);
     expect(await solve()).toMatchObject(refused);
+  });
+
+  it('keeps a few of the addresses that a session is used from', async () => {
+    const hash = secretHash((await register({ username: 'traveler', password: 'pw' })).body['session'] as string);
+    for (let n = 0; n < 25; n++)
+      for (const agent of ['phone', 'phone'])
+        await test.database.write((tx) => noteAddress(tx, hash, `198.51.100.${n}`, agent));
+    const kept = await test.database.query('SELECT ip FROM ui_auth_sessions_ips WHERE session_hash = ?', [hash]);
+    expect(kept).toHaveLength(20);
   });
 
   it('remembers the parameters from one stage to the next', async () => {

@@ -126,17 +126,24 @@ export async function insertCredential(tx: Tx, sessionHash: string, credential: 
   return inserted > 0;
 }
 
-/** Notes from where a session was used; at most a few are kept. */
+/** Addresses kept of a session. */
+const maxAddresses = 20;
+
+/** Notes from where a session was used that is held by {@link lockUiaSession}; the first few addresses are kept. */
 export async function noteAddress(tx: Tx, sessionHash: string, ip: string, userAgent: string): Promise<void> {
   await tx.run(
-    'INSERT INTO ui_auth_sessions_ips (session_hash, ip, user_agent) VALUES (?, ?, ?) ON CONFLICT DO NOTHING',
-    [sessionHash, ip, userAgent],
+    `INSERT INTO ui_auth_sessions_ips (session_hash, ip, user_agent) SELECT ?, ?, ?
+     WHERE (SELECT count(*) FROM ui_auth_sessions_ips WHERE session_hash = ?) < ? ON CONFLICT DO NOTHING`,
+    [sessionHash, ip, userAgent, sessionHash, maxAddresses],
   );
 }
 
 /** From where a session was used. */
 export async function addressesOf(db: Db, sessionHash: string): Promise<{ ip: string; user_agent: string }[]> {
-  return db.query('SELECT ip, user_agent FROM ui_auth_sessions_ips WHERE session_hash = ? LIMIT 20', [sessionHash]);
+  return db.query('SELECT ip, user_agent FROM ui_auth_sessions_ips WHERE session_hash = ? LIMIT ?', [
+    sessionHash,
+    maxAddresses,
+  ]);
 }
 
 /** Uses a session up. @returns whether it was open: of several requests that finish one session, one wins */
