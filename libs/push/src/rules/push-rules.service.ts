@@ -257,7 +257,7 @@ export class PushRulesService implements OnModuleInit {
     });
   }
 
-  /** Deletes a rule of the user's own. @throws MatrixError 404 `M_NOT_FOUND`, 400 `M_INVALID_PARAM` for a rule of the server */
+  /** Deletes a rule of the user's own. @throws MatrixError 404 `M_NOT_FOUND`, also for a rule of the server */
   async delete(userId: string, kind: RuleKind, ruleId: string): Promise<void> {
     await this.#change(userId, async (tx, changes) => {
       const rules = changes.rules.filter((rule) => rule.kind === kind);
