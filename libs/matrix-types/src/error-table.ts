@@ -360,7 +360,7 @@ export const errorTable = {
   unsupportedRoomVersion: {
     status: 400,
     errcode: 'M_UNSUPPORTED_ROOM_VERSION',
-    when: 'a room is to be made of a version that this server does not know',
+    when: 'a room is to be made of a version that this server does not know, or that of somebody who is invited',
     text: 'This server does not know the room version',
   },
   incompatibleRoomVersion: {

@@ -62,6 +62,17 @@ describe.each(databases)('a new room with people of other servers (%s)', (databa
     expect(friendly.asked.slice(before).filter(({ url }) => url.startsWith(invite))).toHaveLength(1);
   });
 
+  it('is of a version that the server of the invited may not know', async () => {
+    const old = await world.played('old.test');
+    const refusal = { errcode: 'M_INCOMPATIBLE_ROOM_VERSION', error: 'Never heard of it', room_version: '12' };
+    old.answer = (_, response) => void response.writeHead(400).end(JSON.stringify(refusal));
+    const answer = await alice.request('POST', '/createRoom', { invite: ['@olga:old.test'] });
+    expect(outcome(answer)).toBe('400 M_UNSUPPORTED_ROOM_VERSION');
+    const roomId = await createRoom(alice);
+    const later = await alice.request('POST', `/rooms/${roomId}/invite`, { user_id: '@olga:old.test' });
+    expect(outcome(later)).toBe('400 M_UNSUPPORTED_ROOM_VERSION');
+  });
+
   it('can be invited to later', async () => {
     const roomId = await createRoom(alice, { invite: ['@dora:down.test'] });
     const again = await alice.request('POST', `/rooms/${roomId}/invite`, { user_id: '@dora:down.test' });

@@ -22,7 +22,8 @@ export class RemoteInvites {
    * @param event the invite, signed by this server
    * @param roomState what the invited user may see of the room, as PDUs
    * @returns the event with the signature of the target's server
-   * @throws MatrixError 403 and other refusals of that server; 502 or 504 when it does not answer as it must
+   * @throws MatrixError 400 `M_UNSUPPORTED_ROOM_VERSION` where that server does not know the room's version, 403 and other refusals of
+   *   that server; 502 or 504 when it does not answer as it must
    * @spec server-server-api#inviting-to-a-room
    */
   async invite(event: RoomEvent, roomState: readonly JsonObject[]): Promise<RoomEvent> {
@@ -38,7 +39,11 @@ export class RemoteInvites {
     } catch (error) {
       if (!(error instanceof FederationRequestError)) throw error;
       if (error.reason === 'denied') throw MatrixError.forbidden('Users of that server cannot be invited');
-      throw asMatrixError(error);
+      const shown = asMatrixError(error);
+      // What servers call incompatible is unsupported to whoever invites.
+      throw shown.errcode === 'M_INCOMPATIBLE_ROOM_VERSION'
+        ? MatrixError.unsupportedRoomVersion('The server of the invited does not know the room version')
+        : shown;
     }
   }
 
