@@ -62,6 +62,22 @@ describe.each(databases)('a new room with people of other servers (%s)', (databa
     expect(friendly.asked.slice(before).filter(({ url }) => url.startsWith(invite))).toHaveLength(1);
   });
 
+  it('says which addresses could not be invited, and tries each', async () => {
+    const byAddress = (address: string): JsonObject => ({
+      ...{ medium: 'email', address, id_server: 'identity.down.test', id_access_token: 'token' },
+    });
+    const body = await ok(alice, 'POST', '/createRoom', {
+      invite: ['@bob:friendly.test'],
+      invite_3pid: [byAddress('dora@example.org'), byAddress('dan@example.org')],
+    });
+    expect((await membersOf(body['room_id'] as string))['@bob:friendly.test']).toBe('invite');
+    const failure = { errcode: 'M_UNKNOWN', error: expect.any(String) as unknown };
+    expect(body['io.rookery.not_invited']).toEqual({ 'dora@example.org': failure, 'dan@example.org': failure });
+    // A refusal counts for more than what could not be asked.
+    const refused = { invite: ['@sue:strict.test'], invite_3pid: [byAddress('dora@example.org')] };
+    expect(outcome(await alice.request('POST', '/createRoom', refused))).toBe('403 M_INVITE_BLOCKED');
+  });
+
   it('is of a version that the server of the invited may not know', async () => {
     const old = await world.played('old.test');
     const refusal = { errcode: 'M_INCOMPATIBLE_ROOM_VERSION', error: 'Never heard of it', room_version: '12' };

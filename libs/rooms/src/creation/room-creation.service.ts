@@ -20,7 +20,7 @@ import { additionalCreators, initialPowerLevels, objectIn, type Preset, presets 
 export interface CreatedRoom {
   readonly roomId: string;
   readonly alias: string | undefined;
-  /** Who was to be invited, but whose server could not be asked; and why. */
+  /** Users and addresses that were to be invited, but whose server could not be asked; and why. */
   readonly notInvited: ReadonlyMap<string, MatrixError>;
 }
 
@@ -65,8 +65,8 @@ export class RoomCreation {
   }
 
   /**
-   * Makes a room with all its first events and local invites in one transaction; invites to other servers follow. The room
-   * is there whatever comes of these: a server that refuses fails the request once all were asked, as clients show the reason;
+   * Makes a room with all its first events and local invites in one transaction; invites to other servers and to addresses follow.
+   * The room is there whatever comes of these: a server that refuses fails the request once all were asked, as clients show the reason;
    * one that cannot be asked does not.
    * @throws MatrixError 400 `M_ROOM_IN_USE`, `M_INVALID_ROOM_STATE`, `M_UNSUPPORTED_ROOM_VERSION`, `M_INVALID_PARAM`,
    *   `M_BAD_JSON`; 403 `M_FORBIDDEN`, `M_RESOURCE_LIMIT_EXCEEDED`, `M_CONSENT_NOT_GIVEN`; 429 `M_LIMIT_EXCEEDED`
@@ -107,11 +107,10 @@ export class RoomCreation {
       inTransaction: overrides.inTransaction,
     });
     const elsewhere = delivered.filter((target) => !isHere(target));
-    const notInvited = await this.#inviteElsewhere(requester, created.roomId, request, elsewhere);
-    const content = request.is_direct ? { is_direct: true } : undefined;
-    for (const invite of threepids) {
-      await this.threepids.invite(requester, created.roomId, invite, { content, duringRoomCreation: true });
-    }
+    const notInvited = new Map([
+      ...(await this.#inviteElsewhere(requester, created.roomId, request, elsewhere)),
+      ...(await this.#inviteAddresses(requester, created.roomId, request, threepids)),
+    ]);
     for (const failure of notInvited.values()) if (isRefusal(failure)) throw failure;
     return { roomId: created.roomId, alias, notInvited };
   }
@@ -144,6 +143,26 @@ export class RoomCreation {
         }
       }
     });
+    return failures;
+  }
+
+  /** Invites addresses, one after the other; those for which that did not work. */
+  async #inviteAddresses(
+    requester: Requester,
+    roomId: string,
+    request: CreateRoomRequest,
+    invites: readonly ThreepidInvite[],
+  ): Promise<Map<string, MatrixError>> {
+    const failures = new Map<string, MatrixError>();
+    const content = request.is_direct ? { is_direct: true } : undefined;
+    for (const invite of invites) {
+      try {
+        await this.threepids.invite(requester, roomId, invite, { content, duringRoomCreation: true });
+      } catch (error) {
+        if (!MatrixError.is(error)) throw error;
+        failures.set(invite.address, error);
+      }
+    }
     return failures;
   }
 
