@@ -15,7 +15,17 @@ import {
   type TestHomeserver,
   type TestUser,
 } from '@rookery/testing';
-import { createRoom, databases, join as enter, nextTransaction, outcome, say } from './rooms/rooms-client.js';
+import {
+  act,
+  createRoom,
+  databases,
+  join as enter,
+  leave,
+  nextTransaction,
+  ok,
+  outcome,
+  say,
+} from './rooms/rooms-client.js';
 
 const asRoot = itWhere(process.getuid?.() === 0, 'only root can act as another user');
 
@@ -31,6 +41,12 @@ describe.each(databases)('settings (%s)', (database) => {
     for (const name of Object.keys(settings)) delete settings[name];
     Object.assign(settings, more);
     return homeserver.restart();
+  };
+
+  /** No two by one user at the same time: what makes their ids would be the same. */
+  const newRoom = async (user: TestUser, options: object = {}): Promise<string> => {
+    await clock.advance(1);
+    return createRoom(user, options);
   };
 
   beforeAll(async () => {
@@ -70,6 +86,26 @@ describe.each(databases)('settings (%s)', (database) => {
     expect(await redact(bob, String(reaction.body['event_id']))).toBe('200');
     await set({});
     expect(await redact(bob, old)).toBe('200');
+  });
+
+  it('rc_invites.per_issuer: who is invited to a new room counts, too', async () => {
+    const wide = { per_second: 1000, burst_count: 1000 };
+    await set({
+      rc_invites: { per_issuer: { per_second: 0.01, burst_count: 3 }, per_user: wide, per_room: wide },
+    });
+    const rooms = async (): Promise<number> =>
+      (await ok<{ joined_rooms: string[] }>(alice, 'GET', '/joined_rooms')).joined_rooms.length;
+    const before = await rooms();
+    const make = async (count: number): Promise<string> => {
+      await clock.advance(1);
+      const invite = Array.from({ length: count }, (_, n) => `@guest${n}:${homeserver.server.config.serverName}`);
+      return outcome(await alice.request('POST', '/createRoom', { invite }));
+    };
+    expect(await make(4)).toBe('400 M_INVALID_PARAM');
+    expect([await make(2), await make(2), await make(1)]).toEqual(['200', '429 M_LIMIT_EXCEEDED', '200']);
+    expect(await make(0)).toBe('200');
+    // Of those that were refused nothing is left.
+    expect((await rooms()) - before).toBe(3);
   });
 
   it('rc_profile: profiles are looked at so often and no more', async () => {

@@ -84,6 +84,9 @@ describe('LeakyBucketRateLimiter', () => {
     await buckets.take('rc_login.address', '@a:x');
     await buckets.take('unheard_of', 'k', undefined, 3);
     await expect(buckets.take('unheard_of', 'k')).rejects.toMatchObject({ status: 429 });
+    // Whoever waits for what never fits would wait for ever.
+    const tooMuch = buckets.take('rc_message', '@c:x', undefined, 4);
+    await expect(tooMuch).rejects.toMatchObject({ status: 400, errcode: 'M_INVALID_PARAM' });
   });
 
   it('counts all addresses of an IPv6 network as one client', async () => {

@@ -15,6 +15,9 @@ const bucketKey = (limiter: LimiterName, key: string): string => `${limiter}\n${
 /** Where nothing else is said. */
 const fallback: RateLimit = { perSecond: 0.17, burstCount: 3 };
 
+/** One at least fits into every bucket. */
+const capacityOf = ({ burstCount }: RateLimit): number => Math.max(burstCount, 1);
+
 /** A bucket: how much was taken when, and when it will be empty again. */
 interface Bucket {
   /** Taken and not yet leaked, at {@link atMs}. */
@@ -52,6 +55,7 @@ export class LeakyBucketRateLimiter extends RateLimiter {
   async take(limiter: LimiterName, key: string, requester?: Requester, cost = 1): Promise<void> {
     const limit = await this.#limitFor(limiter, requester);
     if (limit === undefined) return;
+    if (cost > capacityOf(limit)) throw MatrixError.invalidParam(`That is more than the limit ${limiter} ever allows`);
     const waitMs = this.#try(bucketKey(limiter, key), limit, cost, true);
     if (waitMs > 0) throw MatrixError.limitExceeded(waitMs);
   }
@@ -83,7 +87,7 @@ export class LeakyBucketRateLimiter extends RateLimiter {
     const level =
       bucket === undefined ? 0 : Math.max(0, bucket.level - ((nowMs - bucket.atMs) / 1000) * limit.perSecond);
     // A little slack, so that adding up fractions of a second does not refuse what fits.
-    const excess = level + cost - Math.max(limit.burstCount, 1);
+    const excess = level + cost - capacityOf(limit);
     if (excess > 1e-9)
       return limit.perSecond > 0 ? Math.max(1, Math.ceil((excess / limit.perSecond) * 1000 - 1e-6)) : 86_400_000;
     if (!take) return 0;

@@ -14,7 +14,7 @@ export abstract class RateLimiter {
   /**
    * Takes `cost` from the bucket of `key`.
    * @param requester exempt application services and administrators' overrides are honoured
-   * @throws MatrixError 429 `M_LIMIT_EXCEEDED` with `retry_after_ms`
+   * @throws MatrixError 429 `M_LIMIT_EXCEEDED` with `retry_after_ms`; 400 `M_INVALID_PARAM` for a cost that the bucket never holds
    */
   abstract take(limiter: LimiterName, key: string, requester?: Requester, cost?: number): Promise<void>;
   /** Whether {@link take} would succeed, without taking. */

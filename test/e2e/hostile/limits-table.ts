@@ -833,7 +833,7 @@ export interface Limiter {
 /** Every limiter of the client API. */
 export const limiters: readonly Limiter[] = (
   [
-    ['rc_message', 'user', 'events, delayed events, aliases, profiles'],
+    ['rc_message', 'user', 'events, delayed events, changes of memberships, aliases, profiles'],
     ['rc_admin_redaction', 'user', "moderators' redactions; `rc_message` when unset"],
     ['rc_registration', 'address', 'registration, asking whether a name is free'],
     ['rc_registration_token_validity', 'address', 'asking for registration tokens, registering with wrong ones'],
@@ -852,7 +852,11 @@ export const limiters: readonly Limiter[] = (
     ['rc_3pid_validation', 'address, and the mail address or number', 'validation mails and messages'],
     ['rc_invites.per_room', 'room', 'invites'],
     ['rc_invites.per_user', 'invited user', 'invites'],
-    ['rc_invites.per_issuer', 'user', 'invites'],
+    [
+      'rc_invites.per_issuer',
+      'user',
+      'invites; those of a new room all at once, 400 `M_INVALID_PARAM` for more than it ever allows',
+    ],
     ['rc_third_party_invite', 'user', 'invites by mail address or number'],
     ['rc_media_create', 'user', 'reserving media ids'],
     ['rc_presence.per_user', 'user', 'presence that is set, and by sync, where more is skipped silently'],

@@ -60,6 +60,14 @@ export class RoomAdmission {
     return request;
   }
 
+  /**
+   * Takes the inviter's limit for everybody who is to be invited.
+   * @throws MatrixError 400 `M_INVALID_PARAM` for more than may ever be invited at once, 429 `M_LIMIT_EXCEEDED`
+   */
+  async takeInvites(requester: Requester, count: number): Promise<void> {
+    if (count > 0) await this.limiter.take('rc_invites.per_issuer', requester.userId, requester, count);
+  }
+
   /** @throws MatrixError 400 `M_EXCLUSIVE`, 403 `M_FORBIDDEN` where the room may not have this alias */
   async checkAlias(requester: Requester, alias: string): Promise<void> {
     if (this.claims.isReserved(alias, requester.appserviceId)) {

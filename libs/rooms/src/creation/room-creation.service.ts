@@ -88,6 +88,7 @@ export class RoomCreation {
     if (!overrides.unchecked) {
       if (alias !== undefined) await this.admission.checkAlias(requester, alias);
       await this.threepids.admit(requester, threepids);
+      await this.admission.takeInvites(requester, invited.length + threepids.length);
       for (const target of invited) if (!(await this.policy.check(requester, target, undefined))) dropped.add(target);
     }
     const delivered = requester.shadowBanned ? [] : invited.filter((target) => !dropped.has(target));

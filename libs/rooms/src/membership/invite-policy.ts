@@ -18,7 +18,7 @@ export class InvitePolicy {
   ) {}
 
   /**
-   * @param roomId `undefined` while the room is being created
+   * @param roomId `undefined` while the room is being created: that takes the inviter's limit for all at once
    * @returns whether to deliver it; `false`: it is to look sent, and to go nowhere
    * @throws MatrixError 403 `M_FORBIDDEN` or `M_INVITE_BLOCKED`, 429 `M_LIMIT_EXCEEDED`
    */
