@@ -88,6 +88,38 @@ describe.each(databases)('settings (%s)', (database) => {
     expect(await redact(bob, old)).toBe('200');
   });
 
+  it('rc_message: what is changed of memberships counts like any other event', async () => {
+    await set({});
+    const roomId = await newRoom(alice, { preset: 'public_chat' });
+    await enter(bob, roomId);
+    await set({ rc_message: { per_second: 0.01, burst_count: 2 } });
+    const own = `/rooms/${roomId}/state/m.room.member/${encodeURIComponent(bob.userId)}`;
+    const change = async (n: number): Promise<string> =>
+      outcome(await bob.request('PUT', own, { membership: 'join', 'org.example.n': n }));
+    expect([await change(1), await change(2), await change(3)]).toEqual(['200', '200', '429 M_LIMIT_EXCEEDED']);
+    const depart = async (): Promise<string> => outcome(await bob.request('POST', `/rooms/${roomId}/leave`, {}));
+    expect(await depart()).toBe('429 M_LIMIT_EXCEEDED');
+    await clock.advance(100_000);
+    expect(await depart()).toBe('200');
+    await enter(bob, roomId);
+    const act = async (verb: string): Promise<string> =>
+      outcome(await alice.request('POST', `/rooms/${roomId}/${verb}`, { user_id: bob.userId }));
+    expect([await act('kick'), await act('ban'), await act('unban')]).toEqual(['200', '200', '429 M_LIMIT_EXCEEDED']);
+    await clock.advance(100_000);
+    expect([await act('unban'), await act('ban')]).toEqual(['200', '429 M_LIMIT_EXCEEDED']);
+  });
+
+  it('rc_admin_redaction: a redaction that is sent like any event counts there, too', async () => {
+    await set({ rc_admin_redaction: { per_second: 0.001, burst_count: 1 } });
+    const roomId = await newRoom(alice, { preset: 'public_chat' });
+    await enter(bob, roomId);
+    const redact = async (user: TestUser, redacts: string): Promise<string> =>
+      outcome(await user.request('PUT', `/rooms/${roomId}/send/m.room.redaction/${nextTransaction()}`, { redacts }));
+    const said = [await say(bob, roomId, '1'), await say(bob, roomId, '2'), await say(bob, roomId, '3')] as const;
+    expect([await redact(alice, said[0]), await redact(alice, said[1])]).toEqual(['200', '429 M_LIMIT_EXCEEDED']);
+    expect([await redact(bob, said[1]), await redact(bob, said[2])]).toEqual(['200', '200']);
+  });
+
   it('rc_invites.per_issuer: who is invited to a new room counts, too', async () => {
     const wide = { per_second: 1000, burst_count: 1000 };
     await set({
@@ -106,6 +138,36 @@ describe.each(databases)('settings (%s)', (database) => {
     expect(await make(0)).toBe('200');
     // Of those that were refused nothing is left.
     expect((await rooms()) - before).toBe(3);
+  });
+
+  it('forget_rooms_on_leave: whoever is removed forgets, and so does who leaves what they are not in any more', async () => {
+    await set({});
+    const make = async (): Promise<string> => {
+      const roomId = await newRoom(alice, { preset: 'public_chat' });
+      await enter(bob, roomId);
+      return roomId;
+    };
+    const sync = (query: string): Promise<{ next_batch: string; rooms?: { leave?: Record<string, unknown> } }> => {
+      const filter = encodeURIComponent('{"room":{"include_leave":true}}');
+      return ok(bob, 'GET', `/sync?timeout=0&filter=${filter}${query}`);
+    };
+    const left = async (query = ''): Promise<string[]> => Object.keys((await sync(query)).rooms?.leave ?? {});
+    const [early, kicked, banned, invited] = [await make(), await make(), await make(), await newRoom(alice)];
+    await act(alice, 'kick', early, bob);
+    await act(alice, 'invite', invited, bob);
+    await set({ forget_rooms_on_leave: true });
+    expect(await left()).toContain(early);
+    await leave(bob, early);
+    expect(await left()).not.toContain(early);
+    const { next_batch: since } = await sync('');
+    await act(alice, 'kick', kicked, bob);
+    await act(alice, 'ban', banned, bob);
+    await act(alice, 'kick', invited, bob);
+    const all = [kicked, banned, invited];
+    // Clients are told all the same, once.
+    expect(await left(`&since=${since}`)).toEqual(expect.arrayContaining(all));
+    const seen = await left();
+    expect(all.filter((roomId) => seen.includes(roomId))).toEqual([]);
   });
 
   it('rc_profile: profiles are looked at so often and no more', async () => {

@@ -349,6 +349,9 @@ describe.each(['sqlite', 'postgres'] as const)('every endpoint and the state of 
     const message = String(said.body['event_id']);
     const carl = await join('carl');
     expect((await carl.request('POST', `/join/${shared}`, {})).status).toBe(200);
+    const dan = await join('dan');
+    const banned = { user_id: dan.userId };
+    expect((await ann.request('POST', `/rooms/${shared}/ban`, banned)).status).toBe(200);
     const { body: before } = await ann.request<{ next_batch: string }>('GET', '/sync?timeout=0');
     const own = await create(bob, { invite: [ann.userId], name: 'Come in' });
     for (const [method, path, body] of [
@@ -357,6 +360,9 @@ describe.each(['sqlite', 'postgres'] as const)('every endpoint and the state of 
       ['PUT', `/rooms/${shared}/redact/${message}/3`, {}],
       ['POST', `/rooms/${shared}/kick`, { user_id: carl.userId }],
       ['POST', `/rooms/${shared}/ban`, { user_id: carl.userId }],
+      ['POST', `/rooms/${shared}/unban`, banned],
+      ['PUT', `/rooms/${shared}/state/m.room.member/${bob.userId}`, { membership: 'join', displayname: 'Bobby' }],
+      ['POST', `/join/${shared}`, { 'org.example.mood': 'bold' }],
       ['POST', `/rooms/${own}/invite`, { user_id: carl.userId }],
       ['PUT', `/rooms/${shared}/typing/${bob.userId}`, { typing: true, timeout: 30_000 }],
       ['PUT', `/profile/${bob.userId}/displayname`, { displayname: 'Bob the Great' }],
@@ -369,6 +375,8 @@ describe.each(['sqlite', 'postgres'] as const)('every endpoint and the state of 
     ).toEqual({});
     const members = await ann.request('GET', `/rooms/${shared}/state/m.room.member/${encodeURIComponent(carl.userId)}`);
     expect(members.body).toMatchObject({ membership: 'join' });
+    const stillOut = await ann.request('GET', `/rooms/${shared}/state/m.room.member/${encodeURIComponent(dan.userId)}`);
+    expect(stillOut.body).toMatchObject({ membership: 'ban' });
     expect((await ann.request('GET', `/rooms/${shared}/event/${message}`)).body).toMatchObject({
       content: { body: 'a' },
     });

@@ -28,6 +28,7 @@ export class DelayedSending {
     const isDevice = row.device_id !== null && row.device_id !== '' && !row.device_id.startsWith('as:');
     const stateKey = row.state_key ?? undefined;
     const isMembership = row.event_type === 'm.room.member' && stateKey !== undefined;
+    const content = JSON.parse(row.content) as JsonObject;
     const requester: Requester = {
       userId,
       deviceId: isDevice && row.device_id !== null ? row.device_id : undefined,
@@ -37,10 +38,9 @@ export class DelayedSending {
       shadowBanned: account.shadowBanned,
       suspended: false,
       locked: false,
-      // It was counted when it was left here, but not as the invite or the join that it is.
-      rateLimitExempt: !isMembership,
+      // It was counted when it was left here, but not as the invite or the join that it may be.
+      rateLimitExempt: !isMembership || content['membership'] === 'leave' || content['membership'] === 'ban',
     };
-    const content = JSON.parse(row.content) as JsonObject;
     if (isMembership) return void (await this.memberships.byContent(requester, row.room_id, stateKey, content));
     if (row.event_type === 'm.room.canonical_alias' && stateKey !== undefined)
       await this.aliases.checkCanonical(requester, row.room_id, content);

@@ -57,6 +57,8 @@ export class JoinService {
       return undefined;
     }
     if (before === 'join') {
+      if (!options.unchecked) await this.participation.takeEvent(requester);
+      if (requester.shadowBanned) return this.participation.pretend(requester, roomId);
       return this.change.send(requester, roomId, userId, 'join', content, { ...options, content: undefined });
     }
     if (!options.unchecked) {

@@ -26,25 +26,25 @@ export class LeaveService {
   /**
    * Leaves a room, or gives up an invite or a knock. Leaving again changes nothing.
    * @throws MatrixError 403 `M_FORBIDDEN` when the user is banned or never was in the room,
-   *   `M_CANNOT_LEAVE_SERVER_NOTICE_ROOM`
+   *   `M_CANNOT_LEAVE_SERVER_NOTICE_ROOM`; 429 `M_LIMIT_EXCEEDED`
    */
   async leave(requester: Requester, roomId: string, options: MembershipOptions = {}): Promise<SentEvent | undefined> {
     const { userId } = requester;
     const before = (await this.change.localMembership(roomId, userId))?.membership ?? 'leave';
     if (before === 'leave') {
-      if (await hasEverBeenNear(this.database, userId, roomId)) return undefined;
-      throw MatrixError.notInRoom();
+      if (!(await hasEverBeenNear(this.database, userId, roomId))) throw MatrixError.notInRoom();
+      // Whoever had left before that was set.
+      if (this.config.get('forget_rooms_on_leave')) await this.forgetting.forgetLeft(userId, roomId);
+      return undefined;
     }
     if (before === 'ban') throw MatrixError.forbidden('You are banned from this room');
     if (before === 'invite' && !options.unchecked) await this.participation.assertMayReject(requester, roomId);
-    let sent: SentEvent | undefined;
-    if (await this.change.isOurs(roomId)) {
-      sent = await this.change.send(requester, roomId, userId, 'leave', {}, options);
-    } else {
+    if (!(await this.change.isOurs(roomId))) {
       await this.#leaveElsewhere(roomId, userId, options);
+      return undefined;
     }
-    if (this.config.get('forget_rooms_on_leave')) await this.forgetting.forget(requester, roomId);
-    return sent;
+    if (!options.unchecked) await this.participation.takeEvent(requester);
+    return this.change.send(requester, roomId, userId, 'leave', {}, options);
   }
 
   /** Tells another server; when none will listen the membership ends here all the same. */

@@ -58,20 +58,21 @@ export async function isBlocked(db: Db, roomId: string): Promise<boolean> {
 
 /** Marks a room that a user has left as forgotten, and when nobody else remembers it, since when; whether there was one. */
 export async function forget(tx: Tx, userId: string, roomId: string, nowMs: number): Promise<boolean> {
-  await tx.run('UPDATE room_memberships SET forgotten = 1 WHERE user_id = ? AND room_id = ?', [userId, roomId]);
   const changed = await tx.run(
     `UPDATE local_current_membership SET forgotten = 1
      WHERE user_id = ? AND room_id = ? AND membership IN ('leave', 'ban')`,
     [userId, roomId],
   );
-  if (changed > 0 && !(await isRemembered(tx, roomId))) {
+  if (changed === 0) return false;
+  await tx.run('UPDATE room_memberships SET forgotten = 1 WHERE user_id = ? AND room_id = ?', [userId, roomId]);
+  if (!(await isRemembered(tx, roomId))) {
     await tx.run(
       `INSERT INTO forgotten_rooms (room_id, forgotten_ts) VALUES (?, ?)
        ON CONFLICT (room_id) DO UPDATE SET forgotten_ts = excluded.forgotten_ts`,
       [roomId, nowMs],
     );
   }
-  return changed > 0;
+  return true;
 }
 
 /** Rooms that nobody of this server has remembered since a time, those forgotten first ahead. */

@@ -1,7 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { domainOf, isMembership, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
-import { EventCreation } from '../sending/event-creation.service.js';
 import { InvitePolicy } from './invite-policy.js';
 import { JoinService } from './join.service.js';
 import { LeaveService } from './leave.service.js';
@@ -14,7 +13,7 @@ import { RemoteRooms } from '../remote-rooms.js';
 /** What somebody makes of the membership of another: inviting, kicking, banning. */
 @Injectable()
 export class MembershipService {
-  // Nine parameters: beside the ways that are one's own (joining, leaving), each is asked whether and how an invite goes out.
+  // Eight parameters: beside the ways that are one's own (joining, leaving), each is asked whether and how an invite goes out.
   constructor(
     private readonly change: MemberEvents,
     private readonly joins: JoinService,
@@ -22,7 +21,6 @@ export class MembershipService {
     private readonly profiles: MemberProfiles,
     private readonly policy: InvitePolicy,
     private readonly remote: RemoteRooms,
-    private readonly creation: EventCreation,
     private readonly config: Config,
     private readonly participation: Participation,
   ) {}
@@ -39,7 +37,7 @@ export class MembershipService {
   ): Promise<SentEvent | undefined> {
     checkTarget(target);
     if (!options.unchecked) await this.participation.assertMaySend(requester);
-    if (requester.shadowBanned) return this.creation.pretend(requester, roomId);
+    if (requester.shadowBanned) return this.participation.pretend(requester, roomId);
     if (!options.unchecked && !(await this.policy.check(requester, target, roomId))) {
       const isMember = (await this.change.currentOf(roomId, requester.userId)) === 'join';
       if (!isMember) throw MatrixError.notInRoom();
@@ -50,7 +48,7 @@ export class MembershipService {
     return this.change.send(requester, roomId, target, 'invite', content, options);
   }
 
-  /** @throws MatrixError 403 `M_FORBIDDEN`, also when the target is not in the room */
+  /** @throws MatrixError 403 `M_FORBIDDEN`, also when the target is not in the room; 429 `M_LIMIT_EXCEEDED` */
   async kick(
     requester: Requester,
     roomId: string,
@@ -58,22 +56,22 @@ export class MembershipService {
     options: MembershipOptions = {},
   ): Promise<SentEvent> {
     checkTarget(target);
-    if (!options.unchecked) await this.participation.assertMaySend(requester);
+    await this.#admit(requester, options);
     const before = await this.change.currentOf(roomId, target);
     if (before === 'leave' || before === 'ban') throw MatrixError.forbidden('The user is not in the room');
-    if (requester.shadowBanned) return this.creation.pretend(requester, roomId);
+    if (requester.shadowBanned) return this.participation.pretend(requester, roomId);
     return this.change.send(requester, roomId, target, 'leave', {}, options);
   }
 
-  /** @throws MatrixError 403 `M_FORBIDDEN` */
+  /** @throws MatrixError 403 `M_FORBIDDEN`, 429 `M_LIMIT_EXCEEDED` */
   async ban(requester: Requester, roomId: string, target: string, options: MembershipOptions = {}): Promise<SentEvent> {
     checkTarget(target);
-    if (!options.unchecked) await this.participation.assertMaySend(requester);
-    if (requester.shadowBanned) return this.creation.pretend(requester, roomId);
+    await this.#admit(requester, options);
+    if (requester.shadowBanned) return this.participation.pretend(requester, roomId);
     return this.change.send(requester, roomId, target, 'ban', {}, options);
   }
 
-  /** @throws MatrixError 403 `M_FORBIDDEN`, also when the target is not banned */
+  /** @throws MatrixError 403 `M_FORBIDDEN`, also when the target is not banned; 429 `M_LIMIT_EXCEEDED` */
   async unban(
     requester: Requester,
     roomId: string,
@@ -81,8 +79,9 @@ export class MembershipService {
     options: MembershipOptions = {},
   ): Promise<SentEvent> {
     checkTarget(target);
-    if (!options.unchecked) await this.participation.assertMaySend(requester);
+    await this.#admit(requester, options);
     if ((await this.change.currentOf(roomId, target)) !== 'ban') throw MatrixError.forbidden('The user is not banned');
+    if (requester.shadowBanned) return this.participation.pretend(requester, roomId);
     return this.change.send(requester, roomId, target, 'leave', {}, options);
   }
 
@@ -117,6 +116,13 @@ export class MembershipService {
     return before === 'ban'
       ? this.unban(requester, roomId, target, options)
       : this.kick(requester, roomId, target, options);
+  }
+
+  /** @throws MatrixError 403 `M_RESOURCE_LIMIT_EXCEEDED`, `M_CONSENT_NOT_GIVEN`, 429 `M_LIMIT_EXCEEDED` */
+  async #admit(requester: Requester, { unchecked }: MembershipOptions): Promise<void> {
+    if (unchecked) return;
+    await this.participation.assertMaySend(requester);
+    await this.participation.takeEvent(requester);
   }
 
   /** Whether users of other servers can be in a room. @throws MatrixError 403 `M_FORBIDDEN` */

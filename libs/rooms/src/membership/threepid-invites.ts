@@ -4,7 +4,6 @@ import { isIdLike, VerifyKey, verifyJson } from '@rookery/events';
 import { domainOf, isJsonObject, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { assertAllowed, callbackContext, ModuleDispatcher, toStateView } from '@rookery/module-host';
 import { Config, type Requester } from '@rookery/platform';
-import { EventCreation } from '../sending/event-creation.service.js';
 import { EventPersister } from '../pipeline/event-persister.js';
 import { originOf } from '../model/requesters.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
@@ -35,13 +34,12 @@ const maxSignatures = 20;
 /** Invites by email address or telephone number. */
 @Injectable()
 export class ThreepidInvites {
-  // Ten parameters: an address is looked up, then invited, stored or exchanged: each is another service.
+  // Nine parameters: an address is looked up, then invited, stored or exchanged: each is another service.
   constructor(
     private readonly servers: IdentityServers,
     private readonly memberships: MembershipService,
     private readonly profiles: MemberProfiles,
     private readonly persister: EventPersister,
-    private readonly creation: EventCreation,
     private readonly state: RoomStateReader,
     private readonly modules: ModuleDispatcher,
     private readonly limiter: RateLimiter,
@@ -83,7 +81,7 @@ export class ThreepidInvites {
     // Nobody's address is told around for those who could not invite anyway.
     const member = (await this.state.currentEvent(roomId, 'm.room.member', inviter))?.event;
     if (member?.content['membership'] !== 'join') throw MatrixError.notInRoom();
-    if (requester.shadowBanned) return void (await this.creation.pretend(requester, roomId));
+    if (requester.shadowBanned) return void (await this.participation.pretend(requester, roomId));
     const context = callbackContext(requester, { duringRoomCreation: options.duringRoomCreation ?? false });
     const { medium, address } = invite;
     if (this.modules.has('checkThreepidCanBeInvited')) {

@@ -4,7 +4,7 @@ import { isIdLike } from '@rookery/events';
 import { RateLimiter } from '@rookery/http';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { assertAllowed, callbackContext, ModuleDispatcher } from '@rookery/module-host';
-import { Cache, Clock, Config, Ids, type Requester, SingleFlight } from '@rookery/platform';
+import { Cache, Clock, Config, type Requester, SingleFlight } from '@rookery/platform';
 import { Participation } from './participation.js';
 import { EventStore } from '../store/event-store.js';
 import { EventPersister } from '../pipeline/event-persister.js';
@@ -14,7 +14,6 @@ import { checkRelation } from './relation-rules.js';
 import { checkContent } from '../model/content-rules.js';
 import { deviceKeyOf, originOf } from '../model/requesters.js';
 import { findSentEvent } from '../store/transactions.query.js';
-import { isLocalMember } from '../reading/local-members.query.js';
 
 /** What a client asks to be sent. */
 export interface SendRequest {
@@ -39,7 +38,7 @@ export class EventCreation {
   readonly #inFlight = new SingleFlight<SentEvent>();
   readonly #sent: Cache<string, SentEvent>;
 
-  // Nine parameters: everything that stands between a client and the pipeline.
+  // Eight parameters: everything that stands between a client and the pipeline.
   constructor(
     private readonly persister: EventPersister,
     private readonly events: EventStore,
@@ -47,7 +46,6 @@ export class EventCreation {
     private readonly limiter: RateLimiter,
     private readonly config: Config,
     private readonly clock: Clock,
-    private readonly ids: Ids,
     private readonly database: Database,
     private readonly participation: Participation,
   ) {
@@ -108,7 +106,7 @@ export class EventCreation {
     if (redacts !== undefined && !isIdLike(redacts)) throw MatrixError.invalidParam("'redacts' must be an event id");
     if (requester.suspended) await this.#assertIsOwn(requester, redacts);
     await this.participation.assertMaySend(requester);
-    await this.#takeLimit(requester, request);
+    await this.#takeLimit(requester, redacts);
     checkContent(type, stateKey, content, this.config.serverName, request.roomId);
     await checkRelation(this.database, this.events, requester.userId, request);
     if (stateKey !== undefined && this.modules.has('userMaySendStateEvent')) {
@@ -125,7 +123,7 @@ export class EventCreation {
         ),
       );
     }
-    if (requester.shadowBanned) return this.pretend(requester, request.roomId);
+    if (requester.shadowBanned) return this.participation.pretend(requester, request.roomId);
     if (redacts !== undefined) await this.#checkTarget(request.roomId, redacts, type);
     const sticky = this.config.get('experimental_features.msc4354_enabled') ? request.stickyDurationMs : undefined;
     return this.persister.send({
@@ -172,24 +170,14 @@ export class EventCreation {
       throw MatrixError.forbidden(`Messages can be redacted within ${periodMs} ms only`);
   }
 
-  /**
-   * What somebody gets whose events go nowhere: an answer like any other, after a while.
-   * @throws MatrixError 403 `M_FORBIDDEN` where they are not in the room: who cannot be there must not seem to be
-   */
-  async pretend(requester: Requester, roomId: string): Promise<SentEvent> {
-    if (!(await isLocalMember(this.database, requester.userId, roomId))) throw MatrixError.notInRoom();
-    await this.clock.sleep(1000 + this.ids.integer(9000));
-    return { eventId: `$${this.ids.bytes(32).toString('base64url')}`, roomId, streamOrdering: 0 };
-  }
-
-  async #takeLimit(requester: Requester, request: SendRequest): Promise<void> {
-    if (request.redacts !== undefined && this.config.get('rc_admin_redaction') !== undefined) {
-      const target = await this.events.one(request.redacts);
+  async #takeLimit(requester: Requester, redacts: string | undefined): Promise<void> {
+    if (redacts !== undefined && this.config.get('rc_admin_redaction') !== undefined) {
+      const target = await this.events.one(redacts);
       if (target && target.event.sender !== requester.userId) {
         return this.limiter.take('rc_admin_redaction', requester.userId, requester);
       }
     }
-    return this.limiter.take('rc_message', requester.userId, requester);
+    return this.participation.takeEvent(requester);
   }
 }
 

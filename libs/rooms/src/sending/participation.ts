@@ -1,17 +1,22 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
+import { RateLimiter } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
-import { Config, type Requester } from '@rookery/platform';
+import { Clock, Config, Ids, type Requester } from '@rookery/platform';
 import { ParticipationGate } from '@rookery/users';
+import type { SentEvent } from '../model/stored-event.js';
 import { isLocalMember } from '../reading/local-members.query.js';
 
-/** Who may take part in which room, before any rule of the room is asked: limits of the server, its policy, its notices. */
+/** Who may take part in which room, and how often, before any rule of the room is asked: limits of the server, its policy, its notices. */
 @Injectable()
 export class Participation {
   constructor(
     private readonly gate: ParticipationGate,
     private readonly database: Database,
     private readonly config: Config,
+    private readonly limiter: RateLimiter,
+    private readonly clock: Clock,
+    private readonly ids: Ids,
   ) {}
 
   /** The user who sends the server's notices; `undefined` where there are none. */
@@ -28,6 +33,21 @@ export class Participation {
   /** The same for joining: the room of notices, which tells how to agree to the policy, is open to everybody invited. */
   assertMayJoin(requester: Requester, roomId: string): Promise<void> | undefined {
     return this.gate.restricts ? this.gate.assertMaySend(requester, () => this.isNoticeRoom(roomId)) : undefined;
+  }
+
+  /** Takes from `rc_message` what an event takes. @throws MatrixError 429 `M_LIMIT_EXCEEDED` */
+  takeEvent(requester: Requester): Promise<void> {
+    return this.limiter.take('rc_message', requester.userId, requester);
+  }
+
+  /**
+   * What somebody gets whose events go nowhere: an answer like any other, after a while.
+   * @throws MatrixError 403 `M_FORBIDDEN` where they are not in the room: who cannot be there must not seem to be
+   */
+  async pretend(requester: Requester, roomId: string): Promise<SentEvent> {
+    if (!(await isLocalMember(this.database, requester.userId, roomId))) throw MatrixError.notInRoom();
+    await this.clock.sleep(1000 + this.ids.integer(9000));
+    return { eventId: `$${this.ids.bytes(32).toString('base64url')}`, roomId, streamOrdering: 0 };
   }
 
   /**

@@ -11,7 +11,6 @@ import { RoomCreation } from '../creation/room-creation.service.js';
 import { moveListing } from '../directory/directory.query.js';
 import { viaOf } from '../directory/room-summaries.service.js';
 import { RoomHooks } from '../hooks.js';
-import { EventCreation } from '../sending/event-creation.service.js';
 import { Participation } from '../sending/participation.js';
 import { EventPersister } from '../pipeline/event-persister.js';
 import { originOf } from '../model/requesters.js';
@@ -44,7 +43,7 @@ export class RoomUpgrade {
   /** Rooms that are just being replaced. */
   readonly #replaced = new Set<string>();
 
-  // Ten parameters: an upgrade is allowed or only pretended, makes a room, moves state, bans and listing, and is told to hooks and modules.
+  // Nine parameters: an upgrade is allowed or only pretended, makes a room, moves state, bans and listing, and is told to hooks and modules.
   constructor(
     private readonly database: Database,
     private readonly state: RoomStateReader,
@@ -55,7 +54,6 @@ export class RoomUpgrade {
     private readonly modules: ModuleDispatcher,
     private readonly limiter: RateLimiter,
     private readonly participation: Participation,
-    private readonly sending: EventCreation,
   ) {}
 
   /**
@@ -146,7 +144,7 @@ export class RoomUpgrade {
 
   /** A room that nobody ever sees, for whom nobody hears. */
   async #pretend(requester: Requester, roomId: string, { roomIdFormat }: RoomVersionRules): Promise<string> {
-    const { eventId } = await this.sending.pretend(requester, roomId);
+    const { eventId } = await this.participation.pretend(requester, roomId);
     return roomIdFormat === 'domain'
       ? `!${eventId.slice(1, 19)}:${domainOf(requester.userId)}`
       : `!${eventId.slice(1)}`;

@@ -69,7 +69,7 @@ export const roomSettings = {
     { since: '1.126' },
   ),
   default_power_level_content_override: optional(k.mapOf(presetLevels), 'Power levels of new rooms, by preset.'),
-  forget_rooms_on_leave: setting(k.flag, false, 'Leaving a room forgets it.'),
+  forget_rooms_on_leave: setting(k.flag, false, 'Whoever leaves a room, or is removed from it, forgets it.'),
   // A client lets go of a room when it is told that its user has left. Nobody has, and clients go by the event that would say so.
   exclude_rooms_from_sync: setting(
     k.list(roomId),
