@@ -32,7 +32,7 @@ describe.each(databases)('history of rooms elsewhere (%s)', (database) => {
 
   beforeAll(async () => {
     world = await FederationWorld.create();
-    home = await world.homeserver('home.test', { database });
+    home = await world.homeserver('home.test', { database, settings: { max_event_delay_duration: '1h' } });
     far = await world.played('far.test');
     alice = await home.registerUser('alice');
   });
@@ -338,6 +338,30 @@ describe.each(databases)('history of rooms elsewhere (%s)', (database) => {
       'back again',
       ...Array.from({ length: 10 }, (_, i) => `missed ${9 - i}`),
     ]);
+  });
+
+  it('lets the past stand in the way of no state that is to be set later', async () => {
+    const room = new ElsewhereRoom(far, '11');
+    const levels = { users: { [room.creator]: 100, [alice.userId]: 100 } };
+    room.add({ type: 'm.room.power_levels', stateKey: '', content: levels });
+    room.add({ type: 'org.example.seat', stateKey: 'mine', content: { taken: 'long ago' } });
+    for (let i = 0; i < 10; i++) room.say(`message ${i}`);
+    await join(room);
+    const msc4140 = 'org.matrix.msc4140';
+    const path = `/rooms/${room.roomId}/state/org.example.seat/mine?${msc4140}.delay=600000`;
+    const { delay_id: delayId } = await ok<{ delay_id: string }>(alice, 'PUT', path, { taken: false });
+    expect(await readAll(room)).toHaveLength(10);
+    const waiting = `/_matrix/client/unstable/${msc4140}/delayed_events`;
+    const ids = async (): Promise<string[]> =>
+      (await ok<{ delayed_events: { delay_id: string }[] }>(alice, 'GET', waiting)).delayed_events.map(
+        ({ delay_id: id }) => id,
+      );
+    expect(await ids()).toEqual([delayId]);
+    // What somebody sets now does.
+    expect(
+      (await push(room.add({ type: 'org.example.seat', stateKey: 'mine', content: { taken: 'now' } }))).status,
+    ).toBe(200);
+    await eventually(async () => (await ids()).length === 0);
   });
 
   it('asks other servers of the room for what one withholds', async () => {

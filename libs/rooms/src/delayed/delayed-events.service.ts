@@ -6,7 +6,6 @@ import { Clock, Config, Ids, type Requester } from '@rookery/platform';
 import { holdAccount, qualifyUserId, UserHooks } from '@rookery/users';
 import { RoomHooks } from '../hooks.js';
 import { holdRooms } from '../store/room-hold.query.js';
-import { isServable } from '../model/stored-event.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { checkContent, checkNesting } from '../model/content-rules.js';
 import { Participation } from '../sending/participation.js';
@@ -59,11 +58,12 @@ export class DelayedEvents implements OnApplicationBootstrap {
     this.#longestMs = config.get('max_event_delay_duration');
     this.#maxPerUser = config.get('experimental_features.msc4140_max_delayed_events_per_user');
     hooks.subscribe({
-      inTransaction: async (tx, { roomId, events }) => {
-        if (!this.#stateRooms.has(roomId)) return;
-        for (const stored of events) {
-          const { type, stateKey, sender } = stored.event;
-          if (stateKey === undefined || !isServable(stored)) continue;
+      inTransaction: async (tx, { roomId, events, backfilled, room }) => {
+        if (backfilled || !this.#stateRooms.has(roomId)) return;
+        for (const { event } of events) {
+          const { type, stateKey, sender } = event;
+          // Only what is set now: on a branch, or long ago, it may have been set to anything.
+          if (stateKey === undefined || room.stateId(type, stateKey) !== event.eventId) continue;
           const own = domainOf(sender) === this.config.serverName ? localpartOf(sender) : '';
           await deleteDelayedState(tx, roomId, type, stateKey, own);
         }
