@@ -1,7 +1,7 @@
 import { type RoomEvent, signEvent } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
 import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
-import { databases, ok, type WireEvent } from '../rooms/rooms-client.js';
+import { databases, ok, say, type WireEvent } from '../rooms/rooms-client.js';
 import { ElsewhereRoom, pduOf, Refusal } from './elsewhere-room.js';
 import { FederationWorld, type PlayedServer } from './federation-world.js';
 import { sendTransaction } from './visiting-server.js';
@@ -362,6 +362,22 @@ describe.each(databases)('history of rooms elsewhere (%s)', (database) => {
       (await push(room.add({ type: 'org.example.seat', stateKey: 'mine', content: { taken: 'now' } }))).status,
     ).toBe(200);
     await eventually(async () => (await ids()).length === 0);
+  });
+
+  it('counts replies that come with the past to an event of our own', async () => {
+    const room = new ElsewhereRoom(far, '11');
+    await join(room);
+    const root = await say(alice, room.roomId, 'the root');
+    const shown = async (): Promise<unknown> =>
+      (await ok<WireEvent>(alice, 'GET', `/rooms/${room.roomId}/event/${root}`)).unsigned?.['m.relations'];
+    expect(await shown()).toBeUndefined();
+    const relation = { rel_type: 'm.thread', event_id: root };
+    const reply = room.add({ type: 'm.room.message', content: { body: 'a reply', 'm.relates_to': relation } });
+    for (let i = 0; i < 10; i++) room.say(`missed ${i}`);
+    room.lies.set('get_missing_events', () => ({ events: [] }));
+    expect((await push(room.say('back again'))).status).toBe(200);
+    await seen(room, 'a reply');
+    expect(await shown()).toMatchObject({ 'm.thread': { count: 1, latest_event: { event_id: reply.eventId } } });
   });
 
   it('asks other servers of the room for what one withholds', async () => {

@@ -115,7 +115,8 @@ export class BatchCommitter {
       room.base.unwritten = undefined;
       this.#remember(room, stored);
       this.#notePartial(room, position);
-      if (!options.backfilled) this.recent.remember(room, stored);
+      if (options.backfilled) this.recent.rememberPast(stored);
+      else this.recent.remember(room, stored);
       this.gaps.note(room.roomId, room.gaps);
       if (options.backfilled) allocation.done();
       else allocation.commit(this.#news(room, stored, batch.moves));

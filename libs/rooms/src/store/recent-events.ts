@@ -120,13 +120,24 @@ export class RecentEvents {
       // Only what was made here cannot have been related to before it was stored.
       this.#events.set(staged.event.eventId, { group: staged.group, isUnrelated: !staged.isRemote });
     }
-    for (const { event } of stored) {
-      const target = relationOf(event.content)?.eventId;
-      const known = target === undefined ? undefined : this.#events.peek(target);
-      if (target !== undefined && known?.isUnrelated) this.#events.set(target, { ...known, isUnrelated: false });
-    }
+    this.#relate(targetsOf(stored));
     const places = stored.filter(isServable).map(placeOf);
     if (places.length > 0) this.#append(room.roomId, places);
+  }
+
+  /** Told by the persister about events of the past that just became durable: nothing is new, but they may relate to what is known. */
+  rememberPast(stored: readonly StoredEvent[]): void {
+    const targets = targetsOf(stored);
+    this.#relate(targets);
+    // Of the past other processes hear nothing.
+    if (targets.length > 0) this.invalidations.send('recent_events', targets);
+  }
+
+  #relate(targets: readonly string[]): void {
+    for (const target of targets) {
+      const known = this.#events.peek(target);
+      if (known?.isUnrelated) this.#events.set(target, { ...known, isUnrelated: false });
+    }
   }
 
   /**
@@ -210,6 +221,10 @@ export class RecentEvents {
     if (this.#hasBegun) this.#tails.set(roomId, { since: this.#last, places: [] });
   }
 }
+
+/** The events to which some others relate. */
+const targetsOf = (stored: readonly StoredEvent[]): string[] =>
+  stored.flatMap(({ event }) => relationOf(event.content)?.eventId ?? []);
 
 const placeOf = ({ event, streamOrdering }: StoredEvent): EventPlace => ({
   eventId: event.eventId,
