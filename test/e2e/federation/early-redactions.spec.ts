@@ -1,3 +1,4 @@
+import type { RoomEvent } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
 import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { registerWithSecret } from '../../support/shared-secret.js';
@@ -11,7 +12,7 @@ const carol = '@carol:third.test';
 const versions = ['2', '10', '11', '12'];
 
 interface ServedEvent extends WireEvent {
-  readonly unsigned?: { readonly redacted_because?: WireEvent };
+  readonly unsigned?: { readonly redacted_because?: WireEvent; readonly 'm.relations'?: unknown };
 }
 
 /** A redaction as a room version has it: what it redacts stands in its content from version 11 on. */
@@ -30,7 +31,10 @@ describe.each(databases)('a redaction that is here before its target (%s)', (dat
     world = await FederationWorld.create();
     home = await world.homeserver('home.test', {
       database,
-      settings: { rc_federation: { sleep_limit: 1_000, concurrent: 50 } },
+      settings: {
+        rc_federation: { sleep_limit: 1_000, concurrent: 50 },
+        room_list_publication_rules: [{ action: 'allow' }],
+      },
     });
     visitor = await world.played('visitor.test');
     third = await world.played('third.test');
@@ -74,6 +78,34 @@ describe.each(databases)('a redaction that is here before its target (%s)', (dat
     const shown = await served(roomId, word.eventId);
     expect(shown.content).toEqual({ body: 'kept' });
     expect(shown.unsigned?.redacted_because).toBeUndefined();
+  });
+
+  it.each(['10', '12'])('leaves its target in no thread, and the room unnamed by it (version %s)', async (version) => {
+    const roomId = await createRoom(alice, {
+      ...{ preset: 'public_chat', visibility: 'public', room_version: version },
+      power_level_content_override: { events: { 'm.room.name': 0, 'm.room.topic': 0 } },
+    });
+    const visit = await Visit.join(visitor, home, roomId, bob);
+    const root = visit.make({ type: 'm.room.message', sender: bob, content: { body: 'root' } });
+    await visit.send(root);
+    const relation = { rel_type: 'm.thread', event_id: root.eventId };
+    const reply = (body: string): RoomEvent =>
+      visit.make({ type: 'm.room.message', sender: bob, content: { body, 'm.relates_to': relation } });
+    const state = (type: string, content: JsonObject): RoomEvent =>
+      visit.make({ type, sender: bob, stateKey: '', content });
+    const [regretted, name] = [reply('regretted'), state('m.room.name', { name: 'Rude' })];
+    for (const { eventId } of [regretted, name])
+      await visit.send(visit.make({ sender: bob, ...redactionOf(eventId, version) }));
+    const [kept, topic] = [reply('kept'), state('m.room.topic', { topic: 'Polite' })];
+    for (const event of [kept, regretted, name, topic]) await visit.send(event);
+    await served(roomId, topic.eventId);
+    const { unsigned } = await served(roomId, root.eventId);
+    expect(unsigned?.['m.relations']).toMatchObject({
+      'm.thread': { count: 1, latest_event: { event_id: kept.eventId } },
+    });
+    const { chunk } = await ok<{ chunk: JsonObject[] }>(alice, 'GET', '/publicRooms');
+    const listed = chunk.find((room) => room['room_id'] === roomId);
+    expect([listed?.['name'], listed?.['topic']]).toEqual([undefined, 'Polite']);
   });
 
   it.each(['10', '12'])('is not told where it does not count (version %s)', async (version) => {

@@ -1,6 +1,5 @@
 import { Injectable } from '@nestjs/common';
 import { DataStores, type Tx } from '@rookery/database';
-import { domainOf } from '@rookery/matrix-types';
 import { Clock, isAwaited } from '@rookery/platform';
 import type { News } from '@rookery/replication';
 import { isStored } from '../store/event-store.query.js';
@@ -198,13 +197,13 @@ export class BatchCommitter {
     };
   }
 
-  /** Local events go into the cache; remote ones may have a redaction waiting for them and are read when needed. */
+  /** What was made here goes into the cache; for what came from elsewhere a redaction may be waiting, and it is read when needed. */
   #remember(room: WorkingRoom, stored: readonly StoredEvent[]): void {
     for (const [index, entry] of stored.entries()) {
       const staged = room.staged[index]!;
       const { event } = entry;
       if (staged.replacesOutlier) this.events.forget([event.eventId]);
-      if (domainOf(event.sender) === room.base.serverName) this.events.remember(entry, staged.json.length * 2);
+      if (!staged.isRemote) this.events.remember(entry, staged.json.length * 2);
       if (staged.redactionRecheck === undefined || event.redacts === undefined || !isServable(entry)) continue;
       const target = this.events.peek(event.redacts);
       if (target && target.event.roomId !== event.roomId) continue;

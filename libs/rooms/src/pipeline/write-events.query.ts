@@ -16,7 +16,7 @@ import type { StagedEvent } from '../room/staged-event.js';
 import type { GroupPlan } from '../state/state-groups.js';
 import { membershipIn, type RejudgedEvent, type WorkingRoom } from '../room/working-room.js';
 import { dropRedactedFigures, writeCurrentState } from './write-current-state.query.js';
-import { forgetReferences, referencesOf, reopenRedactions, writeReferences } from './write-references.query.js';
+import { forgetReferences, referencesOf, selectRedactedBefore, writeReferences } from './write-references.query.js';
 
 /** A batch with its stream orderings. */
 export interface WritableBatch {
@@ -45,13 +45,13 @@ export async function writeBatches(tx: Tx, batches: readonly WritableBatch[], is
   await writeGroupsOfEvents(tx, batches);
   // What is made here comes before anything that redacts it.
   const remote = batches.flatMap(({ room }) => room.staged.filter((staged) => staged.isRemote));
-  await reopenRedactions(
+  const redacted = await selectRedactedBefore(
     tx,
-    remote.map(({ event }) => event.eventId),
+    remote.map(({ event }) => event),
   );
   const redactedState = new Map<string, readonly string[]>();
   for (const { room, stored } of batches)
-    redactedState.set(room.roomId, await writeReferences(tx, room.roomId, referencesOf(room, stored)));
+    redactedState.set(room.roomId, await writeReferences(tx, room.roomId, referencesOf(room, stored), redacted));
   await writeStateEvents(tx, batches);
   await writeExtremities(tx, batches);
   for (const { room, stored } of batches) await writeBackwardExtremities(tx, room, stored);
@@ -173,11 +173,12 @@ async function writeRejudged(
     'ON CONFLICT (event_id) DO NOTHING',
   );
   await forgetReferences(tx, roomId, rejectedIds);
-  await writeReferences(
+  const standing = accepted.flatMap(([, entry]) => (entry.softFailed ? [] : [entry]));
+  const redacted = await selectRedactedBefore(
     tx,
-    roomId,
-    accepted.flatMap(([, entry]) => (entry.softFailed ? [] : [entry])),
+    standing.map(({ event }) => event),
   );
+  await dropRedactedFigures(tx, roomId, await writeReferences(tx, roomId, standing, redacted));
 }
 
 /** Deletes the texts of events whose rows in `events` are still there. */

@@ -1,6 +1,7 @@
 import type { Tx } from '@rookery/database';
 import { relationOf, type RoomEvent } from '@rookery/events';
 import { sameServer } from '../store/event-store.js';
+import { type RedactionRow, selectRedactions } from '../store/event-store.query.js';
 import { servableSql } from '../store/servable.query.js';
 import { isRedactable, type StoredEvent } from '../model/stored-event.js';
 import type { WorkingRoom } from '../room/working-room.js';
@@ -28,14 +29,20 @@ const placeOf = ({ streamOrdering, receivedTs }: StoredEvent): Pick<Reference, '
 
 /**
  * Writes what events relate to and redact, and the threads that go on with them.
+ * @param redacted those that came after their redaction ({@link selectRedactedBefore}): they relate to nothing
  * @returns ids of the state events that are redacted from now on
  */
 export async function writeReferences(
   tx: Tx,
   roomId: string,
   accepted: readonly Reference[],
+  redacted: ReadonlySet<string>,
 ): Promise<readonly string[]> {
-  const relations = accepted.flatMap(({ event }) => {
+  const standing = redacted.size === 0 ? accepted : accepted.filter(({ event }) => !redacted.has(event.eventId));
+  const redactedState = accepted.flatMap(({ event: { eventId, stateKey } }) =>
+    stateKey !== undefined && redacted.has(eventId) ? [eventId] : [],
+  );
+  const relations = standing.flatMap(({ event }) => {
     const relation = event.stateKey === undefined ? relationOf(event.content) : undefined;
     return relation ? [[event.eventId, relation.eventId, relation.type, relation.key ?? null]] : [];
   });
@@ -45,10 +52,10 @@ export async function writeReferences(
       ['event_id', 'relates_to_id', 'relation_type', 'aggregation_key'],
       relations,
     );
-    await writeThreads(tx, accepted, roomId);
+    await writeThreads(tx, standing, roomId);
   }
   const redactions = accepted.filter(({ event, redactionRecheck }) => redactionRecheck !== undefined && event.redacts);
-  if (redactions.length === 0) return [];
+  if (redactions.length === 0) return redactedState;
   await tx.insertMany(
     'redactions',
     ['event_id', 'redacts', 'received_ts', 'recheck'],
@@ -59,20 +66,37 @@ export async function writeReferences(
       redactionRecheck!,
     ]),
   );
-  const redacted = await selectRedacted(tx, roomId, redactions);
+  const targets = await selectRedacted(tx, roomId, redactions);
   await dropRelations(
     tx,
     roomId,
-    redacted.map((target) => target.event_id),
+    targets.map((target) => target.event_id),
   );
-  return redacted.filter((target) => target.state_key !== null).map((target) => target.event_id);
+  for (const target of targets) if (target.state_key !== null) redactedState.push(target.event_id);
+  return redactedState;
 }
 
-/** Of events that came after their redaction was made final: there is something to make final now. */
-export async function reopenRedactions(tx: Tx, eventIds: readonly string[]): Promise<void> {
-  if (eventIds.length === 0) return;
+/**
+ * Of events that came from elsewhere, which their redactions may have come before. Where such a one was made final already, there is
+ * something to make final now.
+ * @param events whose rows are written
+ * @returns ids of those that are redacted
+ */
+export async function selectRedactedBefore(tx: Tx, events: readonly RoomEvent[]): Promise<ReadonlySet<string>> {
+  if (events.length === 0) return new Set();
+  const byId = new Map(events.map((event) => [event.eventId, event]));
   // All of them, so that it waits for whoever is about to make one final.
-  await tx.exec(`UPDATE redactions SET have_censored = FALSE WHERE ${tx.dialect.anyOf('redacts')}`, [eventIds]);
+  const named = await tx.query<{ redacts: string }>(
+    `UPDATE redactions SET have_censored = FALSE WHERE ${tx.dialect.anyOf('redacts')} RETURNING redacts`,
+    [[...byId.keys()]],
+  );
+  if (named.length === 0) return new Set();
+  const redactions = await selectRedactions(tx, [...new Set(named.map(({ redacts }) => redacts))]);
+  const counts = ({ redacts, recheck, sender }: RedactionRow): boolean => {
+    const target = byId.get(redacts)!;
+    return isRedactable(target.type) && (!recheck || sameServer(sender, target.sender));
+  };
+  return new Set(redactions.filter(counts).map(({ redacts }) => redacts));
 }
 
 interface RedactedRow {
