@@ -1,6 +1,17 @@
 import type { RoomEvent } from '@rookery/events';
+import type { JsonObject } from '@rookery/matrix-types';
 import type { TestUser } from '@rookery/testing';
-import { createRoom, databases, join, leave, ok, outcome, say, type WireEvent } from '../rooms/rooms-client.js';
+import {
+  createRoom,
+  databases,
+  join,
+  leave,
+  ok,
+  outcome,
+  say,
+  setState,
+  type WireEvent,
+} from '../rooms/rooms-client.js';
 import { RemoteServer } from './remote-server.js';
 import { nobodyHelps, TwoServers, zoe } from './two-servers.js';
 
@@ -20,7 +31,9 @@ interface Sync {
 
 interface Forked {
   readonly roomId: string;
-  /** Takes back, on a branch that knows nothing of what came after it began, that everybody may join. */
+  /** Sets state, on a branch that knows nothing of what came after it began. */
+  readonly set: (type: string, content: JsonObject) => Promise<RoomEvent>;
+  /** Takes back, on this branch, that everybody may join. */
   readonly close: () => Promise<RoomEvent>;
 }
 
@@ -45,11 +58,10 @@ describe.each(databases)('memberships that state resolution takes back (%s)', (d
     ok(user, 'GET', `/sync?timeout=0${since === undefined ? '' : `&since=${since}`}${more}`);
 
   /** A public room of alice's in which zoe may do everything. */
-  async function forked(): Promise<Forked> {
+  async function forked(levels: Readonly<Record<string, number>> = {}, options: object = {}): Promise<Forked> {
     const roomId = await createRoom(alice, {
-      preset: 'public_chat',
-      room_version: '11',
-      power_level_content_override: { users: { [alice.userId]: 100, [zoe]: 100 } },
+      ...{ preset: 'public_chat', room_version: '11', ...options },
+      power_level_content_override: { users: { [alice.userId]: 100, [zoe]: 100, ...levels } },
     });
     const server = new RemoteServer('11', roomId);
     const [head] = await servers.inside.heads(roomId);
@@ -58,16 +70,30 @@ describe.each(databases)('memberships that state resolution takes back (%s)', (d
     const joined = server.make(member, head ? [head] : [], state);
     expect(await servers.receive(joined)).toBe('accepted');
     const before = await servers.stateOf(roomId);
-    return {
-      roomId,
-      close: async () => {
-        const draft = { type: 'm.room.join_rules', stateKey: '', sender: zoe, content: { join_rule: 'invite' } };
-        const closed = server.make(draft, [joined], before);
-        expect(await servers.receive(closed)).toBe('accepted');
-        return closed;
-      },
+    const set = async (type: string, content: JsonObject): Promise<RoomEvent> => {
+      const event = server.make({ type, stateKey: '', sender: zoe, content }, [joined], before);
+      expect(await servers.receive(event)).toBe('accepted');
+      return event;
     };
+    return { roomId, set, close: () => set('m.room.join_rules', { join_rule: 'invite' }) };
   }
+
+  it('lists a room without the state that is taken back with the power of who set it', async () => {
+    const { roomId, set } = await forked({ [bob.userId]: 50 }, { visibility: 'public' });
+    await join(bob, roomId);
+    await setState(bob, roomId, 'm.room.topic', { topic: 'whatever bob likes' });
+    await setState(bob, roomId, 'm.room.guest_access', { guest_access: 'can_join' });
+    const listed = async (): Promise<unknown[]> => {
+      const { chunk } = await ok<{ chunk: Record<string, unknown>[] }>(alice, 'GET', '/publicRooms');
+      const room = chunk.find((entry) => entry['room_id'] === roomId);
+      return [room?.['topic'], room?.['guest_can_join']];
+    };
+    expect(await listed()).toEqual(['whatever bob likes', true]);
+    await set('m.room.power_levels', { users: { [alice.userId]: 100, [zoe]: 100 } });
+    expect(outcome(await alice.request('GET', `/rooms/${roomId}/state/m.room.topic`))).toBe('404 M_NOT_FOUND');
+    expect(await listed()).toEqual([undefined, false]);
+    await leave(bob, roomId);
+  });
 
   it.each(['', '&use_state_after=true'])('tells a user of this server that the room is left (%s)', async (more) => {
     const { roomId, close } = await forked();

@@ -65,7 +65,7 @@ export async function writeCurrentState(tx: Tx, batches: readonly StateBatch[]):
     ),
   );
   await writeLocalMemberships(tx, set.filter(isLocalMember), gone.filter(isLocalMember));
-  await writeFigures(tx, changed, set);
+  await writeFigures(tx, changed, final);
 }
 
 function finalChanges({ room, stored, position, serverName }: StateBatch): FinalChange[] {
@@ -141,13 +141,14 @@ export const countColumns: readonly string[] = [
   'local_users_in_room',
 ];
 
-async function writeFigures(tx: Tx, batches: readonly StateBatch[], set: readonly FinalChange[]): Promise<void> {
+async function writeFigures(tx: Tx, batches: readonly StateBatch[], final: readonly FinalChange[]): Promise<void> {
   const named = new Map<WorkingRoom, Map<string, SqlValue>>();
   const counted = new Set<WorkingRoom>();
-  for (const { room, change } of set) {
+  for (const { room, change } of final) {
     if (change.type === 'm.room.member') counted.add(room);
-    if (change.stateKey !== '' || !change.event) continue;
-    for (const [column, value] of figuresIn(change.type, change.event.content)) {
+    if (change.stateKey !== '') continue;
+    // What is gone says as little as an empty event.
+    for (const [column, value] of figuresIn(change.type, change.event?.content ?? {})) {
       named.set(room, (named.get(room) ?? new Map<string, SqlValue>()).set(column, value));
       counted.add(room);
     }
