@@ -277,6 +277,22 @@ eachDatabase('the rest of the rooms API', (open) => {
     expect(await outcome(rooms.get(EventByTime).find(bob, roomId, at, 'f'))).toBe('403 M_FORBIDDEN');
   });
 
+  it('finds the first event that somebody may see, however much was said before they came', async () => {
+    const hidden = { type: 'm.room.history_visibility', state_key: '', content: { history_visibility: 'joined' } };
+    const roomId = await create({ preset: 'public_chat', initial_state: [hidden] });
+    await clock.advance(10_000);
+    const began = clock.nowMs();
+    await Promise.all(
+      Array.from({ length: 1_050 }, (_, i) => send(alice, roomId, { msgtype: 'm.text', body: `${i}` })),
+    );
+    await clock.advance(10_000);
+    const entered = await rooms.get(JoinService).join(bob, roomId);
+    await clock.advance(10_000);
+    await send(alice, roomId, { msgtype: 'm.text', body: 'welcome' });
+    const found = await rooms.get(EventByTime).find(bob, roomId, began, 'f');
+    expect(found.eventId).toBe(entered?.eventId);
+  });
+
   it('walks through spaces in order, in pages, without what is hidden', async () => {
     const space = await create({ creation_content: { type: 'm.space' }, name: 'Space' });
     const inner = await create({ creation_content: { type: 'm.space' }, name: 'Inner', preset: 'public_chat' });

@@ -7,6 +7,7 @@ import { EventStore } from '../store/event-store.js';
 import type { StoredEvent } from '../model/stored-event.js';
 import { TimelineReader } from '../reading/timeline-reader.js';
 import { VisibilityFilter } from '../reading/visibility-filter.js';
+import { selectStays } from '../reading/aggregations.query.js';
 import { RoomAccess } from './room-access.js';
 import type { ReadingScope } from './room-reading.service.js';
 import { selectNearest, type TimePlace } from './event-by-time.query.js';
@@ -62,11 +63,16 @@ export class EventByTime {
     return direction === 'f' ? this.timeline.hasGap(roomId, 0, depth) : this.timeline.hasGap(roomId, depth + 1);
   }
 
-  #visible(userId: string, roomId: string, ts: number, direction: 'f' | 'b'): Promise<StoredEvent | undefined> {
-    return this.nearest(roomId, ts, direction, async (candidates) => {
+  async #visible(userId: string, roomId: string, ts: number, direction: 'f' | 'b'): Promise<StoredEvent | undefined> {
+    const first = async (candidates: readonly StoredEvent[]): Promise<StoredEvent | undefined> => {
       const [found] = await this.visibility.visible(userId, candidates, { withIgnored: true });
       return found?.stored;
-    });
+    };
+    const found = await this.nearest(roomId, ts, direction, first);
+    if (found !== undefined || direction === 'b') return found;
+    // Any number of events may lie before the reader came, of which none is shown.
+    const stay = (await selectStays(this.database, userId, [roomId])).get(roomId);
+    return stay === undefined || stay.ts <= ts ? undefined : this.nearest(roomId, stay.ts, direction, first);
   }
 
   /**

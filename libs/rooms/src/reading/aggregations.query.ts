@@ -31,6 +31,8 @@ export interface AlikeRow {
 export interface StayStart {
   readonly depth: number;
   readonly stream: number;
+  /** When, by the clock of whose event it is; milliseconds since the epoch. */
+  readonly ts: number;
 }
 
 /** Those of some events to which others relate. */
@@ -98,8 +100,9 @@ export async function selectStays(db: Db, userId: string, roomIds: readonly stri
     JOIN events x ON x.event_id = o.event_id
     WHERE o.user_id = ? AND ${db.dialect.anyOf('o.room_id')} AND o.membership <> 'join' AND ${servableSql('x.')}
     GROUP BY o.room_id`;
-  const rows = await db.query<{ room_id: string; depth: number; stream: number }>(
-    `SELECT m.room_id, MIN(e.topological_ordering) AS depth, MIN(m.event_stream_ordering) AS stream
+  const rows = await db.query<StayStart & { room_id: string }>(
+    `SELECT m.room_id, MIN(e.topological_ordering) AS depth, MIN(m.event_stream_ordering) AS stream,
+       MIN(e.origin_server_ts) AS ts
      FROM room_memberships m
      JOIN events e ON e.event_id = m.event_id LEFT JOIN (${ended}) AS ended ON ended.room_id = m.room_id
      WHERE m.user_id = ? AND ${db.dialect.anyOf('m.room_id')} AND m.membership = 'join' AND ${servableSql('e.')}
@@ -107,7 +110,7 @@ export async function selectStays(db: Db, userId: string, roomIds: readonly stri
      GROUP BY m.room_id`,
     [userId, roomIds, userId, roomIds],
   );
-  return new Map(rows.map(({ room_id: roomId, depth, stream }) => [roomId, { depth, stream }]));
+  return new Map(rows.map(({ room_id: roomId, ...start }) => [roomId, start]));
 }
 
 /**
