@@ -199,6 +199,17 @@ describe.each(databases)('filters of room events (%s)', (database) => {
       expect(page.state?.map((event) => event.state_key)).toEqual([bob.userId]);
     }
     expect((await messages({ lazy_load_members: false })).state).toBeUndefined();
+    // Forwards the last of a page is the newest: whoever spoke there was in the room by then.
+    const club = await createRoom(alice, { preset: 'public_chat' });
+    await say(alice, club, 'alone');
+    await join(bob, club);
+    await say(bob, club, 'not any more');
+    for (const dir of ['f&from=s0', 'b']) {
+      const filter = encoded({ lazy_load_members: true, types: ['m.room.message'] });
+      const page = await ok<Page>(alice, 'GET', `/rooms/${club}/messages?dir=${dir}&limit=50&filter=${filter}`);
+      const shown = page.state?.map((event) => event.state_key).sort();
+      expect([dir, shown]).toEqual([dir, [alice.userId, bob.userId].sort()]);
+    }
   });
 
   it.each([

@@ -163,7 +163,8 @@ export class RoomReadingService {
     };
     if (place) response['end'] = formatRoomToken(place);
     if (query.filter.lazyLoadMembers && visible.length > 0) {
-      const at = visible[0]!.stored.event.eventId;
+      // The newest: whoever has spoken on the page was in the room by then.
+      const at = visible.at(backwards ? 0 : -1)!.stored.event.eventId;
       const types = sendersOf(visible).map((sender) => ['m.room.member', sender] as const);
       const state = (await this.state.idsAfter([at], { types })).get(at);
       response['state'] = await this.serializer.serializeState(
