@@ -89,6 +89,7 @@ export class MembershipRequests {
     if (received?.kind === 'accepted') return received.stored;
     if (received?.kind === 'missingAncestors')
       throw MatrixError.invalidParam('The event builds upon others that are not known here');
+    if (received?.kind === 'unjudged') throw MatrixError.internal('A module of this server failed');
     const stored = received?.kind === 'known' ? await this.events.one(eventId) : undefined;
     if (stored && isServable(stored)) return stored;
     throw MatrixError.forbidden(received?.kind === 'rejected' ? received.reason : 'The room does not allow this now');

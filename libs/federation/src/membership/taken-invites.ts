@@ -40,6 +40,7 @@ export class TakenInvites {
       const verdict = await this.inbound.receive(origin, roomId, { event: withRoomState(event, shown) });
       if (verdict.kind === 'rejected') throw MatrixError.forbidden(verdict.reason);
       if (verdict.kind === 'softFailed') throw MatrixError.forbidden('The room does not allow this now');
+      if (verdict.kind === 'unjudged') throw MatrixError.internal('A module of this server failed');
       if (verdict.kind === 'missingAncestors')
         throw MatrixError.forbidden('The invite builds upon events that are not known here');
       return;

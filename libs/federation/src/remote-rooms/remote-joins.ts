@@ -114,7 +114,7 @@ export class RemoteJoins {
     // Who comes in again while members are still on their way needs no state: it follows from what they are fetched for.
     const again = await this.inbound.receiveInPart(server, roomId, { event, origin: server, isHandedOver: true });
     if (again?.kind === 'accepted' || again?.kind === 'known') return false;
-    if (again) throw MatrixError.forbidden('The room does not let you in');
+    if (again) throw notLetIn(again.kind);
     const omitted = partialJoinOf(server, told);
     if (omitted && !this.handshake.mayOmit) throw new WrongAnswer(server, 'a state without its members');
     const large = told instanceof ToldJoin && told.isLarge && this.handshake.mayOmit ? told : undefined;
@@ -164,7 +164,7 @@ export class RemoteJoins {
             if (verdict.kind === 'accepted' || verdict.kind === 'known') return false;
             if (verdict.kind === 'missingAncestors')
               throw new WrongAnswer(server, 'the room before the join is not known');
-            throw MatrixError.forbidden('The room does not let you in');
+            throw notLetIn(verdict.kind);
           });
         }),
       { holder: userId },
@@ -215,6 +215,12 @@ export class RemoteJoins {
     return signed;
   }
 }
+
+/** The error for whose join was not taken in this server's own room; by the verdict. */
+const notLetIn = (verdict: string): MatrixError =>
+  verdict === 'unjudged'
+    ? MatrixError.internal('A module of this server failed')
+    : MatrixError.forbidden('The room does not let you in');
 
 const fieldOf = (answer: ToldJoin | JsonObject, key: string): unknown =>
   answer instanceof ToldJoin ? answer.field(key) : answer[key];

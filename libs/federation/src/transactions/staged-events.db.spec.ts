@@ -133,6 +133,23 @@ eachDatabase('events that wait for their rooms', (open) => {
     expect(rooms.batches.reduce((sum, size) => sum + size)).toBe(66);
   });
 
+  it('wait for another try where a module fails to judge them, and ask no server', async () => {
+    const rooms = new Rooms();
+    const event = message('!a:x');
+    let judged = 0;
+    rooms.verdict = () => (++judged === 1 ? { kind: 'unjudged' } : known);
+    const { staged } = start(rooms);
+    await staged.stage(origin, [event]);
+    await staged.caughtUp(event.roomId);
+    expect(await waiting()).toEqual([event.eventId]);
+    await eventually(async () => {
+      await clock.advance(10_000);
+      return judged === 2;
+    });
+    await empty();
+    expect(rooms.filled).toEqual([]);
+  });
+
   it('are there after a stop', async () => {
     const rooms = new Rooms();
     let held = 0;

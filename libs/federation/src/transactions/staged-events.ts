@@ -417,13 +417,15 @@ export class StagedEvents {
     const done: string[] = [];
     for (const [index, verdict] of verdicts.entries()) {
       const { row, event } = staged[index]!;
-      if (verdict.kind !== 'missingAncestors') {
+      if (!isOpen(verdict)) {
         done.push(row.event_id);
         this.#note(row, event, verdict);
-      } else {
-        this.#putAside(roomId, row.event_id);
-        if (!this.#fillGap(roomId, staged[index]!)) await this.#postpone(roomId, staged[index]!);
+        continue;
       }
+      this.#putAside(roomId, row.event_id);
+      // No server can help where a module fails.
+      if (verdict.kind === 'unjudged' || !this.#fillGap(roomId, staged[index]!))
+        await this.#postpone(roomId, staged[index]!, verdict);
     }
     await this.#drop(roomId, done);
   }
@@ -433,7 +435,7 @@ export class StagedEvents {
     return this.gaps.add(row.origin, roomId, async () => {
       try {
         const verdict = await this.inbound.receive(row.origin, roomId, { event });
-        if (verdict.kind === 'missingAncestors') await this.#postpone(roomId, { row, event });
+        if (isOpen(verdict)) await this.#postpone(roomId, { row, event }, verdict);
         else await this.#settled(roomId, { row, event }, verdict);
       } catch (error) {
         await this.#failed(roomId, { row, event }, error);
@@ -441,8 +443,11 @@ export class StagedEvents {
     });
   }
 
-  /** Nobody gives what is missing before an event: it waits for another try. Not for ever, and not where another server sent it too. */
-  async #postpone(roomId: string, { row, event }: StagedEvent): Promise<void> {
+  /**
+   * Nobody gives what is missing before an event, or a module fails to judge it: it waits for another try. Not for ever, and not where
+   * another server sent it too.
+   */
+  async #postpone(roomId: string, { row, event }: StagedEvent, verdict: ReceiveVerdict): Promise<void> {
     // Who was asked could not answer any more: it is tried again after the start.
     if (this.lifecycle.stopping.aborted) return;
     const again = (): void => this.#tryAgain(roomId, row.event_id);
@@ -455,7 +460,7 @@ export class StagedEvents {
       return;
     }
     if (isOnly) this.#pruned.inc({});
-    await this.#settled(roomId, { row, event }, { kind: 'missingAncestors', eventIds: event.prevEventIds });
+    await this.#settled(roomId, { row, event }, verdict);
   }
 
   async #settled(roomId: string, { row, event }: StagedEvent, verdict: ReceiveVerdict): Promise<void> {
@@ -554,6 +559,9 @@ export class StagedEvents {
     for (const eventId of superfluous) this.#takeBack(roomId, eventId);
   }
 }
+
+/** Whether it is still to be said what becomes of an event: nothing of it was stored. */
+const isOpen = ({ kind }: ReceiveVerdict): boolean => kind === 'missingAncestors' || kind === 'unjudged';
 
 /** The same event from two servers: one of them will do. */
 function stagedOf(rules: RoomVersionRules, rows: readonly StagedRow[]): StagedEvent[] {

@@ -43,6 +43,8 @@ export type ReceiveVerdict =
   | { readonly kind: 'accepted'; readonly stored: StoredEvent }
   | { readonly kind: 'known' }
   | { readonly kind: 'softFailed' }
+  /** Nothing was stored: a module that had to judge it failed. It may be judged another time. */
+  | { readonly kind: 'unjudged' }
   | { readonly kind: 'rejected'; readonly reason: string }
   /** Nothing was stored: these ancestors are missing and the room's state before it cannot be known. */
   | { readonly kind: 'missingAncestors'; readonly eventIds: readonly string[] };

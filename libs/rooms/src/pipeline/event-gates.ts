@@ -17,6 +17,9 @@ import type { DraftOrigin, EventDraft } from '../model/drafts.js';
 import type { StateBefore } from './event-context.js';
 import type { WorkingRoom } from '../room/working-room.js';
 
+/** What modules say about an event of another server; `failed`: one of them had to say something and could not. */
+export type RemoteVerdict = 'allowed' | 'refused' | 'failed';
+
 /** Asks the modules about events before they are stored. */
 @Injectable()
 export class EventGates {
@@ -70,15 +73,18 @@ export class EventGates {
    * What third-party rules and spam checkers say about an event of another server.
    * @param origin the server that sent it
    */
-  async remoteAllowed(room: WorkingRoom, event: RoomEvent, before: StateBefore, origin: string): Promise<boolean> {
-    if (!this.active) return true;
+  async judgeRemote(room: WorkingRoom, event: RoomEvent, before: StateBefore, origin: string): Promise<RemoteVerdict> {
+    if (!this.active) return 'allowed';
     const remote = callbackContext(undefined, { source: 'federation', origin });
     const given = toModuleEvent(event);
     if (this.transforms) {
       const view = toStateView(new StateOfPlace(this.events, room, before));
-      if (!(await this.modules.transform('checkEventAllowed', remote, given, view)).allowed) return false;
+      const verdict = await this.modules.transform('checkEventAllowed', remote, given, view);
+      if (!verdict.allowed) return verdict.failed ? 'failed' : 'refused';
     }
-    return (await this.modules.gate('checkEventForSpam', remote, given)).allowed;
+    const verdict = await this.modules.gate('checkEventForSpam', remote, given);
+    if (verdict.allowed) return 'allowed';
+    return verdict.failed ? 'failed' : 'refused';
   }
 }
 

@@ -219,7 +219,7 @@ export class LocalEventPersister extends EventPersister {
               thinking = outcome;
               break;
             }
-            if (outcome.kind === 'missing') misplaced.add(event.event.eventId);
+            if (outcome.kind === 'missing' || outcome.kind === 'unjudged') misplaced.add(event.event.eventId);
             outcomes.push([event.event, outcome]);
           }
           await this.remote.settle(room);
@@ -282,6 +282,8 @@ export class LocalEventPersister extends EventPersister {
             else if (room.isPartial) room.becomesWhole = true;
           }
           const outcome = await this.remote.stage(room, remote, state, isAfresh ? 'afresh' : undefined);
+          // There is no join to await the rest of the state for.
+          if (outcome.kind === 'unjudged') room.partialJoin = undefined;
           // Nothing has taken their place.
           if (room.extremities.size === 0)
             for (const [id, extremity] of extremities) room.extremities.set(id, extremity);
@@ -537,7 +539,7 @@ function outcomeOf(outcome: DraftOutcome, stored: ReadonlyMap<string, StoredEven
 }
 
 function verdictOf(event: RoomEvent, outcome: RemoteOutcome, stored: ReadonlyMap<string, StoredEvent>): ReceiveVerdict {
-  if (outcome.kind === 'known') return outcome;
+  if (outcome.kind === 'known' || outcome.kind === 'unjudged') return outcome;
   if (outcome.kind === 'missing') return { kind: 'missingAncestors', eventIds: outcome.eventIds };
   if (outcome.rejectedReason !== undefined) return { kind: 'rejected', reason: outcome.rejectedReason };
   if (outcome.softFailed) return { kind: 'softFailed' };

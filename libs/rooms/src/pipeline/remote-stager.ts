@@ -14,7 +14,7 @@ import {
   type StateMap,
 } from '@rookery/state-res';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { EventGates } from './event-gates.js';
+import { EventGates, type RemoteVerdict } from './event-gates.js';
 import { judgeByOwnAuth, type OwnAuth } from './own-auth.js';
 import { PolicyServers } from './policy-servers.js';
 import { StateCompletion } from './state-completion.js';
@@ -33,6 +33,8 @@ import type { StoredEvent } from '../model/stored-event.js';
 export type RemoteOutcome =
   | { readonly kind: 'staged'; readonly rejectedReason: string | undefined; readonly softFailed: boolean }
   | { readonly kind: 'known' }
+  /** A module that had to judge it failed: nothing is staged. */
+  | { readonly kind: 'unjudged' }
   | { readonly kind: 'missing'; readonly eventIds: readonly string[] };
 
 /** Outliers that are looked at, and entries of a state, before others get a turn. */
@@ -40,7 +42,7 @@ const [eventsPerTurn, entriesPerTurn] = [500, 5_000];
 
 /** What modules and the room's policy server say about an event. */
 export interface RemoteJudgement {
-  readonly allowed: boolean;
+  readonly verdict: RemoteVerdict;
   /** With the policy server's signature, where one was wanted. */
   readonly event: RoomEvent;
 }
@@ -215,7 +217,7 @@ export class RemoteStager {
   async #checkCurrentState(way: RemoteWay): Promise<undefined> {
     const { room, event, how } = way;
     if (way.rejectedReason !== undefined || how === 'past') return;
-    way.softFailed = way.remote.softFail === true || way.judgement?.allowed === false;
+    way.softFailed = way.remote.softFail === true || way.judgement?.verdict === 'refused';
     // There is no current state that could speak against it, or not all of it is here.
     if (room.size === 0 || how === 'afresh' || room.isPartial) return;
     if (isCitable(event.type)) await this.contexts.settle(room);
@@ -225,10 +227,11 @@ export class RemoteStager {
     if (!now.allowed) way.softFailed = true;
   }
 
-  /** By modules and the room's policy server: soft-failed. */
-  async #askOthers(way: RemoteWay): Promise<Waiting<RemoteJudgement> | undefined> {
+  /** By modules and the room's policy server: soft-failed. What a module failed to judge is neither good nor bad for ever. */
+  async #askOthers(way: RemoteWay): Promise<RemoteOutcome | Waiting<RemoteJudgement> | undefined> {
     const { room, event, how } = way;
-    if (way.rejectedReason !== undefined || way.softFailed || how === 'past' || way.judgement) return undefined;
+    if (way.rejectedReason !== undefined || way.softFailed || how === 'past') return undefined;
+    if (way.judgement) return way.judgement.verdict === 'failed' ? { kind: 'unjudged' } : undefined;
     // What the room was like before this server joined says nothing about who approves of events now.
     const asksPolicy = how !== 'afresh' && this.policies.concerns(room, event);
     if (!asksPolicy && !this.gates.active) return undefined;
@@ -238,7 +241,8 @@ export class RemoteStager {
     const answer = this.#judge(still, way.remote, seen, asksPolicy).finally(() => still.release());
     const judged = await withinTurn(answer);
     if (judged instanceof Waiting) return judged;
-    way.softFailed = !judged.allowed;
+    if (judged.verdict === 'failed') return { kind: 'unjudged' };
+    way.softFailed = judged.verdict === 'refused';
     way.event = judged.event;
     return undefined;
   }
@@ -275,10 +279,10 @@ export class RemoteStager {
     before: StateBefore,
     asksPolicy: boolean,
   ): Promise<RemoteJudgement> {
-    if (this.gates.active && !(await this.gates.remoteAllowed(room, event, before, origin)))
-      return { allowed: false, event };
-    const approved = asksPolicy ? await this.policies.checked(room, event) : event;
-    return { allowed: approved !== undefined, event: approved ?? event };
+    const verdict = this.gates.active ? await this.gates.judgeRemote(room, event, before, origin) : 'allowed';
+    if (verdict !== 'allowed' || !asksPolicy) return { verdict, event };
+    const approved = await this.policies.checked(room, event);
+    return approved ? { verdict, event: approved } : { verdict: 'refused', event };
   }
 
   /**

@@ -41,6 +41,7 @@ eachDatabase('modules and hooks', (open) => {
   const drafts: unknown[] = [];
   const looks: unknown[][] = [];
   let hold: Promise<void> | undefined;
+  let isBroken = false;
 
   beforeAll(async () => {
     test = await open(clock);
@@ -53,6 +54,7 @@ eachDatabase('modules and hooks', (open) => {
         asked.push(`spam ${event.type} ${event.eventId.length > 10}`);
         const body = String(event.content['body']);
         if (body.startsWith('slow')) await hold;
+        if (isBroken && body.endsWith('broken')) throw new Error('broken');
         return body.endsWith('spam') ? { errcode: 'M_FORBIDDEN', message: 'No spam here' } : 'NOT_SPAM';
       },
       userMayJoinRoom: (userId) => (userId === '@unwanted:example.org' ? { errcode: 'M_FORBIDDEN' } : 'NOT_SPAM'),
@@ -307,6 +309,18 @@ eachDatabase('modules and hooks', (open) => {
         'spam federation relay.org',
       ]);
     }
+  });
+
+  it.each(['broken', 'slow and broken'])('lose nothing of other servers where they fail (%s)', async (body) => {
+    const roomId = await create();
+    const event = await zoesJoin(roomId, body);
+    isBroken = true;
+    hold = new Promise((resolve) => setTimeout(resolve, 20));
+    const receive = () => rooms.get(InboundEvents).receive('elsewhere.org', roomId, { event });
+    expect(await receive()).toEqual({ kind: 'unjudged' });
+    expect((await rooms.get(EventStore).many([event.eventId])).size).toBe(0);
+    isBroken = false;
+    expect(await receive()).toMatchObject({ kind: 'accepted' });
   });
 
   it('are asked once about what they think about for long, and what they said counts', async () => {
