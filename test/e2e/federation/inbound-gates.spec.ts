@@ -109,6 +109,20 @@ describe.each(databases)('what keeps other servers out (%s)', (database) => {
     expect(said((await invite(carol.userId)).answer)).toBe('200');
     expect(said((await invite(carol.userId)).answer)).toBe('200');
     expect(said((await invite(carol.userId)).answer)).toBe('429 M_LIMIT_EXCEEDED');
+    // What is dropped is answered as if it had arrived; a module that fails lets nothing pass.
+    const dana = await home.registerUser('dana');
+    probe.reset();
+    probe.answers.shouldDropFederatedEvent = ({ content }: { content: JsonObject }) => content['membership'] === 'invite';
+    expect(said((await invite(dana.userId)).answer)).toBe('200');
+    expect(probe.fired.some(({ name }) => name === 'federatedUserMayInvite')).toBe(false);
+    probe.answers.shouldDropFederatedEvent = () => {
+      throw new Error('broken');
+    };
+    expect(said((await invite(dana.userId)).answer)).toBe('500 M_UNKNOWN');
+    probe.reset();
+    const kept = await invite(dana.userId);
+    const { rooms } = await ok<{ rooms: { invite: JsonObject } }>(dana, 'GET', '/sync');
+    expect(Object.keys(rooms.invite)).toEqual([kept.roomId]);
     expect((await invite(alice.userId, true)).answer).toMatchObject({
       ...{ status: 403, body: { error: 'This room has been blocked on this server' } },
     });

@@ -55,6 +55,10 @@ export class InvitePolicy {
     await this.limiter.take('rc_invites.per_room', event.roomId);
     await this.limiter.take('rc_invites.per_user', target);
     const context = callbackContext(undefined, { source: 'federation', origin });
+    if (this.modules.has('shouldDropFederatedEvent')) {
+      const verdict = await this.modules.gate('shouldDropFederatedEvent', context, toModuleEvent(event));
+      if (!isDelivered(verdict)) return false;
+    }
     if (this.modules.has('federatedUserMayInvite')) {
       const verdict = await this.modules.gate('federatedUserMayInvite', context, toModuleEvent(event));
       if (!isDelivered(verdict)) return false;
