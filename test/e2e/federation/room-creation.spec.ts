@@ -1,6 +1,8 @@
 import type { JsonObject } from '@rookery/matrix-types';
 import { roomVersionRules, parsePdu, signEvent } from '@rookery/events';
 import type { TestHomeserver, TestUser } from '@rookery/testing';
+import { probe } from '../modules/probe-server.js';
+import { join } from 'node:path';
 import { createRoom, databases, ok, outcome, type WireEvent } from '../rooms/rooms-client.js';
 import { type Asked, FederationWorld, type PlayedServer } from './federation-world.js';
 
@@ -19,7 +21,9 @@ describe.each(databases)('a new room with people of other servers (%s)', (databa
   };
   beforeAll(async () => {
     world = await FederationWorld.create();
-    home = await world.homeserver('home.test', { database });
+    probe.reset();
+    const settings = { modules: [{ module: join(import.meta.dirname, '../modules/fixtures/probe.ts') }] };
+    home = await world.homeserver('home.test', { database, settings });
     friendly = await world.played('friendly.test');
     strict = await world.played('strict.test');
     friendly.answer = (asked, response) =>
@@ -87,6 +91,22 @@ describe.each(databases)('a new room with people of other servers (%s)', (databa
     const roomId = await createRoom(alice);
     const later = await alice.request('POST', `/rooms/${roomId}/invite`, { user_id: '@olga:old.test' });
     expect(outcome(later)).toBe('400 M_UNSUPPORTED_ROOM_VERSION');
+  });
+
+  it('asks modules about each of them, those of other servers too', async () => {
+    probe.answers.checkEventAllowed = ({ stateKey }: { stateKey?: string }) => stateKey !== '@bad:friendly.test';
+    const before = friendly.asked.length;
+    const answer = await alice.request('POST', '/createRoom', { invite: ['@bad:friendly.test', '@bob:friendly.test'] });
+    const asked = probe.fired.filter(({ args }) => (args[0] as { stateKey?: string } | undefined)?.stateKey === '@bob:friendly.test');
+    probe.reset();
+    expect(outcome(answer)).toBe('403 M_FORBIDDEN');
+    expect(friendly.asked.slice(before).filter(({ url }) => url.startsWith(invite)).length).toBe(1);
+    expect(asked.map(({ name, context }) => [name, context.duringRoomCreation])).toEqual(
+      expect.arrayContaining([
+        ['checkEventAllowed', true],
+        ['checkEventForSpam', true],
+      ]),
+    );
   });
 
   it('can be invited to later', async () => {

@@ -315,6 +315,10 @@ describe.each(['sqlite', 'postgres'] as const)('callbacks fire (%s)', (kind) => 
     probe.answers = { userMaySendStateEvent: () => Codes.FORBIDDEN };
     expect((await ann.request('PUT', room('state/m.room.name/'), { name: 'N' })).status).toBe(403);
     expect(last('userMaySendStateEvent').args).toEqual([ann.userId, roomId, 'm.room.name', '', { name: 'N' }]);
+    const ban = { membership: 'ban' };
+    const member = room(`state/m.room.member/${ben.userId}`);
+    expect((await ann.request('PUT', member, ban)).status).toBe(403);
+    expect(last('userMaySendStateEvent').args).toEqual([ann.userId, roomId, 'm.room.member', ben.userId, ban]);
   });
 
   it('when the directory changes and a room is upgraded', async () => {
@@ -323,6 +327,10 @@ describe.each(['sqlite', 'postgres'] as const)('callbacks fire (%s)', (kind) => 
     expect((await ann.request('PUT', list, { visibility: 'private' })).status).toBe(403);
     expect(last('checkVisibilityCanBeModified').args[0]).toBe(roomId);
     expect(last('checkVisibilityCanBeModified').args[2]).toBe('private');
+    // Nobody is parted where a module does not let the room be closed.
+    probe.answers = { checkEventAllowed: ({ type }: { type: string }) => type !== 'm.room.tombstone' };
+    expect((await ann.request('POST', room('upgrade'), { new_version: '11' })).status).toBe(403);
+    expect((await say(ben, 'still here')).status).toBe(200);
     probe.answers = {};
     const upgraded = await ann.request<{ replacement_room: string }>('POST', room('upgrade'), { new_version: '11' });
     expect(upgraded.status).toBe(200);

@@ -109,7 +109,7 @@ export class RoomCreation {
     });
     const elsewhere = delivered.filter((target) => !isHere(target));
     const notInvited = new Map([
-      ...(await this.#inviteElsewhere(requester, created.roomId, request, elsewhere)),
+      ...(await this.#inviteElsewhere(requester, created.roomId, request, elsewhere, overrides)),
       ...(await this.#inviteAddresses(requester, created.roomId, request, threepids)),
     ]);
     for (const failure of notInvited.values()) if (isRefusal(failure)) throw failure;
@@ -122,6 +122,7 @@ export class RoomCreation {
     roomId: string,
     request: CreateRoomRequest,
     targets: readonly string[],
+    { unchecked }: CreationOverrides,
   ): Promise<Map<string, MatrixError>> {
     const failures = new Map<string, MatrixError>();
     const untilMs = this.clock.monotonicMs() + invitePatienceMs;
@@ -129,7 +130,8 @@ export class RoomCreation {
     const invite = async (target: string): Promise<void> => {
       if (this.clock.monotonicMs() >= untilMs) throw MatrixError.gatewayTimeout('There was no time left');
       await this.memberships.invite(requester, roomId, target, {
-        unchecked: true,
+        unchecked,
+        duringRoomCreation: true,
         ...(request.is_direct && { content: { is_direct: true } }),
         reason: this.#reasonFor(request, target),
       });

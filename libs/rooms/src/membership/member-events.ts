@@ -21,6 +21,8 @@ export interface MembershipOptions {
   readonly content?: Readonly<JsonObject> | undefined;
   /** The server acts on its own account: no limits, no modules. */
   readonly unchecked?: boolean | undefined;
+  /** Somebody makes a room, and was asked there about limits and whom they may invite: modules judge the event all the same. */
+  readonly duringRoomCreation?: boolean | undefined;
   /** When it happened, milliseconds since the epoch; obeyed for application services only. */
   readonly originServerTs?: number | undefined;
 }
@@ -67,7 +69,7 @@ export class MemberEvents {
       skipUnchanged: membership === 'join',
       originServerTs: requester.appserviceId === undefined ? undefined : options.originServerTs,
       unchecked: options.unchecked,
-      origin: originOf(requester),
+      origin: originOf(requester, options.duringRoomCreation),
     });
   }
 

@@ -36,9 +36,10 @@ export class MembershipService {
     options: MembershipOptions = {},
   ): Promise<SentEvent | undefined> {
     checkTarget(target);
-    if (!options.unchecked) await this.participation.assertMaySend(requester);
+    const isAdmitted = options.unchecked || options.duringRoomCreation;
+    if (!isAdmitted) await this.participation.assertMaySend(requester);
     if (requester.shadowBanned) return this.participation.pretend(requester, roomId);
-    if (!options.unchecked && !(await this.policy.check(requester, target, roomId))) {
+    if (!isAdmitted && !(await this.policy.check(requester, target, roomId))) {
       const isMember = (await this.change.currentOf(roomId, requester.userId)) === 'join';
       if (!isMember) throw MatrixError.notInRoom();
       return undefined;

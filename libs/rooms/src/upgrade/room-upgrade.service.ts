@@ -13,6 +13,7 @@ import { viaOf } from '../directory/room-summaries.service.js';
 import { RoomHooks } from '../hooks.js';
 import { Participation } from '../sending/participation.js';
 import { EventPersister } from '../pipeline/event-persister.js';
+import type { EventDraft } from '../model/drafts.js';
 import { originOf } from '../model/requesters.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { selectLastEventId } from '../reading/timeline.query.js';
@@ -59,6 +60,7 @@ export class RoomUpgrade {
   /**
    * Makes the new room, takes state, bans, aliases and the place in the directory along, and closes the old one. Whoever asks
    * again meanwhile, as clients do that wait for long, gets the same room; anybody else is refused, so that people are not parted.
+   * Where modules do not let the old room be closed it stays as it is, and the new one leads nowhere.
    * @param additionalCreators who is a creator of the new room beside the requester; those of the old room do not follow
    * @returns the id of the new room
    * @throws MatrixError 400 `M_UNSUPPORTED_ROOM_VERSION`, 400 `M_UNKNOWN` when somebody is just replacing the room, 403 `M_FORBIDDEN`,
@@ -133,8 +135,10 @@ export class RoomUpgrade {
     await this.#close(requester, roomId, replacement, levels, create);
     await this.#moveDirectory(requester, roomId, replacement, events);
     await this.#moveBans(requester, replacement, events);
-    // Until here whoever makes the new room needed power that the old one had not given.
-    await this.#send(requester, replacement, 'm.room.power_levels', moved);
+    // Until here whoever makes the new room needed power that the old one had not given. Modules have seen the levels, and nobody is
+    // to keep that power.
+    const levelsOfOld = { type: 'm.room.power_levels', content: moved, unchecked: true };
+    await this.#send(requester, { roomId: replacement, ...levelsOfOld });
     for (const hook of this.hooks.all) hook.onUpgraded?.(roomId, replacement, requester.userId);
     if (this.modules.has('onRoomUpgraded')) {
       await this.modules.notify('onRoomUpgraded', callbackContext(requester), roomId, replacement, requester.userId);
@@ -203,39 +207,33 @@ export class RoomUpgrade {
     levels: Readonly<JsonObject>,
     create: RoomEvent,
   ): Promise<void> {
-    const send = (type: string, content: JsonObject): Promise<unknown> => this.#send(requester, roomId, type, content);
-    await send('m.room.tombstone', { body: 'This room has been replaced', replacement_room: replacement });
+    const tombstone = { body: 'This room has been replaced', replacement_room: replacement };
+    await this.#send(requester, { roomId, type: 'm.room.tombstone', content: tombstone });
     const usual = typeof levels['users_default'] === 'number' ? levels['users_default'] : 0;
     const raised = Math.max(50, usual + 1);
     const now = (key: string): number => (typeof levels[key] === 'number' ? levels[key] : 0);
     if (now('events_default') >= raised && now('invite') >= raised) return;
     try {
-      await send('m.room.power_levels', {
+      const content = {
         ...levels,
         ...(Object.keys(levels).length === 0 &&
           !create.rules.privilegedCreators && { users: { [create.sender]: 100 } }),
         events_default: Math.max(now('events_default'), raised),
         invite: Math.max(now('invite'), raised),
-      });
+      };
+      await this.#send(requester, { roomId, type: 'm.room.power_levels', content });
     } catch (error) {
-      // Somebody who may replace the room need not have the power to silence it.
+      // Somebody who may replace the room need not have the power to silence it; and a module may be against it.
       if (!MatrixError.is(error)) throw error;
     }
   }
 
-  #send(requester: Requester, roomId: string, type: string, content: JsonObject): Promise<unknown> {
-    const { userId: sender } = requester;
+  #send(
+    requester: Requester,
+    state: Pick<EventDraft, 'roomId' | 'type' | 'content' | 'unchecked'>,
+  ): Promise<unknown> {
     const origin = originOf(requester);
-    return this.persister.send({
-      roomId,
-      type,
-      stateKey: '',
-      sender,
-      content,
-      unchecked: true,
-      origin,
-      skipUnchanged: true,
-    });
+    return this.persister.send({ ...state, stateKey: '', sender: requester.userId, origin, skipUnchanged: true });
   }
 
   async #moveDirectory(
@@ -247,16 +245,24 @@ export class RoomUpgrade {
     await this.database.write((tx) => moveListing(tx, roomId, replacement), { name: 'move_aliases' });
     const canonical = events.find((event) => event.type === 'm.room.canonical_alias' && event.stateKey === '');
     if (!canonical) return;
-    const common = { type: 'm.room.canonical_alias', stateKey: '', sender: requester.userId, unchecked: true };
-    await this.persister.send({ ...common, roomId: replacement, content: canonical.content });
-    try {
-      await this.persister.send({ ...common, roomId, content: {} });
-    } catch (error) {
-      if (!MatrixError.is(error)) throw error;
+    const { type, content } = canonical;
+    const moves = [
+      { roomId: replacement, type, content },
+      { roomId, type, content: {} },
+    ];
+    for (const move of moves) {
+      try {
+        await this.#send(requester, move);
+      } catch (error) {
+        if (!MatrixError.is(error)) throw error;
+      }
     }
   }
 
-  /** A ban that the new room refuses, as that of one of its creators, stays behind: the old room is closed by now. */
+  /**
+   * A ban that the new room refuses, as that of one of its creators, stays behind: the old room is closed by now. Modules were asked
+   * when somebody was banned there.
+   */
   async #moveBans(requester: Requester, replacement: string, events: readonly RoomEvent[]): Promise<void> {
     const move = async ({ stateKey, content }: RoomEvent): Promise<void> => {
       try {
