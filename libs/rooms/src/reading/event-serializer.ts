@@ -25,6 +25,12 @@ export interface StateOptions extends SerializeOptions {
   readonly isWanted?: (stored: StoredEvent) => boolean;
 }
 
+/** An event, by itself or within another, and how it is written. */
+interface WrittenEvent {
+  readonly event: RoomEvent;
+  readonly view: ClientEvent;
+}
+
 /** Events that are written before others get a turn. */
 const eventsPerTurn = 500;
 
@@ -94,9 +100,16 @@ export class EventSerializer {
     for (const { thread } of aggregations.values()) if (thread) addExtra(thread.latest);
     const others = await this.events.many(extra);
     const nowMs = this.clock.nowMs();
+    const all: WrittenEvent[] = [];
     const write = (stored: StoredEvent, membership?: string): ClientEvent => {
       const unsigned = this.#unsigned(reader, stored, membership, others, nowMs);
+      const redaction = stored.redactedBy === undefined ? undefined : others.get(stored.redactedBy)?.event;
+      if (redaction) {
+        unsigned.redacted_because = clientEventView(redaction, { age: nowMs - redaction.originServerTs });
+        all.push({ event: redaction, view: unsigned.redacted_because });
+      }
       const view = clientEventView(stored.event, unsigned, options.withoutRoomId);
+      all.push({ event: stored.event, view });
       return this.#withSticky ? withStickiness(view, stored.event, nowMs) : view;
     };
     const written = visible.map(({ stored, membership }) => write(stored, membership));
@@ -105,7 +118,7 @@ export class EventSerializer {
       if (relations) event.unsigned!['m.relations'] = relations;
     }
     if (!options.withoutModules && this.modules.has('addFieldToUnsigned'))
-      await this.#askModules(reader, visible, written);
+      await this.#askModules(reader, all);
     return written;
   }
 
@@ -162,23 +175,17 @@ export class EventSerializer {
       unsigned.prev_content = replaced.event.content;
       unsigned['prev_sender'] = replaced.event.sender;
     }
-    const redaction = stored.redactedBy === undefined ? undefined : others.get(stored.redactedBy);
-    if (redaction) {
-      unsigned.redacted_because = clientEventView(redaction.event, {
-        age: nowMs - redaction.event.originServerTs,
-      });
-    }
     return unsigned;
   }
 
-  async #askModules(reader: Reader, visible: readonly VisibleEvent[], written: readonly ClientEvent[]): Promise<void> {
+  async #askModules(reader: Reader, written: readonly WrittenEvent[]): Promise<void> {
     const requestId = LogContext.current()?.requestId;
     const source = requestId === undefined ? 'server' : 'client';
     const context = callbackContext(undefined, { source, requestId, userId: reader.userId });
-    for (const [index, { stored }] of visible.entries()) {
+    for (const { event, view } of written) {
       try {
-        const fields = await this.modules.addFieldToUnsigned(context, toModuleEvent(stored.event));
-        written[index]!.unsigned = { ...fields, ...written[index]!.unsigned };
+        const fields = await this.modules.addFieldToUnsigned(context, toModuleEvent(event));
+        view.unsigned = { ...fields, ...view.unsigned };
       } catch {
         // Somebody whose room holds an event that a module fails with could never sync again. The log names the module.
       }
