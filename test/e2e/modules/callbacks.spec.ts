@@ -304,6 +304,21 @@ describe.each(['sqlite', 'postgres'] as const)('callbacks fire (%s)', (kind) => 
       content: { body: 'replaced' },
       unsigned: { 'org.example.mark': 7 },
     });
+    // Also within others.
+    const original = (await ben.request<{ event_id: string }>('PUT', room('send/m.room.message/edited'), { body: 'a' })).body
+      .event_id;
+    await ben.request('PUT', room('send/m.room.message/edit'), {
+      ...{ body: 'b', 'm.new_content': { body: 'b' } },
+      'm.relates_to': { rel_type: 'm.replace', event_id: original },
+    });
+    const edited = await ben.request('GET', room(`event/${encodeURIComponent(original)}`));
+    const mark = { 'org.example.mark': 7 };
+    expect(edited.body).toMatchObject({
+      unsigned: { ...mark, 'm.relations': { 'm.replace': { unsigned: mark } } },
+    });
+    await ben.request('PUT', room(`redact/${encodeURIComponent(original)}/r`), {});
+    const redacted = await ben.request('GET', room(`event/${encodeURIComponent(original)}`));
+    expect(redacted.body).toMatchObject({ unsigned: { ...mark, redacted_because: { unsigned: mark } } });
     const told = await eventually(() =>
       calls('onNewEvent').find(
         ({ args: [event] }) => (event as { content: { body?: string } }).content.body === 'replaced',

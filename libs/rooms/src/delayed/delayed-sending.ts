@@ -41,7 +41,11 @@ export class DelayedSending {
       // It was counted when it was left here, but not as the invite or the join that it may be.
       rateLimitExempt: !isMembership || content['membership'] === 'leave' || content['membership'] === 'ban',
     };
-    if (isMembership) return void (await this.memberships.byContent(requester, row.room_id, stateKey, content));
+    if (isMembership) {
+      const event = { roomId: row.room_id, type: row.event_type, stateKey, content };
+      await this.creation.assertMaySetState(requester, event);
+      return void (await this.memberships.byContent(requester, row.room_id, stateKey, content));
+    }
     if (row.event_type === 'm.room.canonical_alias' && stateKey !== undefined)
       await this.aliases.checkCanonical(requester, row.room_id, content);
     await this.creation.send(

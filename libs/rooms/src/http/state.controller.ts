@@ -48,6 +48,7 @@ export class StateController {
     if (delayMs !== undefined) return { delay_id: await this.delayed.schedule(requester, event, delayMs) };
     if (type === 'm.room.member') {
       const target = stateKey ?? '';
+      await this.creation.assertMaySetState(requester, event);
       const changed = await this.memberships.byContent(requester, roomId, target, content, { originServerTs });
       // Where nothing changed, or another server made the event, it is the one that counts now.
       return { event_id: changed?.eventId ?? (await this.state.currentId(roomId, type, target)) ?? '' };

@@ -85,6 +85,19 @@ export class EventCreation {
     return this.#sent.get(key) ?? this.#inFlight.get(key) ?? findSentEvent(this.database, roomId, transaction);
   }
 
+  /**
+   * Whether modules let somebody send a state event. {@link send} asks; for who sends one by other means.
+   * @throws MatrixError as a module says, by default 403 `M_FORBIDDEN`
+   */
+  async assertMaySetState(
+    requester: Requester,
+    { roomId, type, stateKey, content }: SendRequest & { readonly stateKey: string },
+  ): Promise<void> {
+    if (!this.modules.has('userMaySendStateEvent')) return;
+    const asked = [requester.userId, roomId, type, stateKey, content] as const;
+    assertAllowed(await this.modules.gate('userMaySendStateEvent', callbackContext(requester), ...asked));
+  }
+
   async #sendOnce(requester: Requester, request: SendRequest, transaction: ClientTransaction): Promise<SentEvent> {
     try {
       return await this.#send(requester, request, transaction);
@@ -109,20 +122,7 @@ export class EventCreation {
     await this.#takeLimit(requester, redacts);
     checkContent(type, stateKey, content, this.config.serverName, request.roomId);
     await checkRelation(this.database, this.events, requester.userId, request);
-    if (stateKey !== undefined && this.modules.has('userMaySendStateEvent')) {
-      const context = callbackContext(requester);
-      assertAllowed(
-        await this.modules.gate(
-          'userMaySendStateEvent',
-          context,
-          requester.userId,
-          request.roomId,
-          type,
-          stateKey,
-          content,
-        ),
-      );
-    }
+    if (stateKey !== undefined) await this.assertMaySetState(requester, { ...request, stateKey });
     if (requester.shadowBanned) return this.participation.pretend(requester, request.roomId);
     if (redacts !== undefined) await this.#checkTarget(request.roomId, redacts, type);
     const sticky = this.config.get('experimental_features.msc4354_enabled') ? request.stickyDurationMs : undefined;
