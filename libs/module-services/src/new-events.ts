@@ -79,7 +79,7 @@ export class NewEvents {
     const earlyMs = this.#nextRoundAtMs - clock.monotonicMs();
     if (earlyMs > 0) await clock.sleep(earlyMs);
     const startedAtMs = clock.monotonicMs();
-    const stored = await this.timeline.all(after, upTo, batchSize);
+    const stored = await this.timeline.news(after, upTo, batchSize);
     // Whoever is behind does not rest.
     this.#nextRoundAtMs = stored.length < batchSize ? startedAtMs + pauseMs : -Infinity;
     const rooms = new Map<string, StoredEvent[]>();

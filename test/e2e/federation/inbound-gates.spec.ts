@@ -123,6 +123,17 @@ describe.each(databases)('what keeps other servers out (%s)', (database) => {
     const kept = await invite(dana.userId);
     const { rooms } = await ok<{ rooms: { invite: JsonObject } }>(dana, 'GET', '/sync');
     expect(Object.keys(rooms.invite)).toEqual([kept.roomId]);
+    // Of what was kept modules are told, and of what ends it.
+    const told = (membership: string): Promise<unknown> =>
+      eventually(() =>
+        probe.fired.find(({ name, args }) => {
+          const { stateKey, content } = args[0] as { stateKey?: string; content: JsonObject };
+          return name === 'onNewEvent' && stateKey === dana.userId && content['membership'] === membership;
+        }),
+      );
+    await told('invite');
+    await ok(dana, 'POST', `/rooms/${part(kept.roomId)}/leave`, {});
+    await told('leave');
     expect((await invite(alice.userId, true)).answer).toMatchObject({
       ...{ status: 403, body: { error: 'This room has been blocked on this server' } },
     });

@@ -13,6 +13,7 @@ import {
   type Neighbors,
   type NewEnds,
   selectArrivals,
+  selectNews,
   selectDeepest,
   selectFilteredPlaces,
   selectFirstEventId,
@@ -221,14 +222,17 @@ export class TimelineReader {
     return gap && before(gap);
   }
 
-  /** Servable events of all rooms with `after < stream ordering <= upTo`, oldest first; at most `limit`. */
-  async all(after: number, upTo: number, limit: number): Promise<StoredEvent[]> {
-    return this.events.inOrder(await selectArrivals(this.database, after, upTo, limit));
+  /**
+   * Events of all rooms that clients may ever see with `after < stream ordering <= upTo`, oldest first; at most `limit`. Invites from
+   * rooms that this server is not in are among them, and what ends these.
+   */
+  async news(after: number, upTo: number, limit: number): Promise<StoredEvent[]> {
+    return this.events.inOrder(await selectNews(this.database, after, upTo, limit));
   }
 
   /** The first events of a room with `after < stream ordering <= upTo`, oldest first; at most `limit`. */
   async arrivals(roomId: string, after: number, upTo: number, limit: number): Promise<StoredEvent[]> {
-    return this.events.inOrder(await selectArrivals(this.database, after, upTo, limit, roomId));
+    return this.events.inOrder(await selectArrivals(this.database, roomId, after, upTo, limit));
   }
 
   /** The last place of a room in the order of arrival, up to `upTo`. */

@@ -338,19 +338,35 @@ export async function selectLastGap(
   return row && placeOf(row);
 }
 
-/** Ids of servable events of all rooms, or of one, with `after < stream ordering <= upTo`, oldest first. */
+/** Ids of servable events of a room with `after < stream ordering <= upTo`, oldest first. */
 export async function selectArrivals(
   db: Db,
+  roomId: string,
   after: number,
   upTo: number,
   limit: number,
-  roomId?: string,
 ): Promise<string[]> {
   const rows = await db.query<{ event_id: string }>(
-    `SELECT e.event_id FROM events e WHERE ${roomId === undefined ? '' : 'e.room_id = ? AND '}
-       e.stream_ordering > ? AND e.stream_ordering <= ? AND ${servableSql('e.')}
+    `SELECT e.event_id FROM events e
+     WHERE e.room_id = ? AND e.stream_ordering > ? AND e.stream_ordering <= ? AND ${servableSql('e.')}
      ORDER BY e.stream_ordering LIMIT ${Math.trunc(limit)}`,
-    [...(roomId === undefined ? [] : [roomId]), after, upTo],
+    [roomId, after, upTo],
+  );
+  return rows.map((row) => row.event_id);
+}
+
+/**
+ * Ids of events that clients may ever see with `after < stream ordering <= upTo`, oldest first: servable ones, and what users of this
+ * server were told of rooms that it is not in, which is invites, and what ends them.
+ */
+export async function selectNews(db: Db, after: number, upTo: number, limit: number): Promise<string[]> {
+  const rows = await db.query<{ event_id: string }>(
+    `SELECT e.event_id FROM events e
+     WHERE e.stream_ordering > ? AND e.stream_ordering <= ? AND e.soft_failed = FALSE AND e.rejection_reason IS NULL
+       AND (e.outlier = FALSE OR (e.type = 'm.room.member' AND EXISTS (SELECT 1 FROM local_current_membership l
+         WHERE l.user_id = e.state_key AND l.room_id = e.room_id AND l.event_id = e.event_id)))
+     ORDER BY e.stream_ordering LIMIT ${Math.trunc(limit)}`,
+    [after, upTo],
   );
   return rows.map((row) => row.event_id);
 }
