@@ -176,6 +176,26 @@ describe.each(databases)('an application service is told what concerns it (%s)',
     await join(acting(homeserver, 'irc', '@irc_new:rookery.test'), roomId);
   });
 
+  it('of users that it could not say anything about, once more', async () => {
+    const roomId = await createRoom(alice, { preset: 'public_chat' });
+    const late = '@irc_late:rookery.test';
+    const asked = (): number => irc.requests.filter(({ path }) => path === `/_matrix/app/v1/users/${late}`).length;
+    const inviteLate = async (): Promise<void> => {
+      const before = irc.events.length;
+      await ok(alice, 'POST', `/rooms/${roomId}/invite`, { user_id: late });
+      await eventually(() => irc.events.slice(before).some(({ state_key }) => state_key === late));
+    };
+    const answers = [503];
+    irc.onRequest = ({ method }) => (method === 'GET' ? { status: answers.shift() ?? 404 } : undefined);
+    await inviteLate();
+    await inviteLate();
+    expect(asked()).toBe(2);
+    // Who does not exist is not asked about with each event.
+    await inviteLate();
+    irc.onRequest = () => undefined;
+    expect(asked()).toBe(2);
+  });
+
   it('of aliases that somebody looks for, so that it can make them', async () => {
     const alias = '#irc_lazy:rookery.test';
     irc.onRequest = async ({ method, path }) => {

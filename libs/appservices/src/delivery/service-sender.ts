@@ -177,13 +177,10 @@ export class ServiceSender {
     );
     if (own.length === 0) return;
     const known = await existingAccounts(parts.database, own);
+    for (const userId of known) parts.queries.noteExisting(service, userId);
+    const unknown = own.filter((userId) => !known.has(userId));
     await Promise.all(
-      own
-        .filter((userId) => {
-          parts.queries.noteAsked(service, userId);
-          return !known.has(userId);
-        })
-        .map((userId) => parts.queries.userExists(service, userId, this.#stopping.signal)),
+      unknown.map((userId) => parts.queries.askAboutUser(service, userId, this.#stopping.signal)),
     );
   }
 
