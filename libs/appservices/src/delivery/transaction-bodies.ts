@@ -64,7 +64,7 @@ export class TransactionBodies {
       if (!view) continue;
       view.unsigned ??= {};
       // It was sent by one of the service's users, for whom there is no other client to recognise it.
-      if (transaction?.deviceId === deviceId) view.unsigned.transaction_id = transaction.txnId;
+      if (transaction?.deviceId === deviceId) EventSerializer.nameTransaction(view.unsigned, transaction.txnId);
       const isInvite = event.type === 'm.room.member' && event.content['membership'] === 'invite';
       if (isInvite && event.stateKey !== undefined && service.covers(event.stateKey))
         view.unsigned['invite_room_state'] = prejoinStateOf(event);

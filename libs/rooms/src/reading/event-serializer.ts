@@ -50,6 +50,13 @@ export class EventSerializer {
     return txnId.startsWith(delayedTxnPrefix) ? txnId.slice(delayedTxnPrefix.length) : undefined;
   }
 
+  /** Has an event tell its sender by what they know it: their own transaction id, or that under which it was left to be sent (MSC4140). */
+  static nameTransaction(unsigned: UnsignedData, txnId: string): void {
+    const delayId = EventSerializer.delayIdOf(txnId);
+    if (delayId !== undefined) unsigned['org.matrix.msc4140.delay_id'] = delayId;
+    else unsigned.transaction_id = withoutPrefix(txnId);
+  }
+
   constructor(
     private readonly events: EventStore,
     private readonly aggregations: Aggregations,
@@ -164,11 +171,8 @@ export class EventSerializer {
     const unsigned: UnsignedData = { age: nowMs - event.originServerTs };
     if (stored.softFailed) unsigned['io.element.synapse.soft_failed'] = true;
     if (membership !== undefined) unsigned['membership'] = membership as UnsignedData['membership'];
-    if (transaction && transaction.userId === reader.userId && transaction.deviceId === deviceKeyOf(reader)) {
-      const delayId = EventSerializer.delayIdOf(transaction.txnId);
-      if (delayId !== undefined) unsigned['org.matrix.msc4140.delay_id'] = delayId;
-      else unsigned.transaction_id = withoutPrefix(transaction.txnId);
-    }
+    if (transaction && transaction.userId === reader.userId && transaction.deviceId === deviceKeyOf(reader))
+      EventSerializer.nameTransaction(unsigned, transaction.txnId);
     const replaced = stored.replacesState === undefined ? undefined : others.get(stored.replacesState);
     if (replaced) {
       unsigned['replaces_state'] = replaced.event.eventId;
