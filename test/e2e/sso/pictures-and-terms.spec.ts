@@ -70,6 +70,11 @@ describe.each(['sqlite', 'postgres'] as const)('pictures and terms at a sign-on 
     expect(await world.homeserver.request('GET', '/profile/@anna:rookery.test')).toMatchObject({ status: 404 });
     // Nobody gets past the page by another address, or with terms that are not in force.
     expect((await browser.follow(`${base}/_synapse/client/sso_register`)).url.pathname).toContain('new_user_consent');
+    // Nor is the name one that they may choose.
+    const choice = `${base}/_synapse/client/pick_username/account_details`;
+    expect((await browser.follow(choice)).url.pathname).toContain('new_user_consent');
+    const other = await browser.submit({ ...page, url: new URL(choice), html: '<form method="post"></form>' }, { username: 'other' });
+    expect(other.html).toContain('@anna:rookery.test');
     const wrong = await browser.submit(page, { accepted_version: '0.9' });
     expect(wrong.html).toContain('<code>bad_param</code>');
     const anna = await world.logIn(await browser.submit(page));

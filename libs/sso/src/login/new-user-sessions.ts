@@ -21,6 +21,8 @@ export interface NewUserSession {
   readonly extraFields?: JsonObject | undefined;
   /** What the person chose, or what needs no choice. */
   readonly chosen?: ChosenUser | undefined;
+  /** It needs no choice: the person may not make another. */
+  readonly isFixed?: boolean | undefined;
   /** Version of the policy that the person agreed to. */
   readonly consentVersion?: string | undefined;
 }

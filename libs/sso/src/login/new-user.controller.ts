@@ -76,7 +76,7 @@ export class NewUserController {
   details(@Inbound() request: InboundRequest): Promise<HttpReply> {
     return this.pages.guard(async () => {
       const { session } = await this.newUsers.sessionOf(request);
-      return this.#details(200, session, session.suggested.localpart);
+      return this.newUsers.pastChoice(session) ?? this.#details(200, session, session.suggested.localpart);
     });
   }
 
@@ -89,6 +89,8 @@ export class NewUserController {
   ): Promise<HttpReply> {
     return this.pages.guard(async () => {
       const { id, session } = await this.newUsers.sessionOf(request);
+      const past = this.newUsers.pastChoice(session);
+      if (past) return past;
       const { suggested } = session;
       const localpart = form.username[0] ?? '';
       const problem = localpart.length > maxNameLength ? true : await this.newUsers.problemWith(localpart);

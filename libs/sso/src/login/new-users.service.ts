@@ -44,6 +44,7 @@ export class NewUsers {
       chosen: isFinal
         ? { ...suggested, localpart: suggested.localpart ?? '', emails: suggested.emails ?? [] }
         : undefined,
+      isFixed: isFinal,
     };
     if (isFinal && !this.#needsConsent(session)) return this.#register(session, signOn.request, signOn.cookies);
     const cookie = await this.sessions.open(session);
@@ -64,6 +65,11 @@ export class NewUsers {
       if (MatrixError.is(error) && error.status < 500) return error;
       throw error;
     }
+  }
+
+  /** Where somebody goes who has nothing to choose; `undefined` for those who have. */
+  pastChoice(session: NewUserSession): HttpReply | undefined {
+    return session.isFixed ? HttpReply.redirect(this.#next(session)) : undefined;
   }
 
   /** Notes what the person chose. The name was checked. @returns where the browser goes next */
@@ -89,7 +95,7 @@ export class NewUsers {
     } catch (error) {
       // Somebody else was faster: another name, please.
       if (MatrixError.is(error) && error.errcode === 'M_USER_IN_USE')
-        return this.#change(id, { ...session, chosen: undefined });
+        return this.#change(id, { ...session, chosen: undefined, isFixed: false });
       throw error;
     }
   }
