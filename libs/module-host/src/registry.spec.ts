@@ -108,10 +108,13 @@ it('refuses a second module for the legacy renewal endpoints', () => {
 it('asks only the first background controller, and says so', () => {
   const { seal, warnings } = registering(
     ['one', 'backgroundUpdateController', { onUpdate: nothing }],
-    ['two', 'backgroundUpdateController', { onUpdate: nothing }],
+    ['two', 'backgroundUpdateController', { onUpdate: nothing, defaultBatchSize: nothing }],
   );
-  expect(seal().handlers.onUpdate?.map(({ module }) => module)).toEqual(['one']);
-  expect(warnings.join('\n')).toMatch(/two: onUpdate is registered by one already/);
+  const { handlers } = seal();
+  expect(handlers.onUpdate?.map(({ module }) => module)).toEqual(['one']);
+  expect(handlers.defaultBatchSize).toBeUndefined();
+  expect(warnings.join('\n')).toMatch(/two: one registers backgroundUpdateController already; onUpdate of/);
+  expect(warnings.join('\n')).toMatch(/two: .*; defaultBatchSize of/);
 });
 
 it('refuses modules that disagree about the fields of a login type', () => {

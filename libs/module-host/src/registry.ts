@@ -329,6 +329,12 @@ export class ModuleRegistry {
     });
   }
 
+  /** The module that registered callbacks of a category first. */
+  #firstOf(category: CallbackCategory): string | undefined {
+    for (const [name, [first]] of this.#handlers) if (table[name].category === category) return first?.module;
+    return undefined;
+  }
+
   #check(module: string, category: CallbackCategory, method: string, name: string): CallbackInfo {
     const advice = removed.get(name) ?? removed.get(camelCase(name));
     if (advice !== undefined) throw new ModuleLoadError(module, `${name} is no callback any more: ${advice}`);
@@ -378,8 +384,9 @@ export class ModuleRegistry {
         `${callback} is registered by ${first.module} already; only one module may have it`,
       );
     }
-    if (first && info.exclusive === 'first') {
-      this.warn(module, `${callback} is registered by ${first.module} already; this one is never asked`);
+    const inCharge = info.exclusive === 'first' ? this.#firstOf(info.category) : undefined;
+    if (inCharge !== undefined && inCharge !== module) {
+      this.warn(module, `${inCharge} registers ${info.category} already; ${callback} of this one is never called`);
       return;
     }
     const call = (value as Handler['call']).bind(owner);
