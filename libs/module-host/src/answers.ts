@@ -92,8 +92,10 @@ function spam(options: SpamOptions): (answer: unknown) => GateAnswer {
   return (answer) => {
     if (answer === NOT_SPAM) return PASS;
     if (typeof answer === 'string') {
-      if (options.swallow && answer === DROP_SILENTLY) return refuse(forbidden, { effect: 'dropSilently' });
-      if (options.swallow && answer === SOFT_FAIL) return refuse(forbidden, { effect: 'softFail' });
+      if (answer === DROP_SILENTLY || answer === SOFT_FAIL) {
+        if (!options.swallow) return invalid(expected);
+        return refuse(forbidden, { effect: answer === SOFT_FAIL ? 'softFail' : 'dropSilently' });
+      }
       if (bareCode.test(answer)) return refuse(forbidden, { errcode: answer });
       if (options.words) {
         return { ...refuse(forbidden, { message: answer.slice(0, maxMessageLength) }), deprecated: useCodes };

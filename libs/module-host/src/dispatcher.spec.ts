@@ -217,6 +217,12 @@ describe('a gate', () => {
     expect(await verdict('some words')).toMatchObject({ allowed: false, failed: true });
   });
 
+  it.each([DROP_SILENTLY, SOFT_FAIL])('takes %s only where it means something', async (answer) => {
+    const { modules } = host(['m', 'spamChecker', { userMayJoinRoom: async () => answer as typeof NOT_SPAM }]);
+    const verdict = await modules.gate('userMayJoinRoom', context, '@a:x', '!r:x', false);
+    expect(verdict).toMatchObject({ allowed: false, failed: true, status: 500, errcode: 'M_UNKNOWN' });
+  });
+
   it('takes no boolean where the field never did', async () => {
     const { modules } = host([
       'm',
