@@ -17,8 +17,10 @@ export interface WebResource {
 const reserved = [
   '/_matrix',
   '/health',
+  ...['client', 'server', 'support'].map((name) => `/.well-known/matrix/${name}`),
   ...['admin', 'mas', 'metrics', 'replication'].map((name) => `/_synapse/${name}`),
   ...[
+    'media_upload_limit_exceeded',
     'new_user_consent',
     'oidc',
     'password_reset',

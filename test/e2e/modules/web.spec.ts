@@ -1,6 +1,8 @@
 import { join } from 'node:path';
 import { request as rawRequest } from 'node:http';
 import { createTestHomeserver, eventually, type TestHomeserver } from '@rookery/testing';
+import { ModulesContainer } from '@nestjs/core';
+import { webPathFilter } from '@rookery/module-host';
 import { MatrixError, RedirectError } from '@rookery/module-api';
 import { endless, web } from './fixtures/web.js';
 
@@ -18,6 +20,14 @@ describe('web resources of modules', () => {
   });
 
   const get = (path: string, method = 'GET'): ReturnType<TestHomeserver['request']> => server.request(method, path);
+
+  /** The paths of all endpoints of the server. */
+  const ownPaths = (): string[] =>
+    [...server.server.service(ModulesContainer).values()]
+      .flatMap((part) => [...part.controllers.values()])
+      .flatMap(({ metatype }) => Object.values(Object.getOwnPropertyDescriptors(metatype?.prototype ?? {})))
+      .flatMap(({ value }) => (typeof value === 'function' ? Reflect.getMetadata('path', value as object) : undefined) ?? [])
+      .map(String);
 
   it.each<[string, () => unknown, number, string]>([
     [
@@ -237,5 +247,7 @@ describe('web resources of modules', () => {
     expect(own.headers.get('content-type')).toContain('text/html');
     expect(web.asked.length).toBe(asked);
     expect((await get('/_synapse/client/nothing')).status).toBe(404);
+    expect(ownPaths()).toContain('/_synapse/client/media_upload_limit_exceeded');
+    expect(ownPaths().filter(webPathFilter(['/_synapse/*', '/.well-known/*']))).toEqual([]);
   });
 });
