@@ -177,6 +177,10 @@ eachDatabase('modules and accounts', (open) => {
         otp: code,
         secret: 'not asked for',
       });
+    const named = { identifier: { type: 'm.id.user', user: 'alice' } };
+    expect(await login({ type: 'org.example.otp', ...named })).toMatchObject({
+      ...{ status: 400, body: { errcode: 'M_MISSING_PARAM' } },
+    });
     expect((await otp('1')).status).toBe(403);
     expect((await otp('42')).status).toBe(200);
     expect(told).toEqual([

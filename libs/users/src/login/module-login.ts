@@ -36,6 +36,8 @@ export class ModuleLogin {
     const identifier = body['identifier'] as { type?: unknown; user?: unknown } | undefined;
     const name = identifier?.type === 'm.id.user' ? identifier.user : body['user'];
     if (typeof name !== 'string') throw MatrixError.missingParam("Missing 'identifier.user'");
+    const missing = this.modules.loginTypes.get(body.type)?.fields.find((field) => body[field] === undefined);
+    if (missing !== undefined) throw MatrixError.missingParam(`Missing parameter '${missing}'`);
     const userId = qualifyUserId(name, this.config.serverName);
     const key = userId.toLowerCase().slice(0, 255);
     if (!(await this.limiter.mayTake('rc_login.failed_attempts', key)))
