@@ -58,17 +58,14 @@ export class LoginProofs {
     return this.byModules.prove(request, body);
   }
 
-  /** The types that are checked with a name: passwords, and what modules bring. */
+  /** The types that are checked with a name: passwords, where the settings want them, and what modules bring. */
   passwordTypes(): string[] {
-    const enabled = this.config.get('password_config.enabled') === true;
+    const takesPasswords = this.config.get('password_config.localdb_enabled') || this.byModules.has('m.login.password');
     const types = new Set(this.byModules.types);
     types.delete('m.login.password');
-    return [
-      ...(enabled && (this.config.get('password_config.localdb_enabled') || this.byModules.has('m.login.password'))
-        ? ['m.login.password']
-        : []),
-      ...(enabled ? types : []),
-    ];
+    return this.config.get('password_config.enabled') === true && takesPasswords
+      ? ['m.login.password', ...types]
+      : [...types];
   }
 
   /** @spec client-server-api#appservice-login */

@@ -2,6 +2,7 @@ import { createHmac, generateKeyPairSync, sign } from 'node:crypto';
 import { hash as bcryptHash } from '@node-rs/bcrypt';
 import { databaseMigrations } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { ModuleDispatcher, ModuleRegistry } from '@rookery/module-host';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { AccountService } from '../accounts/account.service.js';
 import { PasswordService } from '../accounts/password.service.js';
@@ -237,6 +238,26 @@ eachDatabase('login', (open) => {
     });
     const reauth = await build({ 'password_config.enabled': 'only_for_reauth' });
     expect((await withPassword(user('alice'), 'wonderland', reauth)).status).toBe(400);
+  });
+
+  it.each([
+    [{}, ['m.login.password', 'org.example.otp'], ['org.example.otp', 'm.login.password']],
+    [{ 'password_config.enabled': 'only_for_reauth' }, ['org.example.otp'], ['org.example.otp', 'm.login.password']],
+    [{ 'password_config.enabled': false }, ['org.example.otp'], ['org.example.otp']],
+    [{ 'password_config.localdb_enabled': false }, ['org.example.otp'], ['org.example.otp']],
+  ])('leaves what modules check as it is, whatever is set about passwords (%o)', async (settings, flows, stages) => {
+    const fixture = await build(settings);
+    const registry = new ModuleRegistry(() => {});
+    registry.addModule('otp');
+    registry.add('otp', { onError: 'deny', timeLimitMs: undefined }, 'passwordAuthProvider', {
+      authCheckers: [{ loginType: 'org.example.otp', fields: ['otp'], check: (userId) => ({ userId }) }],
+    });
+    fixture.get(ModuleDispatcher).install(registry.seal());
+    const offered = fixture.get(LoginService).flows();
+    expect(offered.map(({ type }) => type)).toEqual([...flows, 'm.login.application_service']);
+    expect((await fixture.get(UserAuthGate).flowsFor('@alice:example.org')).flat()).toEqual(stages);
+    const byCode = { type: 'org.example.otp', identifier: user('alice'), otp: '42' };
+    expect((await login(byCode, fixture)).status).toBe(200);
   });
 
   it('lets a session confirm with its own user’s password only', async () => {

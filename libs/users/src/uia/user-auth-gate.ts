@@ -72,11 +72,11 @@ export class UserAuthGate {
   async flowsFor(userId: string): Promise<string[][]> {
     const account = await findAccount(this.database, userId);
     const flows: string[][] = [];
-    if (this.config.get('password_config.enabled') !== false) {
-      const types = new Set(this.modules.loginTypes.keys());
-      if (account?.passwordHash !== undefined) types.add('m.login.password');
-      for (const type of types) flows.push([type]);
-    }
+    const types = new Set(this.modules.loginTypes.keys());
+    const hasPassword = account?.passwordHash !== undefined && this.config.get('password_config.localdb_enabled');
+    if (hasPassword) types.add('m.login.password');
+    if (this.config.get('password_config.enabled') === false) types.delete('m.login.password');
+    for (const type of types) flows.push([type]);
     if (await this.ports.singleSignOn.given?.(userId)) flows.push(['m.login.sso']);
     return flows.length > 0 ? flows : [['m.login.password']];
   }
