@@ -57,6 +57,7 @@ export {
 } from './background/background-update.js';
 export {
   type BackgroundUpdateController,
+  type TimedUpdate,
   BackgroundUpdates,
   type BackgroundUpdateSettings,
   backgroundUpdateSettingsOf,

@@ -4,12 +4,13 @@ import {
   BackgroundUpdates,
   type BackgroundUpdateSettings,
   backgroundUpdateSettingsOf,
+  type TimedUpdate,
 } from '@rookery/database';
 import { callbackContext, ModuleDispatcher } from '@rookery/module-host';
 import { Clock, Config, Lifecycle } from '@rookery/platform';
 
-/** There is one database; modules may be written for servers with several. */
-const databaseName = 'master';
+/** What modules know the database of an update by: that with the rows of state is one of its own, if there are two. */
+const databaseOf = ({ isInStateDatabase }: TimedUpdate): string => (isInStateDatabase ? 'state' : 'master');
 
 /** Lets a module decide when background updates run: the callbacks `onUpdate`, `defaultBatchSize`, `minBatchSize`. */
 @Injectable()
@@ -34,14 +35,11 @@ export class BackgroundUpdateControl implements BackgroundUpdateController {
     this.#inCharge = true;
   }
 
-  async aroundBatch(
-    update: { readonly name: string; readonly oneShot: boolean },
-    run: (durationMs: number) => Promise<void>,
-  ): Promise<void> {
+  async aroundBatch(update: TimedUpdate, run: (durationMs: number) => Promise<void>): Promise<void> {
     const { dispatcher, clock } = this;
     const context = callbackContext(undefined);
     const slot = dispatcher.has('onUpdate')
-      ? await dispatcher.provide('onUpdate', context, update.name, databaseName, update.oneShot)
+      ? await dispatcher.provide('onUpdate', context, update.name, databaseOf(update), update.oneShot)
       : undefined;
     try {
       await run(slot?.durationMs ?? this.#settings.durationMs);
@@ -51,18 +49,18 @@ export class BackgroundUpdateControl implements BackgroundUpdateController {
     }
   }
 
-  async defaultBatchSize(name: string): Promise<number> {
+  async defaultBatchSize(update: TimedUpdate): Promise<number> {
     const { dispatcher } = this;
     const size = dispatcher.has('defaultBatchSize')
-      ? await dispatcher.provide('defaultBatchSize', callbackContext(undefined), name, databaseName)
+      ? await dispatcher.provide('defaultBatchSize', callbackContext(undefined), update.name, databaseOf(update))
       : undefined;
     return size ?? this.#settings.defaultBatchSize;
   }
 
-  async minBatchSize(name: string): Promise<number> {
+  async minBatchSize(update: TimedUpdate): Promise<number> {
     const { dispatcher } = this;
     const size = dispatcher.has('minBatchSize')
-      ? await dispatcher.provide('minBatchSize', callbackContext(undefined), name, databaseName)
+      ? await dispatcher.provide('minBatchSize', callbackContext(undefined), update.name, databaseOf(update))
       : undefined;
     return size ?? this.#settings.minBatchSize;
   }

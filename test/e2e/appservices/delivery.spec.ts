@@ -156,7 +156,7 @@ describe.each(databases)('an application service is told what concerns it (%s)',
     await ok(ghost, 'PUT', path, { msgtype: 'm.text', body: 'mine' });
     const mine = await eventually(() => irc.events.find(({ content }) => content['body'] === 'mine'));
     expect(mine.unsigned?.['transaction_id']).toBe('own-transaction');
-    await ok(ghost, 'PUT', `/rooms/${markerRoom}/redact/${encodeURIComponent(mine.event_id)}/own-redaction`, {});
+    await ok(ghost, 'PUT', `/rooms/${markerRoom}/redact/${encodeURIComponent(mine.event_id!)}/own-redaction`, {});
     const redaction = await eventually(() => irc.events.find(({ type }) => type === 'm.room.redaction'));
     expect(redaction.unsigned?.['transaction_id']).toBe('own-redaction');
   });

@@ -112,7 +112,8 @@ describe.each(databases)('what keeps other servers out (%s)', (database) => {
     // What is dropped is answered as if it had arrived; a module that fails lets nothing pass.
     const dana = await home.registerUser('dana');
     probe.reset();
-    probe.answers.shouldDropFederatedEvent = ({ content }: { content: JsonObject }) => content['membership'] === 'invite';
+    probe.answers.shouldDropFederatedEvent = ({ content }: { content: JsonObject }) =>
+      content['membership'] === 'invite';
     expect(said((await invite(dana.userId)).answer)).toBe('200');
     expect(probe.fired.some(({ name }) => name === 'federatedUserMayInvite')).toBe(false);
     probe.answers.shouldDropFederatedEvent = () => {

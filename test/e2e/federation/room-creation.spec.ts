@@ -97,7 +97,9 @@ describe.each(databases)('a new room with people of other servers (%s)', (databa
     probe.answers.checkEventAllowed = ({ stateKey }: { stateKey?: string }) => stateKey !== '@bad:friendly.test';
     const before = friendly.asked.length;
     const answer = await alice.request('POST', '/createRoom', { invite: ['@bad:friendly.test', '@bob:friendly.test'] });
-    const asked = probe.fired.filter(({ args }) => (args[0] as { stateKey?: string } | undefined)?.stateKey === '@bob:friendly.test');
+    const asked = probe.fired.filter(
+      ({ args }) => (args[0] as { stateKey?: string } | undefined)?.stateKey === '@bob:friendly.test',
+    );
     probe.reset();
     expect(outcome(answer)).toBe('403 M_FORBIDDEN');
     expect(friendly.asked.slice(before).filter(({ url }) => url.startsWith(invite)).length).toBe(1);

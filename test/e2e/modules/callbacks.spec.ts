@@ -305,8 +305,8 @@ describe.each(['sqlite', 'postgres'] as const)('callbacks fire (%s)', (kind) => 
       unsigned: { 'org.example.mark': 7 },
     });
     // Also within others.
-    const original = (await ben.request<{ event_id: string }>('PUT', room('send/m.room.message/edited'), { body: 'a' })).body
-      .event_id;
+    const original = (await ben.request<{ event_id: string }>('PUT', room('send/m.room.message/edited'), { body: 'a' }))
+      .body.event_id;
     await ben.request('PUT', room('send/m.room.message/edit'), {
       ...{ body: 'b', 'm.new_content': { body: 'b' } },
       'm.relates_to': { rel_type: 'm.replace', event_id: original },

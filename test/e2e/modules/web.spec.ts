@@ -26,7 +26,9 @@ describe('web resources of modules', () => {
     [...server.server.service(ModulesContainer).values()]
       .flatMap((part) => [...part.controllers.values()])
       .flatMap(({ metatype }) => Object.values(Object.getOwnPropertyDescriptors(metatype?.prototype ?? {})))
-      .flatMap(({ value }) => (typeof value === 'function' ? Reflect.getMetadata('path', value as object) : undefined) ?? [])
+      .flatMap(
+        ({ value }) => (typeof value === 'function' ? Reflect.getMetadata('path', value as object) : undefined) ?? [],
+      )
       .map(String);
 
   it.each<[string, () => unknown, number, string]>([

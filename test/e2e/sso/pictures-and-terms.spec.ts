@@ -73,7 +73,10 @@ describe.each(['sqlite', 'postgres'] as const)('pictures and terms at a sign-on 
     // Nor is the name one that they may choose.
     const choice = `${base}/_synapse/client/pick_username/account_details`;
     expect((await browser.follow(choice)).url.pathname).toContain('new_user_consent');
-    const other = await browser.submit({ ...page, url: new URL(choice), html: '<form method="post"></form>' }, { username: 'other' });
+    const other = await browser.submit(
+      { ...page, url: new URL(choice), html: '<form method="post"></form>' },
+      { username: 'other' },
+    );
     expect(other.html).toContain('@anna:rookery.test');
     const wrong = await browser.submit(page, { accepted_version: '0.9' });
     expect(wrong.html).toContain('<code>bad_param</code>');

@@ -179,9 +179,7 @@ export class ServiceSender {
     const known = await existingAccounts(parts.database, own);
     for (const userId of known) parts.queries.noteExisting(service, userId);
     const unknown = own.filter((userId) => !known.has(userId));
-    await Promise.all(
-      unknown.map((userId) => parts.queries.askAboutUser(service, userId, this.#stopping.signal)),
-    );
+    await Promise.all(unknown.map((userId) => parts.queries.askAboutUser(service, userId, this.#stopping.signal)));
   }
 
   #count(events: number, edus: number, toDevice: number): void {

@@ -206,4 +206,27 @@ eachDatabase('Background updates', (open) => {
     expect(seen[0]).toBe('move false');
     expect(sizes).toEqual([200, 250, 250, 250, 250]);
   });
+
+  it.each([false, true])('tells a controller which database an update is in (state apart: %s)', async (isApart) => {
+    const apart = isApart ? await open(clock) : undefined;
+    await apart?.migrate(databaseMigrations);
+    const run = (): Promise<{ items: number; progress: object; finished: boolean }> =>
+      Promise.resolve({ items: 1, progress: {}, finished: true });
+    const update = { name: 'edges', store: 'state', run } as unknown as BackgroundUpdate;
+    const updates = new BackgroundUpdates({
+      ...{ database: db, clock, logger, updates: [update], settings: defaultBackgroundUpdateSettings },
+      state: apart?.database,
+    });
+    const seen: boolean[] = [];
+    updates.setController({
+      async aroundBatch({ isInStateDatabase }, begin) {
+        seen.push(isInStateDatabase);
+        await begin(250);
+      },
+    });
+    await updates.queue('edges');
+    await finished(updates);
+    expect(seen).toEqual([isApart]);
+    await apart?.close();
+  });
 });

@@ -38,12 +38,17 @@ export const backgroundUpdateSettingsOf = (config: Config): BackgroundUpdateSett
 /** Takes the timing of background updates over: a module's callbacks. With one, the settings about time and sleep are idle. */
 export interface BackgroundUpdateController {
   /** Calls `run` when the batch may begin, with the time it should take; what it does afterwards is the pause. */
-  aroundBatch(
-    update: { readonly name: string; readonly oneShot: boolean },
-    run: (durationMs: number) => Promise<void>,
-  ): Promise<void>;
-  defaultBatchSize?(name: string): Promise<number>;
-  minBatchSize?(name: string): Promise<number>;
+  aroundBatch(update: TimedUpdate, run: (durationMs: number) => Promise<void>): Promise<void>;
+  defaultBatchSize?(update: TimedUpdate): Promise<number>;
+  minBatchSize?(update: TimedUpdate): Promise<number>;
+}
+
+/** An update as whoever times it sees it. */
+export interface TimedUpdate {
+  readonly name: string;
+  readonly oneShot: boolean;
+  /** It runs on the database that holds the state alone. */
+  readonly isInStateDatabase: boolean;
 }
 
 /** The update in hand and its speed since the start. */
@@ -269,7 +274,7 @@ export class BackgroundUpdates {
     if (!pace) this.#paces.set(update.name, (pace = new Pace()));
     if (this.#current !== update.name) logger.info('Background update begins', { update: update.name });
     this.#current = update.name;
-    const about = { name: update.name, oneShot: update.oneShot ?? false };
+    const about = this.#about(update);
     const batch = (durationMs: number): Promise<void> => this.#runBatch(update, row, pace, durationMs);
     try {
       if (this.#controller) await this.#controller.aroundBatch(about, batch);
@@ -287,11 +292,16 @@ export class BackgroundUpdates {
     if (!this.#controller && this.#settings.sleepEnabled) await this.#sleep(this.#settings.sleepMs);
   }
 
+  #about(update: BackgroundUpdate): TimedUpdate {
+    const isInStateDatabase = this.#databaseOf(update) !== this.#parts.database;
+    return { name: update.name, oneShot: update.oneShot ?? false, isInStateDatabase };
+  }
+
   async #runBatch(update: BackgroundUpdate, row: UpdateRow, pace: Pace, durationMs: number): Promise<void> {
     const { clock, logger } = this.#parts;
     const database = this.#databaseOf(update);
-    const first = (await this.#controller?.defaultBatchSize?.(update.name)) ?? this.#settings.defaultBatchSize;
-    const least = (await this.#controller?.minBatchSize?.(update.name)) ?? this.#settings.minBatchSize;
+    const first = (await this.#controller?.defaultBatchSize?.(this.#about(update))) ?? this.#settings.defaultBatchSize;
+    const least = (await this.#controller?.minBatchSize?.(this.#about(update))) ?? this.#settings.minBatchSize;
     const batchSize = pace.batchSize(durationMs, first, least);
     const progress = JSON.parse(row.progress_json) as UpdateProgress;
     const { result, tookMs } = await database.write(

@@ -116,7 +116,10 @@ export interface UpdateSlot {
 
 /** Decides when background updates run. The first module that registers these callbacks is the only one asked. */
 export interface BackgroundUpdateControllerCallbacks {
-  /** `on_update`: a batch wants to start; wait in here to hold it back. Required. */
+  /**
+   * `on_update`: a batch wants to start; wait in here to hold it back. Required.
+   * @param databaseName `state` for what runs on the database with the rows of state, where that is one of its own; else `master`
+   */
   onUpdate?(
     updateName: string,
     databaseName: string,

@@ -77,7 +77,8 @@ export interface ThirdPartyRulesCallbacks {
   ): Promise<Permission> | Permission;
   /**
    * `on_new_event`: an event was stored; told once per event on the whole server, again only after a crash. Not told of
-   * rejected events. `stateEvents` is the state after it.
+   * rejected events. `stateEvents` is the state after it. Invites from rooms that this server is not in are among them, and what
+   * ends these: of such a room no state is known.
    */
   onNewEvent?(event: ModuleEvent, stateEvents: RoomStateView, context: CallbackContext): Promise<void> | void;
   /** `check_can_shutdown_room`: an administrator deletes a room. `userId` is `undefined` when a job does it. */

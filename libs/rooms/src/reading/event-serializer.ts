@@ -124,8 +124,7 @@ export class EventSerializer {
       const relations = relationsOf(aggregations.get(visible[index]!.stored.event.eventId), aggregations, write);
       if (relations) event.unsigned!['m.relations'] = relations;
     }
-    if (!options.withoutModules && this.modules.has('addFieldToUnsigned'))
-      await this.#askModules(reader, all);
+    if (!options.withoutModules && this.modules.has('addFieldToUnsigned')) await this.#askModules(reader, all);
     return written;
   }
 

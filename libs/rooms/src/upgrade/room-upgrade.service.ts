@@ -228,10 +228,7 @@ export class RoomUpgrade {
     }
   }
 
-  #send(
-    requester: Requester,
-    state: Pick<EventDraft, 'roomId' | 'type' | 'content' | 'unchecked'>,
-  ): Promise<unknown> {
+  #send(requester: Requester, state: Pick<EventDraft, 'roomId' | 'type' | 'content' | 'unchecked'>): Promise<unknown> {
     const origin = originOf(requester);
     return this.persister.send({ ...state, stateKey: '', sender: requester.userId, origin, skipUnchanged: true });
   }
