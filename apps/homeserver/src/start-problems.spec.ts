@@ -116,6 +116,14 @@ const refusals: readonly Refusal[] = [
     setting: 'user_consent.template_dir',
   },
   {
+    what: 'a version of consent that has no document',
+    settings: 'form_secret: s\nuser_consent: {version: 2.0, template_dir: policy}\n',
+    folders: ['policy', 'policy/en'],
+    files: { 'policy/en/2.html': 'Agree?' },
+    says: /homeserver\.yaml:\d+: user_consent\.version: there is no en\/2\.0\.html in .*policy/,
+    setting: 'user_consent.version',
+  },
+  {
     what: 'a registration of an application service that is not there',
     settings: 'app_service_config_files: [absent.yaml]\n',
     says: /absent\.yaml/,

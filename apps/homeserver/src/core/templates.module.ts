@@ -10,8 +10,7 @@ import { Mailer, mailerOptionsOf, Pages, pagesOptionsOf } from '@rookery/templat
     {
       provide: Pages,
       inject: [Config, Ids, Logger],
-      useFactory: (config: Config, ids: Ids, logger: Logger) =>
-        new Pages(pagesOptionsOf(config), ids, logger.child('templates')),
+      useFactory: createPages,
     },
     {
       provide: Mailer,
@@ -32,6 +31,16 @@ export class TemplatesModule implements OnApplicationBootstrap {
     if (mailer === undefined) return;
     this.lifecycle.on('streams', { name: 'mail queue', start: () => mailer.start(), stop: () => mailer.stop() });
   }
+}
+
+/** @throws SettingsError when there is no page of the policy that users are asked to agree to: nobody could */
+function createPages(config: Config, ids: Ids, logger: Logger): Pages {
+  const pages = new Pages(pagesOptionsOf(config), ids, logger.child('templates'));
+  const folder = config.get('user_consent.template_dir');
+  const page = `en/${config.get('user_consent.version') ?? ''}.html`;
+  if (folder !== undefined && !pages.has(page))
+    throw settingError(config, 'user_consent.version', [], `there is no ${page} in ${folder}`);
+  return pages;
 }
 
 /** @throws SettingsError when the sender is none */

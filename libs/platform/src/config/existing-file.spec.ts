@@ -231,7 +231,7 @@ describe("an existing server's file", () => {
     expect(get('email.smtp_port')).toBe(587);
     expect(get('email.subjects.password_reset')).toBe('[%(server_name)s] New password');
     expect(get('email.subjects.email_validation')).toBe('[%(server_name)s] Validate your email');
-    expect(get('user_consent.version')).toBe('1');
+    expect(get('user_consent.version')).toBe('1.0');
     expect(get('user_consent.template_dir')).toBe(join(folder, 'res/templates/privacy'));
     expect(get('stream_writers.receipts')).toEqual(['master']);
     expect(get('modules')).toMatchObject([{ module: 'rookery-invite-policy', on_error: 'deny' }]);

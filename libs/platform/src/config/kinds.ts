@@ -12,6 +12,8 @@ export interface ReadContext {
   error(path: SettingPath, message: string): void;
   /** Reports something the operator should know. */
   warn(path: SettingPath, message: string): void;
+  /** A scalar as it stands in the file, without quotes; `undefined` where it stands in none. */
+  written(path: SettingPath): string | undefined;
   /** The text of a secret file without trailing white space; reports and returns `undefined` when it cannot be read. */
   secret(path: SettingPath, file: string): string | undefined;
   /** Takes a secret that stands in the settings though it may lie in a file, or reports it where it must. */
@@ -50,14 +52,14 @@ function simple<T>(
   label: string,
   expected: string,
   schema: JsonSchema,
-  parse: (value: unknown, context: ReadContext) => T | undefined,
+  parse: (value: unknown, context: ReadContext, path: SettingPath) => T | undefined,
 ): Kind<T> {
   return {
     label,
     expected,
     schema,
     read(value, path, context) {
-      const parsed = parse(value, context);
+      const parsed = parse(value, context, path);
       if (parsed === undefined) context.error(path, `expected ${expected}, found ${shown(value)}`);
       return parsed;
     },
@@ -68,6 +70,13 @@ function simple<T>(
 export const flag: Kind<boolean> = simple('boolean', 'true or false', { type: 'boolean' }, (value) =>
   typeof value === 'boolean' ? value : undefined,
 );
+
+/**
+ * A number as Python writes it, which is what files written for Synapse mean by it: one with a point keeps one, so that `1.0` is not
+ * `1`.
+ */
+const numberAsText = (value: number, written: string | undefined): string =>
+  Number.isInteger(value) && written?.includes('.') ? value.toFixed(1) : String(value);
 
 /** Text. A number must be quoted (YAML has changed it before we see it) unless `numbers` says that no harm is done. */
 export function text(
@@ -81,8 +90,8 @@ export function text(
     ...(empty ? {} : { minLength: 1 }),
     ...(pattern ? { pattern: pattern.source } : {}),
   };
-  return simple(options.label ?? 'text', expected, schema, (given) => {
-    const value = numbers && typeof given === 'number' ? String(given) : given;
+  return simple(options.label ?? 'text', expected, schema, (given, context, path) => {
+    const value = numbers && typeof given === 'number' ? numberAsText(given, context.written(path)) : given;
     return typeof value === 'string' && (empty || value !== '') && (!pattern || pattern.test(value))
       ? value
       : undefined;
@@ -124,6 +133,7 @@ const silent: ReadContext = {
   baseDir: '/',
   error: () => undefined,
   warn: () => undefined,
+  written: () => undefined,
   secret: () => undefined,
   takesInline: () => true,
 };

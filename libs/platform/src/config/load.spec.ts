@@ -48,6 +48,19 @@ describe('reading', () => {
     expect(loadConfig([two, one], { env: {} }).get('database.args')).toEqual({ database: join(folder, 'one.db') });
   });
 
+  it.each([
+    ['1.0', '1.0'],
+    ['1.10', '1.1'],
+    ['2', '2'],
+    ['1_0', '10'],
+    ['"1.0"', '1.0'],
+    ['2024-01-01', '2024-01-01'],
+  ])('takes the version %s for the text that Python makes of it', (written, text) => {
+    const lines = `x: &version ${written}\nform_secret: s\nuser_consent: {template_dir: x, version: *version}`;
+    expect(problemsOf(lines)).toEqual(['warning homeserver.yaml:3: x: unknown setting, ignored']);
+    expect(loadConfig([file], { env: {} }).get('user_consent.version')).toBe(text);
+  });
+
   it('reads YAML 1.1: words for true, merges, null sections, octal', () => {
     expect(
       problemsOf(

@@ -45,6 +45,7 @@ export function checkConfig(
     paths,
     env: options.env ?? process.env,
     locate: sources.locate,
+    written: sources.written,
     noSecretsInConfig: options.noSecretsInConfig ?? false,
   });
   const warnings = [...sources.problems, ...parts.warnings];

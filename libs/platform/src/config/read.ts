@@ -21,6 +21,8 @@ export interface RawSettings {
   readonly noSecretsInConfig?: boolean;
   /** `homeserver.yaml:12` of a value, or of the nearest thing around it; the file when it is in none. */
   readonly locate: (path: SettingPath) => string | undefined;
+  /** A scalar as it stands in the files, where that is known. */
+  readonly written?: (path: SettingPath) => string | undefined;
 }
 
 /** The values, and everything that is wrong with them. */
@@ -67,6 +69,7 @@ export function readSettings(source: RawSettings): ReadResult {
     baseDir: source.baseDir,
     error: (path, message) => problem('error', path, message),
     warn: (path, message) => problem('warning', path, message),
+    written: (path) => source.written?.(path),
     secret: (path, file) => readSecret(file, (message) => problem('error', path, message)),
     takesInline: (path) => {
       if (source.noSecretsInConfig)

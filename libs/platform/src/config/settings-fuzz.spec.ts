@@ -89,6 +89,7 @@ describe('settings that are anything', () => {
       baseDir: folder,
       error: (_: unknown, message: string) => told.push(message),
       warn: () => undefined,
+      written: () => undefined,
       secret: () => undefined,
       takesInline: () => true,
     };

@@ -31,6 +31,8 @@ export interface SettingsFile {
   readonly problems: readonly ConfigProblem[];
   /** Line of a value's key, or of the nearest thing around it. */
   line(path: SettingPath): number | undefined;
+  /** The text of a scalar as it stands in the file, without quotes; `undefined` where there is none. */
+  written(path: SettingPath): string | undefined;
 }
 
 /** Several files as one: later top-level keys replace earlier ones whole. */
@@ -38,6 +40,8 @@ export interface MergedSettings {
   readonly raw: Record<string, unknown>;
   readonly problems: readonly ConfigProblem[];
   readonly locate: (path: SettingPath) => string | undefined;
+  /** As {@link SettingsFile.written}, of the file that the key is taken from. */
+  readonly written: (path: SettingPath) => string | undefined;
 }
 
 /** Sections that say the same in two forms: one in a later file replaces the other in an earlier one. */
@@ -101,24 +105,33 @@ export function parseSettings(file: string, text: string): SettingsFile {
     values,
     problems,
     line: (path) => {
-      const offset = offsetOf(document, path);
+      const { offset } = placeOf(document, path);
       return offset === undefined ? undefined : lineCounter.linePos(offset).line;
+    },
+    written: (path) => {
+      const { node } = placeOf(document, path);
+      return isScalar(node) ? node.source : undefined;
     },
   };
 }
 
-/** Where the last part of the path stands that the document has; merged and aliased parts count as their source. */
-function offsetOf(document: Document, path: SettingPath): number | undefined {
+/**
+ * Where the last part of the path stands that the document has, and what is there if it is all of the path; merged and aliased parts
+ * count as their source.
+ */
+function placeOf(
+  document: Document,
+  path: SettingPath,
+): { readonly offset: number | undefined; readonly node: unknown } {
   let node: unknown = document.contents;
   let offset: number | undefined;
   for (const part of path) {
-    if (isAlias(node)) node = node.resolve(document);
     let next: unknown;
     if (isMap(node)) {
       const pair = findPair(document, node, String(part));
       if (!pair) {
         if (part === 0) continue; // one entry that stands without its list
-        break;
+        return { offset, node: undefined };
       }
       if (isNode(pair.key) && pair.key.range) offset = pair.key.range[0];
       next = pair.value;
@@ -126,10 +139,10 @@ function offsetOf(document: Document, path: SettingPath): number | undefined {
       next = node.items[part];
       if (isNode(next) && next.range) offset = next.range[0];
     }
-    if (next === undefined) break;
-    node = next;
+    if (next === undefined) return { offset, node: undefined };
+    node = isAlias(next) ? next.resolve(document) : next;
   }
-  return offset;
+  return { offset, node };
 }
 
 function findPair(document: Document, map: YAMLMap, key: string, depth = 0): Pair | undefined {
@@ -204,5 +217,6 @@ export function readSources(paths: readonly string[]): MergedSettings {
       const line = source?.line(path);
       return source && line !== undefined ? `${source.file}:${line}` : paths[0];
     },
+    written: (path) => sourceOf.get(String(path[0]))?.written(path),
   };
 }

@@ -28,6 +28,7 @@ describe('the table of settings', () => {
       baseDir: '/',
       error: (path: unknown, message: string) => problems.push(`${String(path)}: ${message}`),
       warn: (path: unknown, message: string) => problems.push(`${String(path)}: ${message}`),
+      written: () => undefined,
       secret: () => undefined,
       takesInline: () => true,
     };
