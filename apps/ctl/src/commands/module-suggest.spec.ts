@@ -122,6 +122,18 @@ it('names a package for each module that is known, with settings that the packag
   expect(notes.at(-1)).toBe('1 of 11 have no counterpart here.');
 });
 
+it('sees what stands outside of modules: a directory, presence', () => {
+  const ldap = (enabled: boolean) =>
+    suggest(
+      `ldap_config: { enabled: ${enabled}, uri: 'ldaps://ldap.example', base: 'dc=x', attributes: { uid: cn } }\n`,
+    );
+  expect(ldap(true).modules).toMatchObject([
+    { module: '@rookery-examples/ldap-login', config: { directories: [{ url: 'ldaps://ldap.example', uid: 'cn' }] } },
+  ]);
+  expect(ldap(false).notes.join()).toContain('no modules of Python');
+  expect(suggest('presence: { presence_router: { module: some.Router } }\n').text).toContain('# some.Router');
+});
+
 it('closes what was closed, and opens what was open', () => {
   const policy = (config: string) =>
     suggest(

@@ -256,6 +256,7 @@ const isPython = (module: unknown): boolean => /^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+
  */
 export function suggestModules(file: string, terminal: Terminal): void {
   const settings = read(file);
+  const oldLdap = objectOf(settings['ldap_config']);
   const entries = [
     ...listed(settings['modules']),
     ...listed(settings['password_providers']),
@@ -263,7 +264,9 @@ export function suggestModules(file: string, terminal: Terminal): void {
     ...(textOf(objectOf(settings['spam_checker'])['module']) !== undefined
       ? [objectOf(settings['spam_checker'])]
       : listed(settings['spam_checker'])),
-    ...(settings['third_party_event_rules'] ? [objectOf(settings['third_party_event_rules'])] : []),
+    objectOf(settings['third_party_event_rules']),
+    objectOf(objectOf(settings['presence'])['presence_router']),
+    ...(oldLdap['enabled'] === true ? [{ module: 'ldap_auth_provider.LdapAuthProvider', config: oldLdap }] : []),
   ].filter(({ module }) => textOf(module) !== undefined && isPython(module));
   if (entries.length === 0) {
     terminal.note(`${file} names no modules of Python.`);

@@ -328,6 +328,7 @@ const delegatedRefusals: [lines: string, setting: string][] = [
   ['cas_config: {server_url: "https://cas"}', 'cas_config.server_url'],
   ['jwt_config: {enabled: true, secret: x, algorithm: HS256}', 'jwt_config.enabled'],
   ['password_providers: [{module: x}]', 'password_providers'],
+  ['ldap_config: {enabled: true}', 'ldap_config'],
   [
     'enable_registration_captcha: true\nrecaptcha_public_key: a\nrecaptcha_private_key: b',
     'enable_registration_captcha',
@@ -373,6 +374,7 @@ describe('settings that the server refuses', () => {
     'account_threepid_delegates: {email: null}',
     'account_threepid_delegates: {email: ""}',
     'log_file: null',
+    'ldap_config: {enabled: false, uri: "ldap://x"}',
     'worker_replication_http_tls: false',
   ])('not %s, which asks for nothing', (lines) => {
     expect(problemsOf(lines).filter((problem) => problem.startsWith('error'))).toEqual([]);

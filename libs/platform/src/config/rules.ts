@@ -15,6 +15,8 @@ const notLonger = (shorter: SettingName, longer: SettingName): Rule =>
 const needs = (when: SettingName, what: SettingName): Rule =>
   rule([when, what], ({ get }) => (get(when) === true && get(what) === undefined ? `needs ${what}` : undefined));
 
+const asksLdap = (get: RuleView['get']): boolean => get('ldap_config')?.['enabled'] === true;
+
 const accountRules: readonly Rule[] = [
   rule(
     [
@@ -70,6 +72,11 @@ const accountRules: readonly Rule[] = [
   needs('jwt_config.enabled', 'jwt_config.secret'),
   needs('jwt_config.enabled', 'jwt_config.algorithm'),
   needs('account_validity.enabled', 'account_validity.period'),
+  rule(['ldap_config', 'matrix_authentication_service.enabled'], ({ get }) =>
+    asksLdap(get) && !get('matrix_authentication_service.enabled')
+      ? 'nobody of the directory could log in: a module asks it, whose entry `rookery module suggest` writes. Leave ldap_config out then'
+      : undefined,
+  ),
   rule(['user_consent.template_dir', 'user_consent.version', 'form_secret'], ({ get, given }) => {
     if (!given('user_consent')) return undefined;
     if (get('user_consent.template_dir') === undefined || get('user_consent.version') === undefined)
@@ -97,6 +104,7 @@ const replacedByService: readonly (readonly [about: Rule['about'], used: (view: 
   [['cas_config.server_url', 'cas_config.enabled'], ({ get }) => get('cas_config.enabled') === true],
   [['jwt_config.enabled'], ({ get }) => get('jwt_config.enabled')],
   [['password_providers'], ({ get }) => (get('password_providers') ?? []).length > 0],
+  [['ldap_config'], ({ get }) => asksLdap(get)],
   [['enable_registration_captcha'], ({ get }) => get('enable_registration_captcha')],
   [['login_via_existing_session.enabled'], ({ get }) => get('login_via_existing_session.enabled')],
   [['refresh_token_lifetime'], ({ get }) => get('refresh_token_lifetime') !== undefined],

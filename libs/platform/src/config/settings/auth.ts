@@ -171,8 +171,9 @@ export const authSettings = {
   password_providers: optional(k.list(providerEntry), 'Old form of modules that check passwords.', {
     deprecated: 'list them under modules',
   }),
-  ldap_config: optional(k.mapOf(k.anything), 'Old form of a module that asks LDAP.', {
-    deprecated: 'list it under modules',
+  ldap_config: optional(k.mapOf(k.anything), 'Old form of a module that asks LDAP; nothing reads it.', {
+    deprecated: 'list a module under modules, which `rookery module suggest` writes',
+    rule: 'Refused while `enabled` is true.',
     secret: true,
   }),
   spam_checker: optional(k.list(providerEntry, { one: true }), 'Old form of modules against spam.', {
