@@ -5,14 +5,6 @@ import type { ListenerSettings, TlsFiles } from './listeners.js';
 import type { OutboundOptions } from './outbound-http.js';
 import type { LimiterName, RateLimit } from './rate-limiter.js';
 
-/** Where the main process listens when the settings say nothing. */
-const defaultListener: ListenerSettings = {
-  port: 8008,
-  bindAddresses: ['127.0.0.1'],
-  type: 'http',
-  resources: [{ names: ['client', 'federation'] }],
-};
-
 /** The files the settings name at the time they are read, so that a reload may name others. */
 const tlsFilesOf = (config: Config): TlsFiles => ({
   get certificatePath() {
@@ -47,7 +39,7 @@ export function httpSettingsOf(config: Config): Pick<HttpAppOptions, 'serverName
   });
   return {
     serverName: config.serverName,
-    listeners: config.isGiven('listeners') || config.isGiven('worker_listeners') ? listeners : [defaultListener],
+    listeners,
     tls: tlsFilesOf(config),
     prefixes: { protocol: config.get('protocol_prefix'), service: config.get('service_prefix') },
   };

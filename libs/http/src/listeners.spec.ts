@@ -181,6 +181,26 @@ describe('listeners', () => {
     ]);
   });
 
+  it('of a worker are its own, none where it has none: the usual one is that of the main process', () => {
+    const worker = {
+      ...{ worker_app: 'synapse.app.generic_worker', worker_name: 'w', redis: { enabled: true } },
+      ...{ instance_map: { main: { host: 'localhost', port: 9093 } }, database: { name: 'psycopg2' } },
+    };
+    const of = (more: object) =>
+      httpSettingsOf(Config.fromObject({ ...worker, ...more })).listeners.map(({ port }) => port);
+    expect(of({})).toEqual([]);
+    expect(of({ listeners: [{ port: 8008, type: 'http', resources: [] }] })).toEqual([]);
+    expect(of({ worker_listeners: [{ port: 8083, type: 'http', resources: [] }] })).toEqual([8083]);
+  });
+
+  it('has one for the port of metrics beside the usual one', () => {
+    const { listeners } = httpSettingsOf(Config.fromObject({ metrics_port: 9000 }));
+    expect(listeners.map(({ port, type }) => [port, type])).toEqual([
+      [8008, 'http'],
+      [9000, 'metrics'],
+    ]);
+  });
+
   it('take other prefixes', async () => {
     const { base } = await begin({ prefixes: { protocol: '_proto', service: '_svc' } });
     expect((await fetch(`${base}/_proto/client/v3/maybe`)).status).toBe(200);

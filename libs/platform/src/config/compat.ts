@@ -102,7 +102,7 @@ function oldModules(draft: Draft): void {
 function oldListeners(draft: Draft): void {
   const port = valueOf(draft, 'metrics_port');
   let listeners: readonly Listener[] = valueOf(draft, 'listeners') ?? [];
-  if (port !== undefined && draft.given.has('listeners')) {
+  if (port !== undefined) {
     const metrics: Listener = {
       port,
       path: undefined,

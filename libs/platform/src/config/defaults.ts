@@ -43,6 +43,8 @@ export function applyDependentDefaults(draft: Draft): void {
         resources: [{ names: ['client', 'federation'] satisfies (typeof resourceNames)[number][], compress: false }],
         additional_resources: {},
       },
+      // What an old name asks for.
+      ...(valueOf(draft, 'listeners') ?? []),
     ]);
   }
   silent('pusher_instances', valueOf(draft, 'start_pushers') === false ? [] : ['master']);

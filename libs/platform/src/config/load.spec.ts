@@ -255,6 +255,20 @@ url_preview_url_blacklist: [{netloc: example.org, port: 8080}]`;
     expect(config.warnings.filter((one) => one.message.startsWith('deprecated')).length).toBeGreaterThan(10);
   });
 
+  it('keeps the port of metrics of a file without listeners, beside the usual one', () => {
+    const ports = (lines: string) => {
+      problemsOf(lines);
+      return loadConfig([file], { env: {} })
+        .get('listeners')
+        .map(({ port, type }) => [port, type]);
+    };
+    expect(ports('metrics_port: 9000')).toEqual([
+      [8008, 'http'],
+      [9000, 'metrics'],
+    ]);
+    expect(ports('metrics_port: 9000\nlisteners: []')).toEqual([[9000, 'metrics']]);
+  });
+
   it('reloads what may change while running, and says what needs a restart', () => {
     const config = Config.fromObject({ caches: { global_factor: 1 } });
     const seen: string[] = [];
