@@ -1,56 +1,24 @@
-import { readFileSync } from 'node:fs';
-import { isMap, isScalar, LineCounter, parseDocument, type YAMLMap } from 'yaml';
-import { fileProblem, filesAt } from '@rookery/platform';
+import { describeProblem, readSources } from '@rookery/platform';
 import { CommandError } from './command-error.js';
-import type { SettingsLookup, WrittenSetting } from './releases/index.js';
+import type { SettingsLookup } from './releases/index.js';
 
 /**
  * Settings as the files say them, whatever the server thinks of them: a file for an older release has names that it refuses.
- * Of what several files say the last one holds.
+ * Of what several files say, or one says twice, the last holds.
  * @throws CommandError when a file cannot be read, or is no YAML
  */
 export function writtenSettings(paths: readonly string[]): SettingsLookup {
-  const sources = paths.flatMap(filesOf).map(read);
+  const { raw, problems, locate } = readSources(paths);
+  const wrong = problems.find(({ level }) => level === 'error');
+  if (wrong) throw new CommandError(describeProblem(wrong));
   return (setting) => {
-    const [section = '', ...rest] = setting.split('.');
-    // As the server puts files together: a section is that of the last file that has it.
-    const find = sources.findLast((source) => source([section]) !== undefined);
-    return find?.([section, ...rest]);
-  };
-}
-
-function filesOf(path: string): string[] {
-  try {
-    return filesAt(path);
-  } catch (error) {
-    throw new CommandError(`${path} cannot be read: ${fileProblem(error)}`);
-  }
-}
-
-function read(file: string): (path: readonly string[]) => WrittenSetting | undefined {
-  let text: string;
-  try {
-    text = readFileSync(file, 'utf8');
-  } catch (error) {
-    throw new CommandError(`${file} cannot be read: ${fileProblem(error)}`);
-  }
-  const lines = new LineCounter();
-  const document = parseDocument(text, { version: '1.1', merge: true, lineCounter: lines, logLevel: 'silent' });
-  const [problem] = document.errors;
-  if (problem !== undefined) throw new CommandError(`${file} is not YAML: ${problem.message.split('\n')[0] ?? ''}`);
-  return (path) => {
-    let node: unknown = document.contents;
-    let offset = 0;
+    const path = setting.split('.');
+    let value: unknown = raw;
     for (const name of path) {
-      const pair = isMap(node)
-        ? (node as YAMLMap).items.find(({ key }) => isScalar(key) && key.value === name)
-        : undefined;
-      if (pair === undefined) return undefined;
-      offset = (pair.key as { readonly range?: readonly [number, number, number] }).range?.[0] ?? offset;
-      node = pair.value;
+      if (typeof value !== 'object' || value === null || !Object.hasOwn(value, name)) return undefined;
+      value = (value as Readonly<Record<string, unknown>>)[name];
     }
-    const plain = document.getIn(path) as { toJSON?: () => unknown } | undefined;
-    const value = typeof plain === 'object' && plain !== null && 'toJSON' in plain ? plain.toJSON?.() : plain;
-    return { value, file, line: lines.linePos(offset).line };
+    const [, file = '', line] = /^(.*):(\d+)$/s.exec(locate(path) ?? '') ?? [];
+    return { value, file, line: Number(line) };
   };
 }

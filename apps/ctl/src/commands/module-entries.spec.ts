@@ -133,6 +133,14 @@ it('sees entries through aliases and merges, and parts of a package as the packa
   expect(addModuleEntry(file, 'pkg#one')).toBe(false);
 });
 
+it('changes the last of two lists, which is the one that holds', () => {
+  const before = 'a: 1\na: 2\nmodules:\n- module: one\nmodules:\n- module: two\n';
+  expect(adding(before, 'one')).toBe(`${before}- module: one\n`);
+  expect(removing(`${before}- module: one\n`, 'two')).toBe(before.replace('two', 'one'));
+  // Without the key the first list would hold.
+  expect(() => removing(before, 'two')).toThrow(/only you can change/);
+});
+
 it('refuses what is no settings file, in a line', () => {
   writeFileSync(file, 'modules: yes\n');
   expect(() => addModuleEntry(file, 'one')).toThrow(/modules is not a list/);

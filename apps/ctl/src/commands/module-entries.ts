@@ -1,7 +1,17 @@
 import { readFileSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
 import { fileProblem } from '@rookery/platform';
-import { type CST, type Document, isMap, isScalar, isSeq, parseDocument, stringify, type YAMLSeq } from 'yaml';
+import {
+  type CST,
+  type Document,
+  isMap,
+  isScalar,
+  isSeq,
+  type Pair,
+  parseDocument,
+  stringify,
+  type YAMLSeq,
+} from 'yaml';
 import { packageOfModule } from '@rookery/module-host';
 import { CommandError } from '../command-error.js';
 import { replaceFile } from '../replace-file.js';
@@ -60,7 +70,7 @@ function read(file: string): Source {
     throw new CommandError(`${file} cannot be read: ${fileProblem(error)}`);
   }
   const document = parse(text);
-  const [problem] = document.errors;
+  const problem = document.errors.find(isProblem);
   if (problem) throw new CommandError(`${file} is not YAML: ${problem.message.split('\n')[0] ?? ''}`);
   const entries = settingsOf(document).modules ?? [];
   if (!Array.isArray(entries)) throw new CommandError(`${file}: modules is not a list`);
@@ -70,6 +80,9 @@ function read(file: string): Source {
 /** As the server reads it; with the places of everything. */
 const parse = (text: string): Document =>
   parseDocument(text, { version: '1.1', merge: true, keepSourceTokens: true, logLevel: 'silent' });
+
+/** Of a key that stands twice the last one holds, with a warning at the start. */
+const isProblem = ({ code }: Document['errors'][number]): boolean => code !== 'DUPLICATE_KEY';
 
 const settingsOf = (document: Document): { readonly modules?: unknown } =>
   (document.toJS() as { readonly modules?: unknown } | null) ?? {};
@@ -91,7 +104,7 @@ function write(
 
 function says(text: string, wanted: { readonly modules: readonly unknown[] }): boolean {
   const document = parse(text);
-  if (document.errors.length > 0) return false;
+  if (document.errors.some(isProblem)) return false;
   try {
     return isDeepStrictEqual({ ...settingsOf(document), modules: settingsOf(document).modules ?? [] }, wanted);
   } catch {
@@ -154,17 +167,19 @@ function endOfLine(text: string, at: number): number {
 
 const columnOf = (text: string, at: number): number => at - (text.lastIndexOf('\n', at - 1) + 1);
 
+const pairOfModules = ({ contents }: Document): Pair | undefined =>
+  isMap(contents) ? contents.items.findLast(({ key }) => isScalar(key) && key.value === 'modules') : undefined;
+
 /** The list itself; not one that stands elsewhere and is referred to. */
 function listOf(
   document: Document,
 ): YAMLSeq<{ readonly range?: readonly [number, number, number] | null }> | undefined {
-  const node = isMap(document.contents) ? document.contents.get('modules', true) : undefined;
+  const node = pairOfModules(document)?.value;
   return isSeq(node) ? (node as ReturnType<typeof listOf>) : undefined;
 }
 
 function keyRange(document: Document): readonly [number, number, number] | undefined {
-  if (!isMap(document.contents)) return undefined;
-  const pair = document.contents.items.find(({ key }) => isScalar(key) && key.value === 'modules');
+  const pair = pairOfModules(document);
   return (isScalar(pair?.key) ? pair.key.range : undefined) ?? undefined;
 }
 

@@ -134,6 +134,13 @@ it('sees what stands outside of modules: a directory, presence', () => {
   expect(suggest('presence: { presence_router: { module: some.Router } }\n').text).toContain('# some.Router');
 });
 
+it('goes by the last of two keys, as the server does', () => {
+  const { text, notes } = suggest('modules: [{ module: the.First }]\nmodules: [{ module: the.Last }]\n');
+  expect(text).toContain('# the.Last');
+  expect(notes).toEqual(['1 of 1 have no counterpart here.']);
+  expect(() => suggest('modules: [')).toThrow(/homeserver\.yaml:1: not valid YAML/);
+});
+
 it('closes what was closed, and opens what was open', () => {
   const policy = (config: string) =>
     suggest(

@@ -1,6 +1,5 @@
-import { readFileSync } from 'node:fs';
-import { fileProblem } from '@rookery/platform';
-import { parse, stringify } from 'yaml';
+import { describeProblem, readSources } from '@rookery/platform';
+import { stringify } from 'yaml';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
 
@@ -303,9 +302,8 @@ export function suggestModules(file: string, terminal: Terminal): void {
 const listed = (value: unknown): readonly Settings[] => (Array.isArray(value) ? value.map(objectOf) : []);
 
 function read(file: string): Settings {
-  try {
-    return objectOf(parse(readFileSync(file, 'utf8'), { version: '1.1', merge: true, logLevel: 'error' }));
-  } catch (error) {
-    throw new CommandError(`${file} cannot be read: ${fileProblem(error)}`);
-  }
+  const { raw, problems } = readSources([file]);
+  const wrong = problems.find(({ level }) => level === 'error');
+  if (wrong) throw new CommandError(describeProblem(wrong));
+  return raw;
 }

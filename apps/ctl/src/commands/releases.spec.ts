@@ -70,6 +70,10 @@ describe('rookery upgrade notes', () => {
     const args = ['upgrade', 'notes', '--from', '1.55', '--to', '1.56'];
     expect((await rookery([...args, '-c', file])).out).toContain(`${file}:1`);
     expect((await rookery([...args, '-c', file, '-c', second])).out).toBe('');
+    writeFileSync(file, 'enable_registration: false\nenable_registration: true\n');
+    expect((await rookery([...args, '-c', file])).out).toContain(`${file}:2`);
+    writeFileSync(file, 'enable_registration: true\nenable_registration: false\n');
+    expect(await rookery([...args, '-c', file])).toMatchObject({ code: 0, out: '' });
     expect(await rookery(['upgrade', 'notes', '--from', '1.57', '--to', '1.56'])).toMatchObject({ code: 2 });
     expect(await rookery(['upgrade', 'notes', '--from', 'new'])).toMatchObject({ code: 2 });
     const nowhere = await rookery([...args, '-c', join(folder, 'nowhere.yaml')]);
@@ -77,7 +81,7 @@ describe('rookery upgrade notes', () => {
     writeFileSync(file, 'a: [');
     expect(await rookery([...args, '-c', file])).toMatchObject({
       code: 1,
-      notes: expect.stringContaining('is not YAML'),
+      notes: expect.stringContaining(`${file}:1: not valid YAML`),
     });
   });
 });

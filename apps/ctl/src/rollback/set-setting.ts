@@ -20,9 +20,10 @@ export function setSetting(file: string, [section, name]: readonly [string, stri
     throw new CommandError(`${file} cannot be read: ${fileProblem(error)}`);
   }
   const document = parseDocument(text, options);
-  if (document.getIn([section, name]) === value) return false;
+  const before = plain(text) as Readonly<Record<string, Plain | null>> | null;
+  if (before?.[section]?.[name] === value) return false;
   const changed = withSetting(text, document.contents, section, name, value);
-  if (changed === undefined || !isDeepStrictEqual(plain(changed), wanted(plain(text), section, name, value))) {
+  if (changed === undefined || !isDeepStrictEqual(plain(changed), wanted(before, section, name, value))) {
     throw new CommandError(
       `Set ${section}.${name} to ${value} in ${file} by hand: the file is too unusual to be changed`,
     );
@@ -40,8 +41,9 @@ const wanted = (before: unknown, section: string, name: string, value: boolean):
   [section]: { ...((before as Plain | null)?.[section] as Plain | null), [name]: value },
 });
 
+/** The last one: it is the one that holds. */
 const pairOf = (map: unknown, name: string): YAMLMap['items'][number] | undefined =>
-  isMap(map) ? (map as YAMLMap).items.find(({ key }) => isScalar(key) && key.value === name) : undefined;
+  isMap(map) ? (map as YAMLMap).items.findLast(({ key }) => isScalar(key) && key.value === name) : undefined;
 
 function withSetting(
   text: string,
