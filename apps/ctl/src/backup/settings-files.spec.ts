@@ -1,8 +1,14 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { loadConfig } from '@rookery/platform';
 import { temporaryFolder } from '@rookery/testing/internal';
 import { settingsFiles } from './settings-files.js';
+
+/** Writes a file, and hands on what names it. */
+function write<T>(file: string, contents: object, name: T): T {
+  writeFileSync(file, JSON.stringify(contents));
+  return name;
+}
 
 describe('the files of a backup beside the database', () => {
   it('say which modules are installed, wherever they were', async () => {
@@ -32,5 +38,28 @@ describe('the files of a backup beside the database', () => {
     writeFileSync(file, `server_name: rookery.test\nreport_stats: false\nmodules: ${modules}\n`);
     const found = await settingsFiles(loadConfig([file]));
     expect(found.map(({ path }) => path)).toEqual([file, list]);
+  });
+
+  it.each([
+    ['in line', (setup: object) => ({ sp_config: setup })],
+    ['in a file', (setup: object, folder: string) => write(join(folder, 'sp.yaml'), setup, { config_path: 'sp.yaml' })],
+  ])('are the keys of SAML and of the database, which stand beside the settings (%s)', async (_where, saml) => {
+    const folder = await temporaryFolder('rookery-settings-files-');
+    const names = ['sp.key', 'sp.crt', 'open.key', 'idp.xml', 'root.pem', 'client.key', 'worker.pid'];
+    for (const name of names) writeFileSync(join(folder, name), '');
+    const setup = {
+      ...{ key_file: 'sp.key', cert_file: 'sp.crt', encryption_keypairs: [{ key_file: join(folder, 'open.key') }] },
+      metadata: { local: ['idp.xml'] },
+    };
+    const args = { sslrootcert: join(folder, 'root.pem'), sslkey: join(folder, 'client.key') };
+    const file = join(folder, 'homeserver.yaml');
+    const settings = {
+      ...{ server_name: 'rookery.test', report_stats: false, worker_pid_file: 'worker.pid' },
+      database: { name: 'psycopg2', args },
+      saml2_config: saml(setup, folder),
+    };
+    const found = (await settingsFiles(loadConfig([write(file, settings, file)]))).map(({ path }) => basename(path));
+    expect(found).toEqual(expect.arrayContaining(names.slice(0, -1)));
+    expect(found).not.toContain('worker.pid');
   });
 });

@@ -1,7 +1,7 @@
 import { existsSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { modulesFolder } from '@rookery/module-host';
-import { type Config, filesAt, settingNames } from '@rookery/platform';
+import { type Config, filesAt, readSources, settingNames } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import { filesOf } from './media-store.js';
 
@@ -11,9 +11,9 @@ export interface SettingsFile {
   readonly setting: string;
 }
 
-/** What the server writes itself, or what is backed up otherwise. */
+/** What the server writes itself, or what is backed up otherwise, or looked into below. */
 const notSettings =
-  /^(?:media_store_path|backup_media_store_path|media_storage_providers|databases?|database_path|pid_file|listeners|redis\.path)(?:\.|$)/;
+  /^(?:media_store_path|backup_media_store_path|media_storage_providers|databases?|database_path|(?:worker_)?pid_file|listeners|redis\.path|saml2_config\.sp_config)(?:\.|$)/;
 /** Which versions of modules are installed: by `rookery module add`, or by npm beside the settings. */
 const packageFiles = [modulesFolder, '.'].flatMap((folder) =>
   ['package.json', 'package-lock.json'].map((name) => join(folder, name)),
@@ -52,10 +52,42 @@ export async function settingsFiles(config: Config): Promise<SettingsFile[]> {
 
 /** Absolute paths that the settings name, whether there is anything or not. */
 export function namedFiles(config: Config): SettingsFile[] {
-  return settingNames
-    .filter((name) => !notSettings.test(name))
-    .flatMap((setting) => [...textsIn(config.get(setting))].map((path) => ({ path, setting })))
-    .filter(({ path }) => path.startsWith('/') && dirname(path) !== path && !path.includes('\0'));
+  return [
+    ...settingNames
+      .filter((name) => !notSettings.test(name))
+      .flatMap((setting) => [...textsIn(config.get(setting))].map((path) => ({ path, setting }))),
+    ...databaseCertificates(config),
+    ...samlFiles(config),
+  ].filter(({ path }) => path.startsWith('/') && dirname(path) !== path && !path.includes('\0'));
+}
+
+/** What shows who connects to the database, and who answers. */
+function databaseCertificates(config: Config): SettingsFile[] {
+  const databases = (['database.args', 'databases'] as const).filter((name) => config.isGiven(name));
+  return databases.flatMap((setting) =>
+    [...textsAt(config.get(setting), /^ssl(?:rootcert|cert|key)$/)].map((path) => ({ path, setting })),
+  );
+}
+
+/** What the set-up of SAML names; relative paths start at the folder of the settings. */
+function samlFiles(config: Config): SettingsFile[] {
+  const file = config.get('saml2_config.config_path');
+  const inline = config.get('saml2_config.sp_config');
+  const setting = inline === undefined ? 'saml2_config.config_path' : 'saml2_config.sp_config';
+  const setup: unknown = inline ?? (file === undefined ? undefined : readSources([file]).raw);
+  return [...textsAt(setup, /^(?:key_file|cert_file|local)$/)].map((path) => ({
+    path: resolve(config.configDir, path),
+    setting,
+  }));
+}
+
+/** The texts below keys of such a name, however deep. */
+function* textsAt(value: unknown, name: RegExp): Generator<string> {
+  if (typeof value !== 'object' || value === null) return;
+  for (const [key, each] of Object.entries(value)) {
+    if (name.test(key)) yield* textsIn(each);
+    else yield* textsAt(each, name);
+  }
 }
 
 function* textsIn(value: unknown): Generator<string> {
