@@ -1,6 +1,6 @@
 import { Body, Controller, Get, Module } from '@nestjs/common';
 import { Config, Metrics, SilentLogger, SystemClock, SystemIds } from '@rookery/platform';
-import { eventually } from '@rookery/testing';
+import { eventually, RecordingLogger } from '@rookery/testing';
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
@@ -141,8 +141,8 @@ describe('listeners', () => {
     expect(await ip(base, '::ffff:1.2.3.4')).toBe('1.2.3.4');
     expect(await ip(base, '[::FFFF:1.2.3.4]:5678, ::ffff:10.0.0.1')).toBe('1.2.3.4');
     expect(await ip(base, 'rubbish')).toBe('127.0.0.1');
-    // Of the first one that came through the proxy without it.
-    expect(warnings()).toHaveLength(1);
+    // Of each that came without it.
+    expect(warnings()).toHaveLength(8);
     const named = await fetch(`${base}/_matrix/client/v3/query`, {
       headers: { 'x-request-id': 'abc-1', 'x-forwarded-proto': 'https' },
     });
@@ -199,6 +199,23 @@ describe('listeners', () => {
       [8008, 'http'],
       [9000, 'metrics'],
     ]);
+  });
+
+  it('warn of each request behind a proxy that does not say how it came', async () => {
+    const logger = new RecordingLogger();
+    const { app } = await begin({ logger, listeners: [{ ...listener, xForwarded: true }, listener] });
+    const [proxied, open] = app.addresses.map(({ port }) => `http://127.0.0.1:${port}`);
+    const warnings = () => logger.messages('warn').filter((one) => one.includes('X-Forwarded-Proto')).length;
+    const ask = (base: string | undefined, path: string, headers: Record<string, string>) =>
+      fetch(`${base}${path}`, { headers });
+    const path = '/_matrix/client/v3/maybe';
+    await ask(proxied, path, { 'x-forwarded-for': '192.0.2.7' });
+    await ask(proxied, path, {});
+    expect(warnings()).toBe(2);
+    await ask(proxied, path, { 'x-forwarded-proto': 'https' });
+    await ask(proxied, '/health', {});
+    await ask(open, path, {});
+    expect(warnings()).toBe(2);
   });
 
   it('take other prefixes', async () => {

@@ -144,7 +144,6 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
     core.logger.error('A request failed', { err: error });
     return core.explain(error);
   };
-  let toldOfProto = false;
 
   async function serveMetrics(context: RequestContext): Promise<void> {
     context.servlet = 'metrics';
@@ -262,16 +261,9 @@ export function createRequestHandler(core: HandlerCore, plan: HandlerPlan): Requ
       // The client may have gone before its turn came.
       if (response.destroyed) return;
       if (core.draining()) response.shouldKeepAlive = false;
-      const { headers } = context;
-      if (
-        plan.xForwarded === true &&
-        !toldOfProto &&
-        headers['x-forwarded-for'] !== undefined &&
-        headers['x-forwarded-proto'] === undefined
-      ) {
-        toldOfProto = true;
+      // Whoever watches the server comes past the proxy.
+      if (plan.xForwarded === true && context.headers['x-forwarded-proto'] === undefined && context.path !== '/health')
         core.logger.warn('The proxy sent no X-Forwarded-Proto header; set it to https or http');
-      }
       try {
         serve(context, frameProblem(raw) ?? (typeof target === 'string' ? undefined : target));
       } catch (error) {
