@@ -426,6 +426,11 @@ describe('settings that the server refuses', () => {
 
 const wrongValues: [lines: string, expected: string][] = [
   [
+    'default_room_version: org.matrix.msc1767.10',
+    'homeserver.yaml:3: default_room_version: expected a known room version: "1" to "12", found "org.matrix.msc1767.10"',
+  ],
+  ['default_room_version: 13', 'homeserver.yaml:3: default_room_version: expected a known room version'],
+  [
     'max_upload_size: much',
     'homeserver.yaml:3: max_upload_size: expected a size such as 500K, 50M or 1G, found "much"',
   ],

@@ -135,7 +135,7 @@ export const serverSettings = {
   default_room_version: setting(
     k.text({
       numbers: true,
-      pattern: /^(1[0-2]?|[2-9]|org\.matrix\..+)$/,
+      pattern: /^(1[0-2]?|[2-9])$/,
       expected: 'a known room version: "1" to "12"',
     }),
     '12',
