@@ -20,6 +20,7 @@ import { DummyEvents } from './dummy-events.service.js';
 import { ForgottenRooms } from './forgotten-rooms.service.js';
 import { PurgeService } from './purge.service.js';
 import { Retention } from './retention.service.js';
+import { RoomTasks } from './room-tasks.js';
 import { SpaceReclaimer } from './space-reclaimer.js';
 
 const hourMs = 3_600_000;
@@ -78,6 +79,20 @@ eachDatabase('housekeeping', (open) => {
     const { start } = await reading.messages(alice, roomId, { direction: 'b', limit: 1, filter });
     return (await reading.members(alice, roomId, { at: start as string })).length;
   };
+
+  it('forgets tasks that were finished a week ago', async () => {
+    const tasks = rooms.get(RoomTasks);
+    tasks.define('nothing', () => Promise.resolve({}));
+    const [old, recent] = [await tasks.schedule('nothing', '!a:x', {}), await tasks.schedule('nothing', '!b:x', {})];
+    await tasks.settled();
+    const weekMs = 7 * 24 * hourMs;
+    await test.database.write((tx) =>
+      tx.run('UPDATE scheduled_tasks SET timestamp = timestamp - ? WHERE id = ?', [weekMs, old]),
+    );
+    await clock.advance(1.1 * hourMs);
+    await eventually(async () => (await tasks.find(old)) === undefined);
+    expect(await tasks.find(recent)).toMatchObject({ status: 'complete' });
+  });
 
   it('deletes a room a while after the last of its users has forgotten it', async () => {
     const { get } = rooms;

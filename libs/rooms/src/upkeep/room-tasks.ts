@@ -69,11 +69,16 @@ export class RoomTasks {
     this.#works.set(action, work);
   }
 
+  /** Forgets what was finished a week ago. */
+  async forgetFinished(): Promise<void> {
+    const before = this.clock.nowMs() - keepFinishedMs;
+    await this.database.write((tx) => deleteFinished(tx, before), { name: 'delete_finished_tasks' });
+  }
+
   /** Goes on with what was not finished. Call it when all actions are defined. */
   async resume(): Promise<void> {
     this.#stopping = new AbortController();
-    const before = this.clock.nowMs() - keepFinishedMs;
-    await this.database.write((tx) => deleteFinished(tx, before), { name: 'delete_finished_tasks' });
+    await this.forgetFinished();
     for (const row of await selectUnfinished(this.database)) if (this.#works.has(row.action)) this.#enqueue(row.id);
   }
 
