@@ -79,7 +79,7 @@ export interface DestinationSearch {
 const columns = `destination, COALESCE(retry_last_ts, 0) AS retry_last_ts, COALESCE(retry_interval, 0) AS retry_interval,
   failure_ts, last_successful_stream_ordering`;
 
-/** A page of servers, with the number of all that fit; what has no value goes first. */
+/** A page of servers, with the number of all that fit; what has no value goes last, and first where the order is turned around. */
 export async function selectDestinations(
   db: Db,
   search: DestinationSearch,
@@ -87,11 +87,13 @@ export async function selectDestinations(
   const where = search.name === undefined ? '' : `WHERE LOWER(destination) LIKE ? ESCAPE '\\'`;
   const params: SqlValue[] = search.name === undefined ? [] : [`%${likeText(search.name.toLowerCase())}%`];
   const direction = search.descending ? 'DESC' : 'ASC';
-  const column = search.orderBy === 'destination' ? 'destination' : `COALESCE(${search.orderBy}, 0)`;
+  // As they are shown: who was never tried again has 0 there.
+  const isRetry = search.orderBy === 'retry_last_ts' || search.orderBy === 'retry_interval';
+  const column = isRetry ? `COALESCE(${search.orderBy}, 0)` : search.orderBy;
   const [destinations, count] = await Promise.all([
     db.query<DestinationRow>(
       `SELECT ${columns} FROM destinations ${where}
-       ORDER BY ${column} ${direction}, destination ${direction}
+       ORDER BY ${column} ${direction} NULLS ${search.descending ? 'FIRST' : 'LAST'}, destination ${direction}
        LIMIT ? OFFSET ?`,
       [...params, search.limit, search.offset],
     ),
