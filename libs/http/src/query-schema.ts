@@ -16,6 +16,8 @@ interface ParamRules<T> {
 interface StringRules extends ParamRules<string> {
   /** Longest value, in characters. */
   readonly maxLength?: number;
+  /** Whether one without a character is refused, rather than absent. Default false. */
+  readonly nonEmpty?: boolean;
 }
 interface StringsRules {
   readonly also?: readonly string[];
@@ -119,13 +121,21 @@ const inWords = (choices: readonly string[]): string => choices.map((choice) => 
 export const param = {
   /** A text. */
   string: <const Rules extends StringRules>(description: string, rules?: Rules): QueryParam<Read<string, Rules>> => {
-    const { maxLength } = rules ?? {};
+    const { maxLength, nonEmpty = false }: StringRules = rules ?? {};
     const parse = (text: string, name: string): string => {
       if (maxLength === undefined || text.length <= maxLength) return text;
       throw MatrixError.invalidParam(`Query parameter '${name}' is too long`);
     };
-    const limits = maxLength === undefined ? [] : [`at most ${maxLength} characters`];
-    return paramOf({ type: 'string', limits, parse }, description, rules ?? {}) as QueryParam<Read<string, Rules>>;
+    const limits = [
+      ...(nonEmpty ? ['not empty'] : []),
+      ...(maxLength === undefined ? [] : [`at most ${maxLength} characters`]),
+    ];
+    const made = paramOf({ type: 'string', limits, parse }, description, rules ?? {});
+    const read: typeof made.read = (query, name) => {
+      if (nonEmpty && query[name] === '') throw MatrixError.invalidParam(`Query parameter '${name}' is empty`);
+      return made.read(query, name);
+    };
+    return { ...made, read } as QueryParam<Read<string, Rules>>;
   },
   /** A whole number of at most fifteen digits. */
   integer: <const Rules extends IntegerRules>(description: string, rules?: Rules): QueryParam<Read<number, Rules>> => {

@@ -240,7 +240,7 @@ describe.each(databases)('files in the admin API (%s)', (database) => {
       expect((await usage(`search_term=${term}&order_by=displayname`)).users).toHaveLength(2);
     });
 
-    it.each(['order_by=colour', 'from_ts=5&until_ts=5', 'dir=x', 'limit=-1', 'from_ts=-1'])(
+    it.each(['order_by=colour', 'search_term=', 'from_ts=5&until_ts=5', 'dir=x', 'limit=-1', 'from_ts=-1'])(
       'refuse %s',
       async (query) =>
         expect(outcome(await root.call('GET', `/v1/statistics/users/media?${query}`))).toBe('400 M_INVALID_PARAM'),

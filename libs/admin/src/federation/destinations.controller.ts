@@ -4,13 +4,13 @@ import { destinationOrders, type DestinationRow, Destinations } from '@rookery/f
 import { type InferQuery, param, Query, queryOf } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
-import { direction, nextFrom, pageOf, pageParams, searchTerm } from '../http/paging.js';
+import { direction, nextFrom, pageOf, pageParams } from '../http/paging.js';
 import { selectDestinationRooms } from './destination-rooms.query.js';
 
 const listQuery = queryOf({
   ...pageParams,
   dir: direction,
-  destination: searchTerm('Only servers with this in their name.'),
+  destination: param.string('Only servers with this in their name.', { maxLength: 255 }),
   order_by: param.choice('What the list is ordered by.', destinationOrders, { otherwise: 'destination' }),
 });
 

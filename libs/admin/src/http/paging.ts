@@ -29,6 +29,6 @@ export function nextFrom(page: Page, total: number): number | undefined {
 /** `dir` of a list of the admin API. */
 export const direction = param.choice('Forwards (`f`) or backwards (`b`).', ['f', 'b'], { otherwise: 'f' });
 
-/** A text to search for. */
+/** A text to search for; an empty one is a mistake, as everything would have it. */
 export const searchTerm = (description: string): QueryParam<string | undefined> =>
-  param.string(description, { maxLength: 255 });
+  param.string(description, { maxLength: 255, nonEmpty: true });

@@ -20,7 +20,7 @@ const listQuery = queryOf({
     otherwise: 'name',
   }),
   public_rooms: param.boolean('Only rooms that are published, or that are not.'),
-  empty_rooms: param.boolean('Only rooms without members of this server, or with some.'),
+  empty_rooms: param.boolean('Only rooms without members, of whatever server, or with some.'),
 });
 
 const currentStateQuery = queryOf({
