@@ -1,4 +1,5 @@
 import { createTestHomeserver, type TestHomeserver } from '@rookery/testing';
+import { operatorOf } from '../admin/operator-world.js';
 import { call, download, upload } from './support.js';
 
 describe('settings of media', () => {
@@ -82,6 +83,14 @@ describe('settings of media', () => {
     expect(await set('elsewhere.example/unknown')).toBe(403);
     const removed = await alice.request('PUT', `/profile/${alice.userId}/avatar_url`, { avatar_url: '' });
     expect(removed.status).toBe(200);
+    // Those that an administrator gives, too, and nothing else of the request is done then.
+    const { call: ask } = await operatorOf(homeserver);
+    for (const name of ['alice', 'new']) {
+      const change = { avatar_url: 'mxc://elsewhere.example/unknown', threepids: [], admin: true };
+      expect((await ask('PUT', `/v2/users/@${name}:rookery.test`, change)).status).toBe(403);
+    }
+    expect((await ask('GET', '/v2/users/@alice:rookery.test')).body['admin']).toBe(false);
+    expect((await ask('GET', '/v2/users/@new:rookery.test')).status).toBe(404);
   });
 
   it('reserving ids is bounded in time', async () => {

@@ -217,6 +217,19 @@ describe.each(['sqlite', 'postgres'] as const)('callbacks fire (%s)', (kind) => 
     expect(last('onUserDeactivationStatusChanged').args).toEqual(['@leaver:rookery.test', true, true]);
   });
 
+  it('before an administrator changes anything of an account that may not be closed', async () => {
+    const operator = await operatorOf(server, 'closer');
+    await server.call('registerUser', 'stayer');
+    probe.answers.checkCanDeactivateUser = () => false;
+    for (const name of ['stayer', 'never-there']) {
+      const change = { displayname: 'Half done', deactivated: true };
+      expect((await operator.call('PUT', `/v2/users/@${name}:rookery.test`, change)).status).toBe(403);
+      expect(calls('checkCanDeactivateUser').at(-1)?.args).toEqual([`@${name}:rookery.test`, true]);
+    }
+    expect(await operator.ok('GET', '/v2/users/@stayer:rookery.test')).toMatchObject({ displayname: 'stayer' });
+    expect((await operator.call('GET', '/v2/users/@never-there:rookery.test')).status).toBe(404);
+  });
+
   it('when a room is made', async () => {
     probe.answers.onCreateRoom = (_requester: unknown, content: object) => ({ ...content, topic: 'from a module' });
     const body = { name: 'R', room_alias_name: 'callbacks', visibility: 'public', preset: 'public_chat' };

@@ -63,12 +63,22 @@ type UserChange = Infer<typeof userChange>;
 const listed = <T>(given: readonly T[] | object | null | undefined): readonly T[] | undefined =>
   given ? (Array.isArray(given) ? (given as readonly T[]) : []) : undefined;
 
+/** The fields of the profile that are named, as they are stored. @throws MatrixError 400 `M_INVALID_PARAM` */
+function profileOf(change: UserChange): Readonly<Record<string, unknown>> {
+  const named = (['displayname', 'avatar_url'] as const).filter((field) => change[field] !== undefined);
+  return Object.fromEntries(named.map((field) => [field, checkProfileField(field, change[field])]));
+}
+
 interface Address {
   readonly medium: string;
   readonly address: string;
 }
 
-/** Makes accounts and changes them at an administrator's word. Everything is checked before anything is changed. */
+/**
+ * Makes accounts and changes them at an administrator's word. Whatever may be refused is asked for before anything is changed: the
+ * values, modules, the rules of avatars, and last the identity servers that are to forget addresses; one that has done so does not
+ * learn them again where another refuses.
+ */
 @Injectable()
 export class UserChanges {
   // Eight parameters: one for each part of an account that the admin API changes in one request.
@@ -96,11 +106,18 @@ export class UserChanges {
       throw MatrixError.forbidden('Accounts are made by the authentication service');
     const origin: Origin = { requester, request, byAdmin: true };
     const wanted = await this.#check(requester, userId, change);
+    const profile = profileOf(change);
+    await this.profiles.checkUpdate(userId, profile, { origin, byAdmin: true });
+    const closes = change.deactivated === true && account?.deactivated !== true;
+    if (closes) await this.deactivation.checkAllowed(userId, true, origin);
     if (account === undefined) await this.#create(userId, change, wanted, origin);
-    else await this.#change(account, change, wanted, origin);
+    else await this.#change(account, change, { ...wanted, profile }, origin);
     const externalIds = listed(change.external_ids);
     if (externalIds) await this.externalIds.replace(userId, externalIds);
-    await this.#setSwitches(userId, account?.deactivated ?? false, change, origin);
+    if (closes) await this.deactivation.close(userId, false, true, origin);
+    if (change.deactivated === false && account?.deactivated === true)
+      await this.deactivation.reactivate(userId, origin);
+    if (change.locked !== undefined) await this.accounts.setFlags(userId, { locked: change.locked });
     return account === undefined;
   }
 
@@ -130,7 +147,6 @@ export class UserChanges {
     this.checkDemotion(requester, userId, change.admin);
     if (change.deactivated === true && change.locked === true)
       throw MatrixError.badRequest('An account cannot be both deactivated and locked');
-    for (const field of ['displayname', 'avatar_url'] as const) checkProfileField(field, change[field]);
     for (const { auth_provider, external_id } of listed(change.external_ids) ?? []) {
       const owner = await this.externalIds.userOf(auth_provider, external_id);
       if (owner !== undefined && owner !== userId) throw MatrixError.externalIdInUse();
@@ -174,14 +190,11 @@ export class UserChanges {
   async #change(
     account: Account,
     change: UserChange,
-    { threepids }: { readonly threepids?: Address[] },
+    { threepids, profile }: { readonly threepids?: Address[]; readonly profile: Readonly<Record<string, unknown>> },
     origin: Origin,
   ): Promise<void> {
     const { userId } = account;
     if (threepids) await this.#replaceThreepids(userId, threepids, origin);
-    const profile: Record<string, unknown> = {};
-    for (const field of ['displayname', 'avatar_url'] as const)
-      if (change[field] !== undefined) profile[field] = checkProfileField(field, change[field]);
     if (Object.keys(profile).length > 0) await this.profiles.update(userId, profile, { origin, byAdmin: true });
     if (typeof change.password === 'string')
       await this.accounts.setPassword(userId, change.password, change.logout_devices ?? true);
@@ -198,10 +211,9 @@ export class UserChanges {
     const before = await this.threepids.list(userId);
     const known = new Set(before.map(keyOf));
     const kept = new Set(wanted.map(keyOf));
-    for (const one of before.filter((old) => !kept.has(keyOf(old)))) {
-      await this.#unpublish(userId, one);
-      await this.threepids.remove(userId, one.medium, one.address, origin);
-    }
+    const leaving = before.filter((old) => !kept.has(keyOf(old)));
+    for (const one of leaving) await this.#unpublish(userId, one);
+    for (const one of leaving) await this.threepids.remove(userId, one.medium, one.address, origin);
     const nowMs = this.clock.nowMs();
     for (const one of wanted.filter((next) => !known.has(keyOf(next))))
       await this.threepids.add(userId, one.medium, one.address, nowMs, origin);
@@ -214,11 +226,5 @@ export class UserChanges {
       if (!MatrixError.is(error)) throw error;
       throw MatrixError.internal(`An identity server keeps an address: ${error.message}`);
     }
-  }
-
-  async #setSwitches(userId: string, isDeactivated: boolean, change: UserChange, origin: Origin): Promise<void> {
-    if (change.deactivated === true && !isDeactivated) await this.deactivation.deactivate(userId, false, true, origin);
-    if (change.deactivated === false && isDeactivated) await this.deactivation.reactivate(userId, origin);
-    if (change.locked !== undefined) await this.accounts.setFlags(userId, { locked: change.locked });
   }
 }

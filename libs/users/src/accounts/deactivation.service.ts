@@ -54,9 +54,20 @@ export class DeactivationService implements OnApplicationBootstrap {
     origin: Origin,
     idServer?: string,
   ): Promise<boolean> {
+    if (!(await findAccount(this.database, userId))) throw MatrixError.noSuchUser();
+    await this.checkAllowed(userId, byAdmin, origin);
+    return this.close(userId, erase, byAdmin, origin, idServer);
+  }
+
+  /** @throws MatrixError 403 `M_FORBIDDEN`: a module objects to {@link deactivate} */
+  async checkAllowed(userId: string, byAdmin: boolean, origin: Origin): Promise<void> {
+    await this.modules.checkDeactivation(userId, byAdmin, origin);
+  }
+
+  /** As {@link deactivate}, after {@link checkAllowed}. @throws MatrixError 404 `M_NOT_FOUND` */
+  async close(userId: string, erase: boolean, byAdmin: boolean, origin: Origin, idServer?: string): Promise<boolean> {
     const account = await findAccount(this.database, userId);
     if (!account) throw MatrixError.noSuchUser();
-    await this.modules.checkDeactivation(userId, byAdmin, origin);
     const event = { userId, erase, byAdmin };
     await this.hooks.deactivated.prepare(event);
     await this.sessions.tellModules(userId, { origin });

@@ -109,19 +109,9 @@ export class ProfileService {
     change: Readonly<Record<string, unknown>>,
     options: ProfileChangeOptions,
   ): Promise<void> {
-    const { byAdmin = false, onlyWhileOpen = !byAdmin, deactivation = false, propagate = true } = options;
-    const plan = (before: Profile): ProfileChangedEvent | undefined => {
-      const after = Object.fromEntries(
-        Object.entries({ ...before, ...change }).filter(([, value]) => value !== undefined),
-      ) as Profile;
-      const fields = Object.keys(change).filter((key) => JSON.stringify(before[key]) !== JSON.stringify(after[key]));
-      if (fields.length === 0) return undefined;
-      checkProfileSize(after);
-      return { userId, fields, before, after, byAdmin, deactivation, propagate };
-    };
-    const planned = plan((await this.get(userId)) ?? {});
-    if (!planned) return;
-    await this.hooks.profileChanged.prepare(planned);
+    const { byAdmin = false, onlyWhileOpen = !byAdmin, deactivation = false } = options;
+    const plan = (before: Profile): ProfileChangedEvent | undefined => planned(userId, before, change, options);
+    if (!(await this.#prepare(userId, plan))) return;
     const event = await this.database.write(
       async (tx) => {
         // Nobody but an administrator gives a closed account a profile again.
@@ -148,6 +138,21 @@ export class ProfileService {
     }
   }
 
+  /**
+   * Whether {@link update} would be refused, also for a user who is still to be made.
+   * @throws MatrixError as {@link update}
+   */
+  async checkUpdate(...[userId, change, options]: Parameters<ProfileService['update']>): Promise<void> {
+    await this.#prepare(userId, (before) => planned(userId, before, change, options));
+  }
+
+  /** @returns whether anything would change */
+  async #prepare(userId: string, plan: (before: Profile) => ProfileChangedEvent | undefined): Promise<boolean> {
+    const event = plan((await this.get(userId)) ?? {});
+    if (event) await this.hooks.profileChanged.prepare(event);
+    return event !== undefined;
+  }
+
   /** The settings freeze a field once it has a value. */
   #checkEnabled(field: string, before: Profile, byAdmin: boolean): void {
     if (byAdmin || before[field] === undefined) return;
@@ -156,4 +161,20 @@ export class ProfileService {
     if (field === 'avatar_url' && !this.config.get('enable_set_avatar_url'))
       throw MatrixError.forbidden('Changing the avatar is disabled on this server');
   }
+}
+
+/** What a change comes to; `undefined` where everything stays. @throws MatrixError 400 `M_PROFILE_TOO_LARGE` */
+function planned(
+  userId: string,
+  before: Profile,
+  change: Readonly<Record<string, unknown>>,
+  { byAdmin = false, deactivation = false, propagate = true }: ProfileChangeOptions,
+): ProfileChangedEvent | undefined {
+  const after = Object.fromEntries(
+    Object.entries({ ...before, ...change }).filter(([, value]) => value !== undefined),
+  ) as Profile;
+  const fields = Object.keys(change).filter((key) => JSON.stringify(before[key]) !== JSON.stringify(after[key]));
+  if (fields.length === 0) return undefined;
+  checkProfileSize(after);
+  return { userId, fields, before, after, byAdmin, deactivation, propagate };
 }
