@@ -248,6 +248,33 @@ eachDatabase('the keys of other servers', (open) => {
     expect(rows.every(({ key_id }) => /^ed25519:[a-z0-9]+$/.test(key_id))).toBe(true);
   });
 
+  it('and what was said of them are kept of one server as far as anybody needs them, the newest', async () => {
+    let round = 0;
+    const { keys, name } = await publisher((own) => {
+      round++;
+      const more = Array.from({ length: 90 }, (_, i) => [`ed25519:r${round}k${i}`, { key: key.publicKey }] as const);
+      return statement(own, [key], { verify_keys: { ...published(key), ...Object.fromEntries(more) } });
+    });
+    const other = await publisher((own) => statement(own, [key]));
+    await other.keys.keyOf(other.name, key.keyId, now());
+    for (let i = 1; i <= 5; i++) {
+      await clock.advance(31_000);
+      const told = await keys.statements(new Map([[name, new Map([[`ed25519:r${i}k0`, now()]])]]));
+      expect(told).toMatchObject([{ server_name: name }]);
+    }
+    const keptOf = (table: string): Promise<readonly { key_id: string }[]> =>
+      test.database.query<{ key_id: string }>(`SELECT key_id FROM ${table} WHERE server_name = ?`, [name]);
+    const [texts, all] = [await keptOf('server_keys_json'), await keptOf('server_signature_keys')];
+    expect(texts.length).toBeLessThanOrEqual(20);
+    expect(all.length).toBeLessThanOrEqual(300);
+    expect(all.map(({ key_id }) => key_id)).toEqual(
+      expect.arrayContaining([key.keyId, 'ed25519:r5k0', 'ed25519:r4k0']),
+    );
+    expect(await other.keys.keptKey(other.name, key.keyId)).toBeDefined();
+    const rest = await test.database.query('SELECT 1 FROM server_signature_keys WHERE server_name = ?', [other.name]);
+    expect(rest).toHaveLength(1);
+  });
+
   it('are never of what is no server', async () => {
     const names = new FakeNames();
     const { keys } = clientFor(names);

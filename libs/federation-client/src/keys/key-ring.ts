@@ -12,7 +12,7 @@ import {
   verifyJson,
 } from '@rookery/events';
 import { isJsonObject, isValidServerName, type JsonObject } from '@rookery/matrix-types';
-import { Cache, type Clock, type Config, eachLimit } from '@rookery/platform';
+import { Cache, type Clock, type Config, eachLimit, ownTurn } from '@rookery/platform';
 import type { KeyFetcher, ToldStatement, WantedKeys } from './key-fetcher.js';
 import type { OwnKeys } from '../signing/own-keys.js';
 import { type StoredStatement, storedKeys, storedStatements, storeStatements } from './server-key.query.js';
@@ -49,6 +49,8 @@ export type AskWithin = <T>(serverName: string, ask: () => Promise<T>) => Promis
 
 /** Servers that are asked side by side for one who wants to hear of many. */
 const parallelRefreshes = 8;
+/** Servers whose statements are read before others get a turn: each may have kept some hundred kilobytes. */
+const serversPerTurn = 10;
 
 /**
  * The keys of other servers: from memory, from the database, from the servers themselves, from trusted key servers. Many
@@ -165,14 +167,29 @@ export class KeyRing {
    */
   async statements(wanted: WantedKeys, untilTs = 0, within: AskWithin = (_, ask) => ask()): Promise<JsonObject[]> {
     const servers = [...wanted.keys()].filter((name) => isValidServerName(name) && name !== this.parts.own.serverName);
-    const kept = await storedStatements(this.parts.database, servers);
-    const stale = servers.filter((name) => this.#isStale(kept, name, wanted.get(name) ?? new Map(), untilTs));
+    const kept = await this.#stored(servers);
+    const stale = servers.filter((name) => this.#isStale(kept.get(name) ?? [], name, wanted.get(name) ?? new Map(), untilTs));
     let isNew = false;
     await eachLimit(stale, parallelRefreshes, async (name) => {
       if (await this.#refresh(name, within)) isNew = true;
     });
-    const current = isNew ? await storedStatements(this.parts.database, servers) : kept;
-    return servers.flatMap((name) => statementsOf(current, name, [...(wanted.get(name)?.keys() ?? [])]));
+    const current = isNew ? await this.#stored(servers) : kept;
+    const statements: JsonObject[] = [];
+    for (const [i, name] of servers.entries()) {
+      if (i > 0) await ownTurn();
+      statements.push(...statementsOf(current.get(name) ?? [], name, [...(wanted.get(name)?.keys() ?? [])]));
+    }
+    return statements;
+  }
+
+  /** What is kept of servers, by server. */
+  async #stored(servers: readonly string[]): Promise<Map<string, StoredStatement[]>> {
+    const stored: StoredStatement[] = [];
+    for (let start = 0; start < servers.length; start += serversPerTurn) {
+      if (start > 0) await ownTurn();
+      stored.push(...(await storedStatements(this.parts.database, servers.slice(start, start + serversPerTurn))));
+    }
+    return Map.groupBy(stored, ({ serverName }) => serverName);
   }
 
   #isStale(
@@ -181,7 +198,7 @@ export class KeyRing {
     ids: ReadonlyMap<string, number>,
     untilTs: number,
   ): boolean {
-    const own = kept.filter((one) => one.serverName === serverName && one.fromServer === serverName);
+    const own = kept.filter((one) => one.fromServer === serverName);
     const nowTs = this.parts.clock.nowMs();
     const halfOver = (one: StoredStatement): boolean => (one.addedTs + one.validUntilTs) / 2 < nowTs;
     if (own.every(halfOver) || own.every(({ validUntilTs }) => validUntilTs < untilTs)) return true;
@@ -319,7 +336,7 @@ const neededUntil = (event: RoomEvent): number => (event.rules.keyValidityEnforc
 /** Distinct statements of a server, its own before those told by others, newest first. */
 function statementsOf(kept: readonly StoredStatement[], serverName: string, keyIds: readonly string[]): JsonObject[] {
   const ofServer = kept
-    .filter((one) => one.serverName === serverName && (keyIds.length === 0 || keyIds.includes(one.keyId)))
+    .filter((one) => keyIds.length === 0 || keyIds.includes(one.keyId))
     .toSorted((left, right) => right.addedTs - left.addedTs);
   const texts = new Set<string>();
   const ids = new Set<string>();

@@ -5,6 +5,12 @@ import type { ServerKey } from './server-keys.js';
 
 /** Keys of one statement with which its text is kept: a server may list hundreds, and its text is long then. */
 const maxTexts = 10;
+/**
+ * Texts of one server that are kept of each who told them, and keys of one server: the newest. Servers that are what they seem have few,
+ * and those of long ago verify their old events; others could name new ones for ever.
+ */
+const keptTexts = 20;
+const keptKeys = 300;
 
 /** A statement as it is kept. */
 export interface StoredStatement {
@@ -40,7 +46,7 @@ export async function storedKeys(
   return found;
 }
 
-/** Keeps what servers said of their keys. */
+/** Keeps what servers said of their keys, and of each server no more than its newest keys and texts. */
 export async function storeStatements(tx: Tx, told: readonly ToldStatement[], nowTs: number): Promise<void> {
   const best = new Map<string, ToldKey>();
   const texts = new Map<string, ToldKey>();
@@ -77,7 +83,22 @@ export async function storeStatements(tx: Tx, told: readonly ToldStatement[], no
     `ON CONFLICT (server_name, key_id, from_server) DO UPDATE SET ts_added_ms = excluded.ts_added_ms,
        ts_valid_until_ms = excluded.ts_valid_until_ms, key_json = excluded.key_json`,
   );
+  const servers = [...new Set(told.map(({ statement }) => statement.serverName))];
+  await tx.run(`DELETE FROM server_keys_json WHERE ${placedTexts(tx, '>')}`, [servers]);
+  await tx.run(
+    `DELETE FROM server_signature_keys WHERE (server_name, key_id) IN (SELECT server_name, key_id FROM (
+       SELECT server_name, key_id, ROW_NUMBER() OVER (PARTITION BY server_name ORDER BY ts_added_ms DESC, key_id) AS place
+         FROM server_signature_keys WHERE ${tx.dialect.anyOf('server_name')}) AS placed WHERE place > ${keptKeys})`,
+    [servers],
+  );
 }
+
+/** Which texts of servers, one parameter, are among the newest that are kept, or behind them. */
+const placedTexts = (db: Db, side: '<=' | '>'): string =>
+  `(server_name, key_id, from_server) IN (SELECT server_name, key_id, from_server FROM (
+     SELECT server_name, key_id, from_server,
+         ROW_NUMBER() OVER (PARTITION BY server_name, from_server ORDER BY ts_added_ms DESC, key_id) AS place
+       FROM server_keys_json WHERE ${db.dialect.anyOf('server_name')}) AS placed WHERE place ${side} ${keptTexts})`;
 
 interface ToldKey extends ToldStatement {
   readonly key: ServerKey;
@@ -95,7 +116,7 @@ function keepBetter(keys: Map<string, ToldKey>, id: string, one: ToldKey): void 
     keys.set(id, one);
 }
 
-/** Everything that these servers said, or notaries for them. */
+/** What these servers said last, or notaries for them. */
 export async function storedStatements(db: Db, serverNames: readonly string[]): Promise<StoredStatement[]> {
   const rows = await db.query<{
     server_name: string;
@@ -106,7 +127,7 @@ export async function storedStatements(db: Db, serverNames: readonly string[]): 
     key_json: Buffer;
   }>(
     `SELECT server_name, key_id, from_server, ts_added_ms, ts_valid_until_ms, key_json FROM server_keys_json
-       WHERE ${db.dialect.anyOf('server_name')} ORDER BY server_name, key_id`,
+       WHERE ${placedTexts(db, '<=')} ORDER BY server_name, key_id`,
     [serverNames],
   );
   return rows.map((row) => ({

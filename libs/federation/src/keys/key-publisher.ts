@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { canonicalJson, parseJson, signJson } from '@rookery/events';
 import { KeyRing, OwnKeys, type WantedKeys } from '@rookery/federation-client';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config } from '@rookery/platform';
+import { Clock, Config, ownTurn } from '@rookery/platform';
 import { UnprovenLimits } from '../inbound/unproven-limits.js';
 
 /** Says which keys this server has, and vouches for what other servers said about theirs. */
@@ -60,6 +60,11 @@ export class KeyPublisher {
       }
     });
     if (wanted.has(serverName)) statements.push(this.own());
-    return statements.map((statement) => notary.reduce((signed, key) => signJson(signed, serverName, key), statement));
+    const signed: JsonObject[] = [];
+    for (const statement of statements) {
+      if (signed.length > 0) await ownTurn();
+      signed.push(notary.reduce((object, key) => signJson(object, serverName, key), statement));
+    }
+    return signed;
   }
 }
