@@ -168,7 +168,9 @@ export class KeyRing {
   async statements(wanted: WantedKeys, untilTs = 0, within: AskWithin = (_, ask) => ask()): Promise<JsonObject[]> {
     const servers = [...wanted.keys()].filter((name) => isValidServerName(name) && name !== this.parts.own.serverName);
     const kept = await this.#stored(servers);
-    const stale = servers.filter((name) => this.#isStale(kept.get(name) ?? [], name, wanted.get(name) ?? new Map(), untilTs));
+    const stale = servers.filter((name) =>
+      this.#isStale(kept.get(name) ?? [], name, wanted.get(name) ?? new Map(), untilTs),
+    );
     let isNew = false;
     await eachLimit(stale, parallelRefreshes, async (name) => {
       if (await this.#refresh(name, within)) isNew = true;
