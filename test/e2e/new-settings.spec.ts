@@ -58,7 +58,7 @@ describe.each(databases)('settings (%s)', (database) => {
 
   it('redaction_allowed_period: messages can be redacted for a while', async () => {
     await set({ redaction_allowed_period: '1h' });
-    const roomId = await createRoom(alice, { preset: 'public_chat' });
+    const roomId = await newRoom(alice, { preset: 'public_chat' });
     await enter(bob, roomId);
     const redact = async (user: TestUser, eventId: string): Promise<string> =>
       outcome(await user.request('PUT', `/rooms/${roomId}/redact/${eventId}/${nextTransaction()}`, {}));
@@ -211,7 +211,7 @@ describe.each(databases)('settings (%s)', (database) => {
 
   it('enable_ephemeral_messages: messages destroy themselves', async () => {
     await set({ enable_ephemeral_messages: true });
-    const roomId = await createRoom(alice, { preset: 'public_chat' });
+    const roomId = await newRoom(alice, { preset: 'public_chat' });
     await enter(bob, roomId);
     const at = (ms: number): object => ({ 'org.matrix.self_destruct_after': clock.nowMs() + ms });
     const late = await say(alice, roomId, 'later', at(3 * 3_600_000));
@@ -260,7 +260,7 @@ describe.each(databases)('settings (%s)', (database) => {
     await set({ caches, enable_metrics: true, listeners: [listener] });
     // More than the system takes of an answer before anybody reads it.
     for (let i = 0; i < 16; i++) {
-      const roomId = await createRoom(alice);
+      const roomId = await newRoom(alice);
       await Promise.all(Array.from({ length: 10 }, () => say(alice, roomId, 'x'.repeat(60_000))));
     }
     const page = async (): Promise<string> => (await fetch(`${homeserver.baseUrl}/_synapse/metrics`)).text();
