@@ -64,23 +64,6 @@ describe('What is said of an account, at a server of several processes', () => {
     }
   });
 
-  it('holds in each of them once it is answered: until when it may be used', async () => {
-    const hedy = await homeserver.registerUser('hedy');
-    clock.advance(30 * dayMs + 1);
-    expect(await statuses(hedy, '/account/whoami')).toEqual([403]);
-    const renewal = { user_id: hedy.userId, expiration_ts: clock.nowMs() + dayMs };
-    await homeserver.server.service(AccountValidity).extend(admin.userId, renewal.expiration_ts);
-    await byAdmin('POST', 'v1/account_validity/validity', renewal);
-    expect(await statuses(hedy, '/account/whoami')).toEqual([200]);
-    await byAdmin('POST', `v1/deactivate/${hedy.userId}`, {});
-    await byAdmin('PUT', `v2/users/${hedy.userId}`, { deactivated: false, password: 'another long one' });
-    const login = { type: 'm.login.password', user: 'hedy', password: 'another long one' };
-    const { body } = await homeserver.request<{ access_token: string }>('POST', '/login', login);
-    clock.advance(2 * dayMs);
-    for (let n = 0; n < enough; n++)
-      expect((await homeserver.request('GET', '/account/whoami', undefined, body.access_token)).status).toBe(200);
-  });
-
   it('begins anew in each of them when it is opened again: whom it ignores, and its filters', async () => {
     const ivy = await homeserver.registerUser('ivy');
     const { body: room } = await admin.request<{ room_id: string }>('POST', '/createRoom', { preset: 'public_chat' });
@@ -117,5 +100,22 @@ describe('What is said of an account, at a server of several processes', () => {
     const made = await homeserver.request('POST', filters, { event_fields: ['content'] }, again);
     expect(made.body).toEqual({ filter_id: '0' });
     expect(await bodies(again, `${filters}/0`)).toEqual(['200 {"event_fields":["content"]}']);
+  });
+
+  it('holds in each of them once it is answered: until when it may be used', async () => {
+    const hedy = await homeserver.registerUser('hedy');
+    clock.advance(30 * dayMs + 1);
+    expect(await statuses(hedy, '/account/whoami')).toEqual([403]);
+    const renewal = { user_id: hedy.userId, expiration_ts: clock.nowMs() + dayMs };
+    await homeserver.server.service(AccountValidity).extend(admin.userId, renewal.expiration_ts);
+    await byAdmin('POST', 'v1/account_validity/validity', renewal);
+    expect(await statuses(hedy, '/account/whoami')).toEqual([200]);
+    await byAdmin('POST', `v1/deactivate/${hedy.userId}`, {});
+    await byAdmin('PUT', `v2/users/${hedy.userId}`, { deactivated: false, password: 'another long one' });
+    const login = { type: 'm.login.password', user: 'hedy', password: 'another long one' };
+    const { body } = await homeserver.request<{ access_token: string }>('POST', '/login', login);
+    clock.advance(2 * dayMs);
+    for (let n = 0; n < enough; n++)
+      expect((await homeserver.request('GET', '/account/whoami', undefined, body.access_token)).status).toBe(200);
   });
 });
