@@ -79,9 +79,9 @@ export class NewEvents {
     const earlyMs = this.#nextRoundAtMs - clock.monotonicMs();
     if (earlyMs > 0) await clock.sleep(earlyMs);
     const startedAtMs = clock.monotonicMs();
-    const stored = await this.timeline.news(after, upTo, batchSize);
+    const { stored, reached } = await this.timeline.news(after, upTo, batchSize);
     // Whoever is behind does not rest.
-    this.#nextRoundAtMs = stored.length < batchSize ? startedAtMs + pauseMs : -Infinity;
+    this.#nextRoundAtMs = reached === upTo ? startedAtMs + pauseMs : -Infinity;
     const rooms = new Map<string, StoredEvent[]>();
     for (const one of stored) {
       const queue = rooms.get(one.event.roomId);
@@ -97,8 +97,8 @@ export class NewEvents {
       }
     });
     const [first] = untold;
-    if (first) return reached(first.streamOrdering - 1, after);
-    return stored.length < batchSize ? upTo : (stored.at(-1)?.streamOrdering ?? upTo);
+    if (first) return brought(first.streamOrdering - 1, after);
+    return reached;
   }
 
   #tell({ event }: StoredEvent): Promise<void> {
@@ -108,7 +108,7 @@ export class NewEvents {
 }
 
 /** @throws Error when a cut batch brought nothing forward */
-function reached(position: number, after: number): number {
+function brought(position: number, after: number): number {
   if (position <= after) throw new Error('Modules took too long with an event while the server was stopping');
   return position;
 }

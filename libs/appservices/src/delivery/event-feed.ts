@@ -2,9 +2,8 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { Clock, Logger, Metrics } from '@rookery/platform';
 import { cursorOf, Follower, Notifier, saveCursor } from '@rookery/replication';
-import { EventStore, type StoredEvent } from '@rookery/rooms';
+import { EventStore, type StoredEvent, TimelineReader } from '@rookery/rooms';
 import { RoomInterest } from './room-interest.js';
-import { newEventIds } from './room-interest.query.js';
 import { TransactionStore } from './transaction-store.js';
 
 /** Name of the cursor, and in metrics. */
@@ -18,13 +17,14 @@ const hiddenType = 'org.matrix.dummy_event';
 export class AppserviceEventFeed {
   #follower: Follower | undefined;
 
-  // Eight parameters: four of them are what any follower of a stream takes.
+  // Nine parameters: four of them are what any follower of a stream takes.
   constructor(
     private readonly database: Database,
     private readonly notifier: Notifier,
     private readonly clock: Clock,
     private readonly logger: Logger,
     private readonly metrics: Metrics,
+    private readonly timeline: TimelineReader,
     private readonly events: EventStore,
     private readonly interest: RoomInterest,
     private readonly store: TransactionStore,
@@ -48,11 +48,8 @@ export class AppserviceEventFeed {
   }
 
   async #advance(after: number, upTo: number, wake: (asId: string) => void): Promise<number> {
-    const rows = await newEventIds(this.database, after, upTo, batchSize);
-    // Fewer than asked for means that there are no more.
-    const reached = rows.length < batchSize ? upTo : (rows.at(-1)?.streamOrdering ?? upTo);
-    const loaded = await this.events.inOrder(rows.map(({ eventId }) => eventId));
-    const stored = await this.events.withoutVoidRedactions(loaded.filter(({ event }) => event.type !== hiddenType));
+    const { stored: news, reached } = await this.timeline.news(after, upTo, batchSize);
+    const stored = await this.events.withoutVoidRedactions(news.filter(({ event }) => event.type !== hiddenType));
     const interested = await this.interest.ofEvents(stored);
     const wanted = new Map<string, string[]>();
     for (const [index, { event }] of stored.entries()) {

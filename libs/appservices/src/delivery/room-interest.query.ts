@@ -51,24 +51,3 @@ export async function membersGoneSince(db: Db, after: number, serverName: string
   );
   return rows.map((row) => ({ roomId: row.room_id, userId: row.user_id, streamOrdering: row.event_stream_ordering }));
 }
-
-/**
- * Ids of events that clients may ever see with `after < stream ordering <= upTo`, oldest first, at most `limit`. Invites
- * from elsewhere are among them.
- */
-export async function newEventIds(
-  db: Db,
-  after: number,
-  upTo: number,
-  limit: number,
-): Promise<{ readonly eventId: string; readonly streamOrdering: number }[]> {
-  const rows = await db.query<{ event_id: string; stream_ordering: number }>(
-    `SELECT e.event_id, e.stream_ordering FROM events e
-     WHERE e.stream_ordering > ? AND e.stream_ordering <= ? AND e.soft_failed = FALSE AND e.rejection_reason IS NULL
-       AND (e.outlier = FALSE OR (e.type = 'm.room.member' AND EXISTS (SELECT 1 FROM local_current_membership l
-         WHERE l.user_id = e.state_key AND l.room_id = e.room_id AND l.event_id = e.event_id)))
-     ORDER BY e.stream_ordering LIMIT ${Math.trunc(limit)}`,
-    [after, upTo],
-  );
-  return rows.map((row) => ({ eventId: row.event_id, streamOrdering: row.stream_ordering }));
-}

@@ -107,16 +107,17 @@ export class EventSerializer {
     for (const { thread } of aggregations.values()) if (thread) addExtra(thread.latest);
     const others = await this.events.many(extra);
     const nowMs = this.clock.nowMs();
-    const all: WrittenEvent[] = [];
+    const asked: WrittenEvent[] | undefined =
+      !options.withoutModules && this.modules.has('addFieldToUnsigned') ? [] : undefined;
     const write = (stored: StoredEvent, membership?: string): ClientEvent => {
       const unsigned = this.#unsigned(reader, stored, membership, others, nowMs);
       const redaction = stored.redactedBy === undefined ? undefined : others.get(stored.redactedBy)?.event;
       if (redaction) {
         unsigned.redacted_because = clientEventView(redaction, { age: nowMs - redaction.originServerTs });
-        all.push({ event: redaction, view: unsigned.redacted_because });
+        asked?.push({ event: redaction, view: unsigned.redacted_because });
       }
       const view = clientEventView(stored.event, unsigned, options.withoutRoomId);
-      all.push({ event: stored.event, view });
+      asked?.push({ event: stored.event, view });
       return this.#withSticky ? withStickiness(view, stored.event, nowMs) : view;
     };
     const written = visible.map(({ stored, membership }) => write(stored, membership));
@@ -124,7 +125,7 @@ export class EventSerializer {
       const relations = relationsOf(aggregations.get(visible[index]!.stored.event.eventId), aggregations, write);
       if (relations) event.unsigned!['m.relations'] = relations;
     }
-    if (!options.withoutModules && this.modules.has('addFieldToUnsigned')) await this.#askModules(reader, all);
+    if (asked) await this.#askModules(reader, asked);
     return written;
   }
 

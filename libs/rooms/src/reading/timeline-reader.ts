@@ -225,9 +225,17 @@ export class TimelineReader {
   /**
    * Events of all rooms that clients may ever see with `after < stream ordering <= upTo`, oldest first; at most `limit`. Invites from
    * rooms that this server is not in are among them, and what ends these.
+   * @returns with them, up to where these are all
    */
-  async news(after: number, upTo: number, limit: number): Promise<StoredEvent[]> {
-    return this.events.inOrder(await selectNews(this.database, after, upTo, limit));
+  async news(
+    after: number,
+    upTo: number,
+    limit: number,
+  ): Promise<{ readonly stored: StoredEvent[]; readonly reached: number }> {
+    const rows = await selectNews(this.database, after, upTo, limit);
+    // Fewer than asked for means that there are no more.
+    const reached = rows.length < limit ? upTo : (rows.at(-1)?.stream_ordering ?? upTo);
+    return { stored: await this.events.inOrder(rows.map((row) => row.event_id)), reached };
   }
 
   /** The first events of a room with `after < stream ordering <= upTo`, oldest first; at most `limit`. */

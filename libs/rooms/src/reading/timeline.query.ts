@@ -356,19 +356,23 @@ export async function selectArrivals(
 }
 
 /**
- * Ids of events that clients may ever see with `after < stream ordering <= upTo`, oldest first: servable ones, and what users of this
+ * Events that clients may ever see with `after < stream ordering <= upTo`, oldest first: servable ones, and what users of this
  * server were told of rooms that it is not in, which is invites, and what ends them.
  */
-export async function selectNews(db: Db, after: number, upTo: number, limit: number): Promise<string[]> {
-  const rows = await db.query<{ event_id: string }>(
-    `SELECT e.event_id FROM events e
+export function selectNews(
+  db: Db,
+  after: number,
+  upTo: number,
+  limit: number,
+): Promise<{ readonly event_id: string; readonly stream_ordering: number }[]> {
+  return db.query(
+    `SELECT e.event_id, e.stream_ordering FROM events e
      WHERE e.stream_ordering > ? AND e.stream_ordering <= ? AND e.soft_failed = FALSE AND e.rejection_reason IS NULL
        AND (e.outlier = FALSE OR (e.type = 'm.room.member' AND EXISTS (SELECT 1 FROM local_current_membership l
          WHERE l.user_id = e.state_key AND l.room_id = e.room_id AND l.event_id = e.event_id)))
      ORDER BY e.stream_ordering LIMIT ${Math.trunc(limit)}`,
     [after, upTo],
   );
-  return rows.map((row) => row.event_id);
 }
 
 /** The last place of a room in the order of arrival, up to a position. */

@@ -45,8 +45,8 @@ export class RoomServers implements OnModuleInit {
   }
 
   /** Servers with a joined member; kept in memory, not to be changed. */
-  async of(roomId: string): Promise<ReadonlySet<string>> {
-    return (await this.#ofRooms([roomId])).get(roomId)!;
+  of(roomId: string): Promise<ReadonlySet<string>> {
+    return this.#servers.fetch(roomId, async () => (await this.memberships.hostsIn([roomId])).get(roomId)!);
   }
 
   /** Whether this server has a joined member. */
@@ -61,7 +61,7 @@ export class RoomServers implements OnModuleInit {
 
   /** Those of some rooms in which a server has a joined member. */
   async among(serverName: string, roomIds: readonly string[]): Promise<Set<string>> {
-    const rooms = await this.#ofRooms(roomIds);
+    const rooms = await this.#servers.fetchMany(roomIds, (missing) => this.memberships.hostsIn(missing));
     return new Set(roomIds.filter((roomId) => rooms.get(roomId)!.has(serverName)));
   }
 
@@ -80,9 +80,5 @@ export class RoomServers implements OnModuleInit {
       return new Map([...events].map(([id, { content }]) => [id, serverAclOf(content)]));
     });
     return new Set(roomIds.filter((roomId) => (acls.get(idOf(roomId) ?? '') ?? everybody).allows(serverName)));
-  }
-
-  #ofRooms(roomIds: readonly string[]): Promise<Map<string, ReadonlySet<string>>> {
-    return this.#servers.fetchMany(roomIds, (missing) => this.memberships.hostsIn(missing));
   }
 }
