@@ -288,6 +288,8 @@ export class AmongProcesses {
     });
     this.#server = server;
     options.onServer?.(server);
+    // Before it writes anything: only of those whom they have seen can others miss something.
+    if (!isWriter) await rpc.callOthers(othersLookAgain, undefined);
     await server.start();
     if (isWriter) {
       await registry.moveTo(JSON.stringify({ ...addresses, fellows: server.fellowsAddress }));
