@@ -1,4 +1,4 @@
-import { matchesType, parseEventFilter, parseSyncFilter, passesFilter } from './event-filter.js';
+import { parseEventFilter, parseSyncFilter, passesFilter } from './event-filter.js';
 
 const event = { type: 'm.room.message', sender: '@a:b', roomId: '!r', content: { body: 'x' } };
 
@@ -33,7 +33,18 @@ describe('event filters', () => {
     ['a*bc*bc', 'abc', false],
     ['a.c', 'abc', false],
   ])('type pattern %s on %s: %s', (pattern, type, expected) => {
-    expect(matchesType([pattern], type)).toBe(expected);
+    expect(parseEventFilter({ types: [pattern] }).passesType(type)).toBe(expected);
+    expect(parseEventFilter({ not_types: [pattern] }).passesType(type)).toBe(!expected);
+  });
+
+  it('look at their patterns once for each type, however many there are of it', () => {
+    const patterns = Array.from({ length: 1_000 }, (_, i) => `*${i}*x*y`);
+    const filter = parseEventFilter({ types: [...patterns.slice(1), 'm.*'], not_types: patterns });
+    const startedMs = performance.now();
+    for (let i = 0; i < 100_000; i++) filter.passesType(`m.type${'z'.repeat(i % 50)}`);
+    expect(performance.now() - startedMs).toBeLessThan(1_500);
+    for (let i = 0; i < 2_000; i++) expect(filter.passesType(`m.made-up.${i}`)).toBe(true);
+    expect(filter.passesType('m.1.x.y')).toBe(false);
   });
 
   it.each([

@@ -7,6 +7,8 @@ export interface EventFilter {
   readonly limit: number | undefined;
   readonly types: readonly string[] | undefined;
   readonly notTypes: readonly string[];
+  /** Whether a type passes `types` and `notTypes`. Told of a type again and again, it looks at the patterns once. */
+  readonly passesType: (type: string) => boolean;
   readonly senders: readonly string[] | undefined;
   readonly notSenders: readonly string[];
   readonly rooms: ReadonlySet<string> | undefined;
@@ -37,6 +39,8 @@ export interface FilterableEvent {
 }
 
 const maxListLength = 1000;
+/** Types of which a filter remembers whether they pass: there are few, unless somebody makes them up. */
+const maxRemembered = 500;
 
 function stringList(source: JsonObject, key: string, where: string): string[] | undefined {
   const value = source[key];
@@ -65,6 +69,44 @@ function flag(source: JsonObject, key: string, where: string): boolean | undefin
 
 const setOf = (list: readonly string[] | undefined): ReadonlySet<string> | undefined =>
   list === undefined ? undefined : new Set(list);
+
+function typeCheck(types: readonly string[] | undefined, notTypes: readonly string[]): (type: string) => boolean {
+  if (types === undefined && notTypes.length === 0) return () => true;
+  const [isWanted, isUnwanted] = [types && typeMatcher(types), typeMatcher(notTypes)];
+  const verdicts = new Map<string, boolean>();
+  return (type) => {
+    let passes = verdicts.get(type);
+    if (passes === undefined) {
+      passes = !isUnwanted(type) && (isWanted?.(type) ?? true);
+      if (verdicts.size >= maxRemembered) verdicts.clear();
+      verdicts.set(type, passes);
+    }
+    return passes;
+  };
+}
+
+/** Whether an event type is matched by one of the patterns, in which `*` stands for any characters. */
+function typeMatcher(patterns: readonly string[]): (type: string) => boolean {
+  const names = new Set(patterns.filter((pattern) => !pattern.includes('*')));
+  const split = patterns.filter((pattern) => pattern.includes('*')).map((pattern) => pattern.split('*'));
+  return (type) => names.has(type) || split.some((parts) => matchesParts(parts, type));
+}
+
+/** @param parts what stands between the wildcards of a pattern, at least two */
+function matchesParts(parts: readonly string[], type: string): boolean {
+  const first = parts[0] ?? '';
+  const last = parts[parts.length - 1] ?? '';
+  if (type.length < first.length + last.length || !type.startsWith(first) || !type.endsWith(last)) return false;
+  let at = first.length;
+  const end = type.length - last.length;
+  for (let i = 1; i < parts.length - 1; i++) {
+    const part = parts[i] ?? '';
+    const found = type.indexOf(part, at);
+    if (found === -1 || found + part.length > end) return false;
+    at = found + part.length;
+  }
+  return true;
+}
 
 /**
  * Reads an event filter.
@@ -95,6 +137,7 @@ export function parseEventFilter(value: unknown, where = 'filter'): EventFilter 
     limit: limit as number | undefined,
     types,
     notTypes,
+    passesType: typeCheck(types, notTypes),
     senders,
     notSenders,
     rooms,
@@ -128,34 +171,9 @@ export function parseEventFilter(value: unknown, where = 'filter'): EventFilter 
 /** The filter that lets everything pass. */
 export const emptyEventFilter: EventFilter = parseEventFilter({});
 
-/** Whether an event type is matched by one of the patterns, in which `*` stands for any characters. */
-export function matchesType(patterns: readonly string[], type: string): boolean {
-  return patterns.some((pattern) => {
-    if (!pattern.includes('*')) return pattern === type;
-    const parts = pattern.split('*');
-    const first = parts[0] ?? '';
-    const last = parts[parts.length - 1] ?? '';
-    if (type.length < first.length + last.length || !type.startsWith(first) || !type.endsWith(last)) return false;
-    let at = first.length;
-    const end = type.length - last.length;
-    for (const part of parts.slice(1, -1)) {
-      const found = type.indexOf(part, at);
-      if (found === -1 || found + part.length > end) return false;
-      at = found + part.length;
-    }
-    return true;
-  });
-}
-
 /** Whether a filter looks at this room at all. */
 export function passesRoom(filter: EventFilter, roomId: string): boolean {
   return !filter.notRooms.has(roomId) && (filter.rooms === undefined || filter.rooms.has(roomId));
-}
-
-/** Whether a type passes the filter. */
-export function passesType(filter: EventFilter, type: string): boolean {
-  if (filter.notTypes.length > 0 && matchesType(filter.notTypes, type)) return false;
-  return filter.types === undefined || matchesType(filter.types, type);
 }
 
 /** Whether an event passes by itself, whatever points to it; an exclusion beats an inclusion. */
@@ -164,7 +182,7 @@ export function passesFilter(filter: EventFilter, event: FilterableEvent): boole
   if (filter.notSenders.includes(event.sender)) return false;
   if (filter.senders !== undefined && !filter.senders.includes(event.sender)) return false;
   if (event.roomId !== undefined && !passesRoom(filter, event.roomId)) return false;
-  if (!passesType(filter, event.type)) return false;
+  if (!filter.passesType(event.type)) return false;
   if (filter.containsUrl !== undefined && (typeof event.content['url'] === 'string') !== filter.containsUrl)
     return false;
   if (filter.relTypes === undefined && filter.notRelTypes.length === 0) return true;

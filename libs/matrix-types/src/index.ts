@@ -7,12 +7,10 @@ export {
   emptyEventFilter,
   type EventFilter,
   type FilterableEvent,
-  matchesType,
   parseEventFilter,
   parseSyncFilter,
   passesFilter,
   passesRoom,
-  passesType,
   type SyncFilter,
 } from './event-filter.js';
 export { matchesGlob } from './glob.js';

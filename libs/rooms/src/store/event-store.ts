@@ -87,18 +87,24 @@ export interface StateEntry {
 /** Events that are looked up before others get a turn. */
 const idsPerTurn = 500;
 
-async function* inParts(eventIds: Iterable<string>): AsyncGenerator<readonly string[]> {
+/** @param eventIds `undefined` for what was looked at and is none of them, which takes its time, too */
+async function* inParts(eventIds: Iterable<string | undefined>): AsyncGenerator<readonly string[]> {
   let some: string[] = [];
+  let lookedAt = 0;
   let isMany = false;
   for (const eventId of eventIds) {
-    if (some.length === idsPerTurn) {
+    if (lookedAt === idsPerTurn || some.length === idsPerTurn) {
       // Those who begin in the same turn have their first part in one of their own, too.
       await ownTurn();
-      yield some;
-      some = [];
+      lookedAt = 0;
       isMany = true;
+      if (some.length === idsPerTurn) {
+        yield some;
+        some = [];
+      }
     }
-    some.push(eventId);
+    lookedAt++;
+    if (eventId !== undefined) some.push(eventId);
   }
   if (isMany) await ownTurn();
   if (some.length > 0) yield some;
@@ -188,8 +194,9 @@ export class EventStore {
   /**
    * The events that exist, in the order asked for, a part at a time, each in a turn of the event loop of its own. So is what lists their ids: it
    * goes on with each part.
+   * @param eventIds `undefined` for what was looked at and is none of them: it counts
    */
-  async *pages(eventIds: Iterable<string>): AsyncGenerator<StoredEvent[]> {
+  async *pages(eventIds: Iterable<string | undefined>): AsyncGenerator<StoredEvent[]> {
     for await (const some of inParts(eventIds)) yield this.inOrder(some);
   }
 

@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { type JsonObject, passesFilter, passesRoom, passesType } from '@rookery/matrix-types';
+import { type JsonObject, passesFilter, passesRoom } from '@rookery/matrix-types';
 import { PushRulesService } from '@rookery/push';
 import { type AccountDataRow, AccountDataService, type RoomAccountDataRow } from '@rookery/users';
 import type { SyncContext } from '../sync-context.js';
@@ -66,7 +66,7 @@ export class AccountDataSection {
     const result = new Map<string, AccountDataEvent[]>();
     for (const { roomId } of rooms) {
       const events = (byRoom.get(roomId) ?? [])
-        .filter((row) => passesType(filter, row.type))
+        .filter((row) => filter.passesType(row.type))
         .map((row) => ({ type: row.type, content: JSON.parse(row.content) as JsonObject }));
       if (events.length > 0) result.set(roomId, events);
     }

@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { receiptContents, ReceiptService, TypingService } from '@rookery/ephemeral';
-import { type JsonObject, passesRoom, passesType } from '@rookery/matrix-types';
+import { type JsonObject, passesRoom } from '@rookery/matrix-types';
 import type { SyncContext } from '../sync-context.js';
 import type { RoomEntry } from './room-list.js';
 
@@ -34,14 +34,14 @@ export class EphemeralSection {
       if (list === undefined) result.set(roomId, [event]);
       else list.push(event);
     };
-    if (passesType(filter, 'm.typing')) {
+    if (filter.passesType('m.typing')) {
       const typing = new Map([
         ...(await this.typing.changes(anew, undefined)),
         ...(await this.typing.changes(stayed, since && { after: since.typing, upTo: now.typing })),
       ]);
       for (const [roomId, userIds] of typing) add(roomId, { type: 'm.typing', content: { user_ids: userIds } });
     }
-    if (passesType(filter, 'm.receipt')) {
+    if (filter.passesType('m.receipt')) {
       const [whole, changed] = await Promise.all([
         anew.length > 0 ? this.receipts.forRooms(userId, anew, now.receipts) : undefined,
         since !== undefined && stayed.size > 0

@@ -9,6 +9,8 @@ describe('StateIds', () => {
   ]);
   const isMember = (key: string): boolean => key.startsWith('member');
 
+  const idsIn = (values: Iterable<string | undefined>): string[] => [...values].filter((id) => id !== undefined);
+
   it('says what is different, and leaves the state below as it is', () => {
     const ids = new StateIds(base);
     ids.set('name', '$5');
@@ -16,7 +18,7 @@ describe('StateIds', () => {
     ids.delete('topic');
     ids.delete('avatar');
     ids.set('avatar', '$7');
-    expect([...ids.values()].toSorted()).toEqual(['$3', '$4', '$5', '$7']);
+    expect(idsIn(ids.values()).toSorted()).toEqual(['$3', '$4', '$5', '$7']);
     expect(['name', 'topic', 'member a', 'other'].map((key) => ids.get(key))).toEqual([
       '$5',
       undefined,
@@ -30,11 +32,13 @@ describe('StateIds', () => {
     const ids = new StateIds(base);
     ids.set('member c', '$5');
     ids.leaveOut(isMember);
-    expect([...ids.values()]).toEqual(['$1', '$2']);
+    expect(idsIn(ids.values())).toEqual(['$1', '$2']);
+    // Nobody who reads them goes through all of a room without a turn for others.
+    expect([...ids.values()]).toHaveLength(4);
     expect(ids.get('member a')).toBeUndefined();
     ids.set('member b', '$4');
     ids.leaveOut((key) => key === 'topic');
-    expect([...ids.values()]).toEqual(['$1', '$4']);
+    expect(idsIn(ids.values())).toEqual(['$1', '$4']);
   });
 
   it('is read room by room, as it is then', () => {

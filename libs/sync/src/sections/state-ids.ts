@@ -1,5 +1,7 @@
-/** The ids of the state of rooms, looked up as they are read. */
-export function* idsOfRooms(states: ReadonlyMap<string, { values(): Iterable<string> }>): Generator<string> {
+/** The ids of the state of rooms, looked up as they are read; `undefined` for each that was looked at and is left out. */
+export function* idsOfRooms(
+  states: ReadonlyMap<string, { values(): Iterable<string | undefined> }>,
+): Generator<string | undefined> {
   for (const state of states.values()) yield* state.values();
 }
 
@@ -33,10 +35,11 @@ export class StateIds {
     for (const key of this.#changes.keys()) if (isLeftOut(key)) this.#changes.delete(key);
   }
 
-  /** All ids, looked up as they are read. */
-  *values(): Generator<string, undefined> {
-    for (const [key, eventId] of this.base) if (!this.#changes.has(key) && !this.#isLeftOut(key)) yield eventId;
-    for (const eventId of this.#changes.values()) if (eventId !== undefined) yield eventId;
+  /** All ids, looked up as they are read; `undefined` for each that is left out, so that whoever reads can count what that cost. */
+  *values(): Generator<string | undefined, undefined> {
+    for (const [key, eventId] of this.base)
+      if (!this.#changes.has(key)) yield this.#isLeftOut(key) ? undefined : eventId;
+    yield* this.#changes.values();
   }
 
   #isLeftOut(key: string): boolean {

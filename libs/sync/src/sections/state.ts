@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { passesFilter, passesRoom, passesType } from '@rookery/matrix-types';
+import { passesFilter, passesRoom } from '@rookery/matrix-types';
 import { EventStore, isServable, PartialRooms, RoomStateReader, type StoredEvent } from '@rookery/rooms';
 import { splitStateKey, stateKeyOf } from '@rookery/state-res';
 import type { WantedMembers } from '../request/device-members.js';
@@ -239,7 +239,7 @@ export class RoomStates {
       event.content['membership'] === 'join';
     const filter = context.filter.room.state;
     if (filter.types !== undefined || filter.notTypes.length > 0)
-      for (const ids of states.values()) ids.leaveOut((key) => !passesType(filter, splitStateKey(key)[0]));
+      for (const ids of states.values()) ids.leaveOut((key) => !filter.passesType(splitStateKey(key)[0]));
     const isShown = (stored: StoredEvent): boolean =>
       stored.rejectedReason === undefined &&
       !isUndone(stored) &&
