@@ -12,6 +12,18 @@ const patternOf = (pattern: string, isSqlite: boolean): string =>
 /** What a database can hold; nothing else can match. */
 const texts = (list: readonly string[]): string[] => list.filter((text) => !text.includes('\0'));
 
+/** Events that a statement looks at for a filter: a database may do nothing else meanwhile. */
+const mostLookedAt = 20_000;
+/** ...and patterns that it holds against them: each takes about as long as looking at an event ten times. */
+const mostMatches = 200_000;
+const leastLookedAt = 100;
+
+/** How many events a statement may look at for a filter, so that nobody waits for it long: fewer where each is held against many patterns. */
+export function lookedAtFor(filter: EventFilter | undefined): number {
+  const patterns = [...(filter?.types ?? []), ...(filter?.notTypes ?? [])].filter((type) => type.includes('*')).length;
+  return Math.max(leastLookedAt, Math.min(mostLookedAt, Math.trunc(mostMatches / Math.max(1, patterns))));
+}
+
 function typeCondition(column: string, wanted: readonly string[], params: SqlValue[], dialect: Dialect): string {
   const types = texts(wanted);
   const exact = types.filter((type) => !type.includes('*'));

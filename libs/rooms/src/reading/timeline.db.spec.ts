@@ -1,4 +1,4 @@
-import { databaseMigrations } from '@rookery/database';
+import { databaseMigrations, type Db } from '@rookery/database';
 import { replicationMigrations } from '@rookery/replication';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { scansOf } from '@rookery/testing/internal';
@@ -7,7 +7,7 @@ import { roomsMigrations } from '../migrations/index.js';
 import { buildRooms } from '../rooms.fixture.js';
 import { TimelineGaps } from '../store/timeline-gaps.js';
 import { TimelineReader } from './timeline-reader.js';
-import { type PageRange, selectFilteredPlaces, selectPage } from './timeline.query.js';
+import { type PageRange, selectFilteredPlaces, selectLastPlaces, selectPage } from './timeline.query.js';
 
 const roomId = '!large:a.test';
 const count = 25_000;
@@ -101,6 +101,63 @@ eachDatabase('pages of a large room', (open) => {
     );
     // Of the rooms themselves, of which it is asked.
     expect(scans.filter((scan) => scan !== 'SCAN l')).toEqual([]);
+  });
+
+  it('have ends of which fewer are looked at where each is held against many patterns', async () => {
+    const patterns = Array.from({ length: 1_000 }, (_, index) => `*${index}*x*y`);
+    const filter = { types: [...patterns.slice(1), 'ra*'], notTypes: patterns };
+    const startedMs = performance.now();
+    const { places, lookedDownTo } = await selectFilteredPlaces(
+      test.database,
+      [roomId],
+      { after: 0, upTo: count, filter },
+      10,
+    );
+    expect(performance.now() - startedMs).toBeLessThan(400);
+    expect(places.get(roomId)?.map(({ stream }) => stream)).toEqual([count]);
+    expect(lookedDownTo.get(roomId)).toBe(count - 100);
+    const page = await selectPage(test.database, roomId, { ...rangeOf('b', 5), filter });
+    expect(page.places).toHaveLength(1);
+    expect(page.lookedUpTo).toEqual({ topological: 12_450, stream: 24_900 });
+  });
+
+  it('have ends that are looked for once, also by a pattern that nothing fits', async () => {
+    const startedMs = performance.now();
+    expect(await endOf(10, { type: '*none*' })).toEqual({ found: [], lookedDownTo: 15_000 });
+    expect(performance.now() - startedMs).toBeLessThan(1_500);
+  });
+
+  it('have ends of which a part is read, however much lies before it', async () => {
+    const startedMs = performance.now();
+    const places = await selectLastPlaces(test.database, [roomId], { after: 0, upTo: count }, 1_000);
+    expect(performance.now() - startedMs).toBeLessThan(500);
+    expect(places.get(roomId)?.map(({ stream }) => stream)).toEqual(
+      Array.from({ length: 1_001 }, (_, index) => count - 1_000 + index),
+    );
+  });
+
+  it('have ends that are looked for in so many rooms at a time as a statement may look at events', async () => {
+    const others = Array.from({ length: 1_000 }, (_, index) => `!other${index}:a.test`);
+    await test.database.write((tx) =>
+      tx.insertMany(
+        'rooms',
+        ['room_id', 'room_version'],
+        others.map((id) => [id, '12']),
+      ),
+    );
+    const asked: number[] = [];
+    const db: Db = {
+      dialect: test.database.dialect,
+      get: (sql, params) => test.database.get(sql, params),
+      query: (sql, params) => {
+        asked.push(Math.max(...(params ?? []).map((param) => (Array.isArray(param) ? param.length : 0))));
+        return test.database.query(sql, params);
+      },
+    };
+    const range = { after: 0, upTo: count, filter: { types: ['rare'] } };
+    const { places } = await selectFilteredPlaces(db, [...others, roomId], range, 3);
+    expect(places.get(roomId)).toHaveLength(4);
+    expect(asked).toEqual([200, 200, 200, 200, 200, 1, 1, 1]);
   });
 
   it('have ends of which the last hundred events are enough where much of them passes', async () => {

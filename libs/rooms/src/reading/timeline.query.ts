@@ -1,9 +1,10 @@
 import type { Db, SqlBool, SqlValue } from '@rookery/database';
+import { ownTurn } from '@rookery/platform';
 import { eventColumns, type EventRow, eventTables } from '../store/event-store.query.js';
 import type { EventPlace, HeardEvent } from '../store/recent-events.js';
 import { servableSql } from '../store/servable.query.js';
 import type { EventFilter } from './event-filter.js';
-import { eventFilterSql } from './event-filter.query.js';
+import { eventFilterSql, lookedAtFor } from './event-filter.query.js';
 import type { PlaceInRoom } from './room-token.js';
 
 /** Events next to a place in the order of arrival among which the outermost is looked for first. */
@@ -42,7 +43,7 @@ interface FilteredRange extends EndRange {
 }
 
 /** Events that are looked at for the end of a room of which a filter lets little through: first in all rooms, then in those where that is not enough. */
-const lookedAtInEnds = [100, 900, 9_000] as const;
+const lookedAtInEnds = [100, 1_000, 10_000] as const;
 
 /** The last places of each room within a range, one more than `limit` where there are more, in order of arrival. */
 export async function selectLastPlaces(
@@ -114,14 +115,17 @@ function selectEnds<Row extends EventPlaceRow>(
   columns: string,
   tables: string,
 ): Promise<Row[]> {
-  // The lower bound is said twice: a database that has yet to work out the second would look at the whole room.
+  // Where rooms begin is a table of its own, and its limit keeps it one: in the join, SQLite would look for it anew at each event. The lower
+  // bound is said twice: a database that has yet to work out the first would look at the whole room.
   return db.query<Row>(
-    `SELECT e.event_id, e.room_id, e.topological_ordering, e.stream_ordering${columns} FROM rooms r
-     JOIN events e ON e.room_id = r.room_id AND e.stream_ordering > ? AND e.stream_ordering <= ? AND e.stream_ordering > COALESCE((
-       SELECT b.stream_ordering FROM events b WHERE b.room_id = r.room_id AND b.stream_ordering > ?
-         AND b.stream_ordering <= ? AND ${servableSql('b.')} ORDER BY b.stream_ordering DESC LIMIT 1 OFFSET ${Math.trunc(limit) + 1}), ?)
-     ${tables} WHERE ${db.dialect.anyOf('r.room_id')} AND ${servableSql('e.')} ORDER BY e.stream_ordering`,
-    [range.after, range.upTo, range.after, range.upTo, range.after, roomIds],
+    `WITH starts AS (SELECT r.room_id, COALESCE((
+         SELECT b.stream_ordering FROM events b WHERE b.room_id = r.room_id AND b.stream_ordering > ?
+           AND b.stream_ordering <= ? AND ${servableSql('b.')} ORDER BY b.stream_ordering DESC LIMIT 1 OFFSET ${Math.trunc(limit) + 1}), ?) AS start
+       FROM rooms r WHERE ${db.dialect.anyOf('r.room_id')} LIMIT ${roomIds.length})
+     SELECT e.event_id, e.room_id, e.topological_ordering, e.stream_ordering${columns} FROM starts l
+     CROSS JOIN events e ${tables} WHERE e.room_id = l.room_id AND e.stream_ordering > l.start AND e.stream_ordering > ?
+       AND e.stream_ordering <= ? AND ${servableSql('e.')} ORDER BY e.stream_ordering`,
+    [range.after, range.upTo, range.after, roomIds, range.after, range.upTo],
   );
 }
 
@@ -134,7 +138,7 @@ export interface FilteredEnds {
 
 /**
  * As {@link selectLastPlaces}, of what a filter lets through. Of that there may be as little as nothing in all of a room: no more than the last
- * 10,000 events of each within the range are looked at.
+ * 10,000 events of each within the range are looked at, fewer for a filter of many patterns, and few at a time.
  */
 export async function selectFilteredPlaces(
   db: Db,
@@ -144,16 +148,23 @@ export async function selectFilteredPlaces(
 ): Promise<FilteredEnds> {
   const places = new Map<string, readonly EventPlace[]>();
   const lookedDownTo = new Map<string, number>();
+  const atOnce = lookedAtFor(range.filter);
   let rooms = roomIds;
-  let count = 0;
-  for (const more of lookedAtInEnds) {
-    count += more;
-    const rows = await selectFilteredEnds(db, rooms, range, limit, count);
-    for (const [roomId, list] of placesByRoom(rows.filter((row) => row.edge === null))) places.set(roomId, list);
-    for (const roomId of rooms) lookedDownTo.delete(roomId);
-    for (const { room_id: roomId, edge } of rows) if (edge !== null) lookedDownTo.set(roomId, edge);
+  let before = 0;
+  for (const wanted of lookedAtInEnds) {
+    const count = Math.min(wanted, atOnce);
+    if (count === before || rooms.length === 0) break;
+    before = count;
+    const ofOneStatement = Math.trunc(atOnce / count);
+    for (let first = 0; first < rooms.length; first += ofOneStatement) {
+      if (first > 0 || count > lookedAtInEnds[0]) await ownTurn();
+      const some = rooms.slice(first, first + ofOneStatement);
+      const rows = await selectFilteredEnds(db, some, range, limit, count);
+      for (const [roomId, list] of placesByRoom(rows.filter((row) => row.edge === null))) places.set(roomId, list);
+      for (const roomId of some) lookedDownTo.delete(roomId);
+      for (const { room_id: roomId, edge } of rows) if (edge !== null) lookedDownTo.set(roomId, edge);
+    }
     rooms = rooms.filter((roomId) => lookedDownTo.has(roomId) && (places.get(roomId)?.length ?? 0) <= limit);
-    if (rooms.length === 0) break;
   }
   return { places, lookedDownTo };
 }
@@ -166,25 +177,26 @@ function selectFilteredEnds(
   limit: number,
   count: number,
 ): Promise<({ readonly room_id: string; readonly edge: number } | (EventPlaceRow & { readonly edge: null }))[]> {
-  const params: SqlValue[] = [after, upTo, after, roomIds, after, upTo, upTo];
+  const params: SqlValue[] = [after, upTo, after, roomIds, upTo];
   const conditions = (alias: string): string =>
     [servableSql(`${alias}.`), ...eventFilterSql(filter, params, db.dialect, alias)].join(' AND ');
   const inner = conditions('b');
+  params.push(after, upTo);
   const outer = conditions('e');
-  // Named twice, so that it is worked out once: older databases know no word for that.
+  // Both parts name `starts`, so that it is worked out once: where it stood in the join, SQLite would look for it anew at each event.
   return db.query(
     `WITH ends AS (SELECT r.room_id, COALESCE((
          SELECT f.stream_ordering FROM events f WHERE f.room_id = r.room_id AND f.stream_ordering > ? AND f.stream_ordering <= ?
          ORDER BY f.stream_ordering DESC LIMIT 1 OFFSET ${Math.trunc(count)}), ?) AS edge
-       FROM rooms r WHERE ${db.dialect.anyOf('r.room_id')})
-     SELECT l.room_id, l.edge, NULL AS event_id, NULL AS topological_ordering, NULL AS stream_ordering
-       FROM ends l WHERE l.edge > ?
-     UNION ALL
-     SELECT e.room_id, NULL, e.event_id, e.topological_ordering, e.stream_ordering FROM ends l
-     JOIN events e ON e.room_id = l.room_id AND e.stream_ordering <= ? AND e.stream_ordering > l.edge
-       AND e.stream_ordering > COALESCE((SELECT b.stream_ordering FROM events b
+       FROM rooms r WHERE ${db.dialect.anyOf('r.room_id')} LIMIT ${roomIds.length}),
+     starts AS (SELECT l.room_id, l.edge, COALESCE((SELECT b.stream_ordering FROM events b
          WHERE b.room_id = l.room_id AND b.stream_ordering <= ? AND b.stream_ordering > l.edge AND ${inner}
-         ORDER BY b.stream_ordering DESC LIMIT 1 OFFSET ${Math.trunc(limit) + 1}), l.edge) AND ${outer}
+         ORDER BY b.stream_ordering DESC LIMIT 1 OFFSET ${Math.trunc(limit) + 1}), l.edge) AS start FROM ends l)
+     SELECT l.room_id, l.edge, NULL AS event_id, NULL AS topological_ordering, NULL AS stream_ordering
+       FROM starts l WHERE l.edge > ?
+     UNION ALL
+     SELECT e.room_id, NULL, e.event_id, e.topological_ordering, e.stream_ordering FROM starts l
+     CROSS JOIN events e WHERE e.room_id = l.room_id AND e.stream_ordering <= ? AND e.stream_ordering > l.start AND ${outer}
      ORDER BY stream_ordering`,
     params,
   );
@@ -215,17 +227,23 @@ export interface PlacesPage {
 }
 
 /** Events that are looked at for a page; nearly always the first of them are enough. */
-const lookedAt = [1_000, 9_000] as const;
+const lookedAt = [1_000, 10_000] as const;
 
 /**
  * A page of a room. Of what a filter does not let through, of what other servers told of a room's state and of what nobody sees there may
- * be as much as there is of the room: a page looks at no more than 10,000 events, and may hold fewer than were asked for, or none.
+ * be as much as there is of the room: a page looks at no more than 10,000 events, at fewer for a filter of many patterns, and may hold fewer
+ * than were asked for, or none.
  */
 export async function selectPage(db: Db, roomId: string, range: PageRange): Promise<PlacesPage> {
   const places: EventPlace[] = [];
   let { start } = range;
-  for (const count of lookedAt) {
-    const edge = await selectEdge(db, roomId, { ...range, start }, count);
+  const most = lookedAtFor(range.filter);
+  let before = 0;
+  for (const wanted of lookedAt) {
+    const count = Math.min(wanted, most);
+    if (count === before) break;
+    const edge = await selectEdge(db, roomId, { ...range, start }, count - before);
+    before = count;
     const limit = range.limit - places.length;
     places.push(...(await selectPlaces(db, roomId, { ...range, start, limit, stop: edge ?? range.stop })));
     if (edge === undefined || places.length >= Math.trunc(range.limit)) return { places, lookedUpTo: undefined };
