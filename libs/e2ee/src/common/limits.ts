@@ -6,12 +6,14 @@ export const limits = {
   queriedUsers: 5_000,
   /** Devices in one claim of one-time keys. */
   claimedDevices: 5_000,
-  /** One-time keys in one upload, and held for one device and algorithm. */
+  /** One-time keys in one upload, and held for one device. */
   uploadedKeys: 1_000,
   heldKeys: 5_000,
+  /** Algorithms of which a device has one-time or fallback keys. */
+  algorithms: 20,
   /** A device's identity keys, a one-time key, a cross-signing key, a backup's auth data; bytes of JSON. */
   keyBytes: 65_536,
-  /** Algorithms with a fallback key. */
+  /** Fallback keys in one upload. */
   fallbackKeys: 20,
   /** Signed objects in one upload of signatures. */
   signedObjects: 1_000,

@@ -158,6 +158,18 @@ eachDatabase('one-time keys', (open, kind) => {
     await expect(upload(named('K', 5))).rejects.toMatchObject({ errcode: 'M_UNKNOWN_DEVICE' });
   });
 
+  it('refuses keys of too many algorithms, however few come at a time', async () => {
+    for (let i = 0; i < 10; i++) {
+      await upload({ [`one-time${i}:A`]: { key: 'x' } });
+      await upload({}, { [`fallback${i}:A`]: { key: 'x' } });
+    }
+    const refused = { status: 413, errcode: 'M_TOO_LARGE' };
+    await expect(upload({ 'another:A': { key: 'x' } })).rejects.toMatchObject(refused);
+    await expect(upload({}, { 'another:A': { key: 'x' } })).rejects.toMatchObject(refused);
+    await upload({ 'one-time0:B': { key: 'x' }, 'fallback0:B': { key: 'x' } }, { 'one-time1:B': { key: 'x' } });
+    expect(Object.keys((await keys.counts(alice, 'PHONE')).counts)).toHaveLength(12);
+  });
+
   it('refuses too many keys, nonsense names and nonsense keys', async () => {
     await expect(upload(named('K', 1_001))).rejects.toMatchObject({ status: 413, errcode: 'M_TOO_LARGE' });
     await expect(upload({ nocolon: { key: 'x' } })).rejects.toMatchObject({ errcode: 'M_INVALID_PARAM' });
@@ -167,6 +179,7 @@ eachDatabase('one-time keys', (open, kind) => {
     await expect(upload({}, { 'a:1': 'x', 'a:2': 'y' })).rejects.toMatchObject({ errcode: 'M_INVALID_PARAM' });
     for (let i = 0; i < 5; i++) await upload(named(`L${i}`, 1_000));
     await expect(upload(named('M', 1))).rejects.toMatchObject({ status: 413 });
+    await expect(upload({ 'another:A': { key: 'x' } })).rejects.toMatchObject({ status: 413 });
     await expect(keys.claim({ nobody: {} }, 1)).rejects.toMatchObject({ errcode: 'M_INVALID_PARAM' });
     await expect(keys.claim({ [alice]: 'PHONE' }, 1)).rejects.toMatchObject({ errcode: 'M_BAD_JSON' });
     await expect(keys.claim({ [alice]: { PHONE: 5 } }, 1)).rejects.toMatchObject({ errcode: 'M_BAD_JSON' });

@@ -185,6 +185,15 @@ export async function oneTimeKeyCounts(db: Db, userId: string, deviceId: string)
   return new Map(rows.map((row) => [row.algorithm, row.count]));
 }
 
+/** Algorithms of which a device has a fallback key, handed out or not. */
+export async function fallbackAlgorithms(db: Db, userId: string, deviceId: string): Promise<string[]> {
+  const rows = await db.query<{ algorithm: string }>(
+    'SELECT algorithm FROM e2e_fallback_keys_json WHERE user_id = ? AND device_id = ?',
+    [userId, deviceId],
+  );
+  return rows.map((row) => row.algorithm);
+}
+
 /** Algorithms whose fallback key was never handed out. */
 export async function unusedFallbackTypes(db: Db, userId: string, deviceId: string): Promise<string[]> {
   const rows = await db.query<{ algorithm: string }>(

@@ -12,6 +12,7 @@ import {
   type ClaimedKey,
   claimOneTimeKeys,
   deleteClaimedKeys,
+  fallbackAlgorithms,
   insertOneTimeKeys,
   type OfferedKey,
   oneTimeKeyCounts,
@@ -89,7 +90,8 @@ export class OneTimeKeyService {
 
   /**
    * Adds what a device uploads.
-   * @throws MatrixError 400 `M_INVALID_PARAM` when another key has the same id, 413 `M_TOO_LARGE` when it has too many
+   * @throws MatrixError 400 `M_INVALID_PARAM` when another key has the same id, 413 `M_TOO_LARGE` when it has too many, or of too many
+   *   algorithms
    */
   async store(
     tx: Tx,
@@ -98,24 +100,13 @@ export class OneTimeKeyService {
     oneTimeKeys: readonly OfferedKey[],
     fallbackKeys: readonly OfferedKey[],
   ): Promise<void> {
-    let isNew = fallbackKeys.length > 0;
+    const fresh = oneTimeKeys.length > 0 ? await this.#freshOf(tx, userId, deviceId, oneTimeKeys) : [];
+    const isNew = fresh.length > 0 || fallbackKeys.length > 0;
+    if (isNew) await this.#checkRoom(tx, userId, deviceId, fresh, fallbackKeys);
     if (oneTimeKeys.length > 0) {
-      const keyIds = oneTimeKeys.map((key) => key.keyId);
-      const stored = new Map(
-        (await oneTimeKeysById(tx, userId, deviceId, keyIds)).map((key) => [`${key.algorithm}:${key.keyId}`, key]),
-      );
-      const fresh = oneTimeKeys.filter(({ algorithm, keyId, keyJson }) => {
-        const before = stored.get(`${algorithm}:${keyId}`);
-        if (before === undefined) return true;
-        if (before.keyJson === keyJson) return false;
-        if (before.claimed) return true;
-        throw MatrixError.invalidParam(`Another one-time key '${algorithm}:${keyId}' is there already`);
-      });
-      await this.#checkRoom(tx, userId, deviceId, fresh);
       const nowMs = this.clock.nowMs();
       await deleteClaimedKeys(tx, userId, deviceId, nowMs - rememberClaimedMs);
       if (fresh.length > 0) await insertOneTimeKeys(tx, userId, deviceId, fresh, nowMs);
-      isNew ||= fresh.length > 0;
     }
     if (fallbackKeys.length > 0) await writeFallbackKeys(tx, userId, deviceId, fallbackKeys);
     if (isNew) await this.#changed(tx, [{ userId, deviceId }]);
@@ -203,11 +194,36 @@ export class OneTimeKeyService {
     };
   }
 
-  async #checkRoom(tx: Tx, userId: string, deviceId: string, fresh: readonly OfferedKey[]): Promise<void> {
+  /** Those that are not there yet. */
+  async #freshOf(tx: Tx, userId: string, deviceId: string, offered: readonly OfferedKey[]): Promise<OfferedKey[]> {
+    const keyIds = offered.map((key) => key.keyId);
+    const stored = new Map(
+      (await oneTimeKeysById(tx, userId, deviceId, keyIds)).map((key) => [`${key.algorithm}:${key.keyId}`, key]),
+    );
+    return offered.filter(({ algorithm, keyId, keyJson }) => {
+      const before = stored.get(`${algorithm}:${keyId}`);
+      if (before === undefined) return true;
+      if (before.keyJson === keyJson) return false;
+      if (before.claimed) return true;
+      throw MatrixError.invalidParam(`Another one-time key '${algorithm}:${keyId}' is there already`);
+    });
+  }
+
+  async #checkRoom(
+    tx: Tx,
+    userId: string,
+    deviceId: string,
+    fresh: readonly OfferedKey[],
+    fallbackKeys: readonly OfferedKey[],
+  ): Promise<void> {
     const held = await oneTimeKeyCounts(tx, userId, deviceId);
-    for (const { algorithm } of fresh) held.set(algorithm, (held.get(algorithm) ?? 0) + 1);
-    if (Math.max(0, ...held.values()) > limits.heldKeys)
-      throw MatrixError.tooLarge(`A device can have ${limits.heldKeys} one-time keys of an algorithm`);
+    let count = fresh.length;
+    for (const ofAlgorithm of held.values()) count += ofAlgorithm;
+    if (count > limits.heldKeys) throw MatrixError.tooLarge(`A device can have ${limits.heldKeys} one-time keys`);
+    const algorithms = new Set([...held.keys(), ...(await fallbackAlgorithms(tx, userId, deviceId))]);
+    for (const { algorithm } of [...fresh, ...fallbackKeys]) algorithms.add(algorithm);
+    if (algorithms.size > limits.algorithms)
+      throw MatrixError.tooLarge(`A device can have keys of ${limits.algorithms} algorithms`);
   }
 }
 
