@@ -1,11 +1,12 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { BackgroundTasks, Clock } from '@rookery/platform';
+import { atEase, BackgroundTasks, Clock } from '@rookery/platform';
 import { deleteConnections, selectUnused } from './connections.query.js';
 import { expiryMs } from './connections.js';
 
 const sweepEveryMs = 3_600_000;
-const sweepBatch = 200;
+/** Connections that are deleted at a time: each may have been told of thousands of rooms. */
+const sweepBatch = 10;
 
 /** Deletes connections of sliding sync that nobody has used for long. */
 @Injectable()
@@ -17,14 +18,21 @@ export class ConnectionSweep implements OnModuleInit {
   ) {}
 
   onModuleInit(): void {
-    const run = (): Promise<void> => this.#sweep();
+    const run = (signal: AbortSignal): Promise<void> => this.#sweep(signal);
     this.tasks.add({ name: 'delete_unused_sync_connections', role: 'background', everyMs: sweepEveryMs, run }).start();
   }
 
-  async #sweep(): Promise<void> {
-    const keys = await selectUnused(this.database, this.clock.nowMs() - expiryMs, sweepBatch);
-    if (keys.length === 0) return;
+  async #sweep(signal: AbortSignal): Promise<void> {
+    const beforeMs = this.clock.nowMs() - expiryMs;
+    while (!signal.aborted && (await atEase(this.clock, () => this.#sweepSome(beforeMs))));
+  }
+
+  /** @returns whether there may be more */
+  async #sweepSome(beforeMs: number): Promise<boolean> {
+    const keys = await selectUnused(this.database, beforeMs, sweepBatch);
+    if (keys.length === 0) return false;
     const options = { name: 'sliding_sync_sweep', anyProcess: true };
     await this.database.write((tx) => deleteConnections(tx, keys), options);
+    return keys.length === sweepBatch;
   }
 }

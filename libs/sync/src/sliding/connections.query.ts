@@ -127,7 +127,11 @@ export async function deleteObsolete(tx: Tx, key: number, base: number, roomIds:
   );
 }
 
-/** @param requiredStates ids by text */
+/**
+ * Writes down what a connection is told of rooms. Where it asks for state that it did not ask for before, what none of its rooms is
+ * told any more is forgotten: it may ask for something else each time.
+ * @param requiredStates ids by text
+ */
 export async function insertRooms(
   tx: Tx,
   key: number,
@@ -135,12 +139,6 @@ export async function insertRooms(
   requiredStates: ReadonlyMap<string, string>,
 ): Promise<void> {
   if (rows.length === 0) return;
-  await tx.insertMany(
-    'sliding_sync_connection_required_state',
-    ['connection_key', 'required_state_id', 'required_state'],
-    [...requiredStates].map(([text, id]) => [key, id, text]),
-    'ON CONFLICT (connection_key, required_state_id) DO NOTHING',
-  );
   await tx.insertMany(
     'sliding_sync_connection_rooms',
     ['connection_key', 'room_id', 'position', 'section', 'sent_up_to', 'timeline_limit', 'required_state_id', 'told'],
@@ -154,6 +152,26 @@ export async function insertRooms(
       row.required_state_id,
       row.told,
     ]),
+  );
+  const known = await tx.query<{ required_state_id: string }>(
+    `SELECT required_state_id FROM sliding_sync_connection_required_state
+     WHERE connection_key = ? AND ${tx.dialect.anyOf('required_state_id')}`,
+    [key, [...requiredStates.values()]],
+  );
+  const knownIds = new Set(known.map((row) => row.required_state_id));
+  const fresh = [...requiredStates].filter(([, id]) => !knownIds.has(id));
+  if (fresh.length === 0) return;
+  await tx.insertMany(
+    'sliding_sync_connection_required_state',
+    ['connection_key', 'required_state_id', 'required_state'],
+    fresh.map(([text, id]) => [key, id, text]),
+    // Another process may do the same.
+    'ON CONFLICT (connection_key, required_state_id) DO NOTHING',
+  );
+  await tx.run(
+    `DELETE FROM sliding_sync_connection_required_state WHERE connection_key = ? AND required_state_id NOT IN
+       (SELECT required_state_id FROM sliding_sync_connection_rooms WHERE connection_key = ?)`,
+    [key, key],
   );
 }
 
