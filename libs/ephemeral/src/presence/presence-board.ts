@@ -85,7 +85,7 @@ export class PresenceBoard {
       if (present) this.#index(roomId, userId);
     } else {
       shown.rooms.delete(roomId);
-      this.#byRoom.get(roomId)?.delete(userId);
+      this.#leave(roomId, userId);
     }
     return present;
   }
@@ -123,11 +123,13 @@ export class PresenceBoard {
   }
 
   #unindex(userId: string): void {
-    for (const roomId of this.#users.get(userId)?.rooms ?? []) {
-      const users = this.#byRoom.get(roomId);
-      users?.delete(userId);
-      if (users?.size === 0) this.#byRoom.delete(roomId);
-    }
+    for (const roomId of this.#users.get(userId)?.rooms ?? []) this.#leave(roomId, userId);
+  }
+
+  #leave(roomId: string, userId: string): void {
+    const users = this.#byRoom.get(roomId);
+    users?.delete(userId);
+    if (users?.size === 0) this.#byRoom.delete(roomId);
   }
 
   /** Forgets the older half of the changes, and those who went offline in it. */
