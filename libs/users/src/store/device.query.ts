@@ -186,6 +186,18 @@ export async function devicesOfProviderLogins(
   return db.query(`SELECT user_id, device_id FROM device_auth_providers WHERE ${conditions.join(' AND ')}`, values);
 }
 
+/**
+ * Counts devices that nobody has been seen with since their login as seen at a moment, so that they get stale as well. Those without a login
+ * are none of it: nobody uses a dehydrated device, or one of an application service's user, with a token of its own.
+ */
+export async function countUnseenFrom(tx: Tx, nowMs: number): Promise<void> {
+  await tx.run(
+    `UPDATE devices SET last_seen = ? WHERE last_seen IS NULL AND hidden = ? AND EXISTS (
+       SELECT 1 FROM access_tokens t WHERE t.user_id = devices.user_id AND t.device_id = devices.device_id)`,
+    [nowMs, false],
+  );
+}
+
 /** Devices that were last seen before a moment, longest ago first. */
 export async function findStaleDevices(
   db: Db,

@@ -11,6 +11,7 @@ import { usersMigrations } from '../migrations/users-01.migration.js';
 import { OpenIdService } from '../openid/openid.service.js';
 import { ClientActivity } from '../sessions/client-activity.js';
 import { LoginTokens } from '../login/login-tokens.js';
+import { DeviceService } from '../sessions/device.service.js';
 import { SessionService } from '../sessions/session.service.js';
 import { buildUsers } from '../users.fixture.js';
 import { ExpiredRows } from './expired-rows.js';
@@ -38,6 +39,7 @@ eachDatabase('what expires', (open) => {
     await users.get(OpenIdService).create(alice);
     await users.get(SessionService).open({ userId: alice, refreshable: true, deviceId: 'OLD' });
     await users.get(SessionService).open({ userId: alice, deviceId: 'UNSEEN' });
+    await users.get(DeviceService).create(alice, 'DEHYDRATED', undefined);
     users.get(ClientActivity).seen(alice, 'OLD', '192.0.2.1', 'agent', clock.nowMs());
     await users.get(ClientActivity).flush();
     expect(await test.database.get('SELECT pending FROM registration_tokens')).toEqual({ pending: 1 });
@@ -52,7 +54,7 @@ eachDatabase('what expires', (open) => {
       await Promise.all(
         ['ui_auth_sessions', 'login_tokens', 'open_id_tokens', 'user_ips', 'access_tokens', 'devices'].map(count),
       ),
-    ).toEqual([1, 1, 1, 1, 2, 2]);
+    ).toEqual([1, 1, 1, 1, 2, 3]);
     await purgeAfter(3 * day);
     expect(
       await Promise.all(
@@ -66,14 +68,15 @@ eachDatabase('what expires', (open) => {
           'devices',
         ].map(count),
       ),
-    ).toEqual([0, 0, 0, 0, 1, 2, 2]);
+    ).toEqual([0, 0, 0, 0, 1, 2, 3]);
     expect(await test.database.get('SELECT pending, completed FROM registration_tokens')).toEqual({
       pending: 0,
       completed: 0,
     });
     await purgeAfter(11 * day);
-    expect(await test.database.query('SELECT device_id FROM devices')).toEqual([{ device_id: 'UNSEEN' }]);
-    expect(await Promise.all(['access_tokens', 'refresh_tokens'].map(count))).toEqual([1, 0]);
+    // Nobody logs in with a dehydrated one: it waits to be found.
+    expect(await test.database.query('SELECT device_id FROM devices')).toEqual([{ device_id: 'DEHYDRATED' }]);
+    expect(await Promise.all(['access_tokens', 'refresh_tokens'].map(count))).toEqual([0, 0]);
     await purgeAfter(21 * day);
     expect(await count('user_ips')).toBe(0);
     await users.close();

@@ -2,7 +2,7 @@ import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
 import { BackgroundTasks, Clock, Config } from '@rookery/platform';
 import { abandonUse } from '../store/registration-token.query.js';
-import { findStaleDevices } from '../store/device.query.js';
+import { countUnseenFrom, findStaleDevices } from '../store/device.query.js';
 import { purgeOpenIdTokens } from '../openid/openid.query.js';
 import { pruneAddresses } from '../sessions/client-activity.query.js';
 import { purgeLoginTokens } from '../sessions/login-token.query.js';
@@ -54,10 +54,11 @@ export class ExpiredRows implements OnModuleInit {
     await this.database.write((tx) => pruneAddresses(tx, nowMs - addressesKeptMs), options);
   }
 
-  /** Ends sessions that nobody uses (`delete_stale_devices_after`), some at a time. */
+  /** Ends sessions that nobody uses (`delete_stale_devices_after`), also those that nobody ever used, some at a time. */
   async deleteStaleDevices(nowMs = this.clock.nowMs()): Promise<void> {
     const keptMs = this.config.get('delete_stale_devices_after');
     if (keptMs === undefined) return;
+    await this.database.write((tx) => countUnseenFrom(tx, nowMs), { name: 'count_unseen_devices' });
     const devicesOf = new Map<string, string[]>();
     for (const { user_id: userId, device_id: deviceId } of await findStaleDevices(
       this.database,
