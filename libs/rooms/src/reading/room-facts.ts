@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { selectRoomFacts } from './room-facts.query.js';
+import { ownTurn } from '@rookery/platform';
+import { selectLastActivity, selectRoomFacts } from './room-facts.query.js';
 
 /** What lists of rooms are sorted and filtered by. */
 export interface RoomFacts {
@@ -8,7 +9,10 @@ export interface RoomFacts {
   readonly roomType: string | undefined;
   readonly name: string | undefined;
   readonly isEncrypted: boolean;
-  /** Position of the last event that people would call activity; absent when there was none while this server looked. */
+  /**
+   * Position of the last event that people would call activity; absent when there was none while this server looked. Of a room whose last
+   * thousand events are none, the position of the first of these.
+   */
   readonly lastActivity: number | undefined;
 }
 
@@ -25,6 +29,11 @@ const activityTypes: ReadonlySet<string> = new Set([
   'org.matrix.msc3672.beacon_info',
 ]);
 
+/** Events at the end of a room among which activity is looked for: first in all rooms, then in those where there was none. */
+const lookedAt = [20, 1_000] as const;
+/** Events that are looked at before others get a turn. */
+const lookedAtOnce = 20_000;
+
 /** Facts of many rooms at once. */
 @Injectable()
 export class RoomFactsReader {
@@ -35,10 +44,11 @@ export class RoomFactsReader {
     return activityTypes.has(type);
   }
 
-  /** Facts by room, in one query; rooms that are not known are absent. */
+  /** Facts by room; rooms that are not known are absent. */
   async of(roomIds: readonly string[]): Promise<Map<string, RoomFacts>> {
     if (roomIds.length === 0) return new Map();
-    const rows = await selectRoomFacts(this.database, roomIds, [...activityTypes]);
+    const rows = await selectRoomFacts(this.database, roomIds);
+    const activity = await this.#lastActivity(rows.map((row) => row.room_id));
     return new Map(
       rows.map((row) => [
         row.room_id,
@@ -46,9 +56,29 @@ export class RoomFactsReader {
           roomType: row.room_type ?? undefined,
           name: row.name ?? undefined,
           isEncrypted: !!row.is_encrypted,
-          lastActivity: row.last_activity ?? undefined,
+          lastActivity: activity.get(row.room_id),
         },
       ]),
     );
+  }
+
+  async #lastActivity(roomIds: readonly string[]): Promise<ReadonlyMap<string, number>> {
+    const activity = new Map<string, number>();
+    let quiet = roomIds;
+    for (const count of lookedAt) {
+      const left: string[] = [];
+      const roomsAtOnce = lookedAtOnce / count;
+      for (let start = 0; start < quiet.length; start += roomsAtOnce) {
+        if (start > 0) await ownTurn();
+        const some = quiet.slice(start, start + roomsAtOnce);
+        for (const row of await selectLastActivity(this.database, some, [...activityTypes], count)) {
+          const position = row.position ?? row.edge;
+          if (position !== null) activity.set(row.room_id, position);
+          if (row.position === null && row.edge !== null) left.push(row.room_id);
+        }
+      }
+      quiet = left;
+    }
+    return activity;
   }
 }

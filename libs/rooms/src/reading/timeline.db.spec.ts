@@ -6,6 +6,7 @@ import { usersMigrations } from '@rookery/users';
 import { roomsMigrations } from '../migrations/index.js';
 import { buildRooms } from '../rooms.fixture.js';
 import { TimelineGaps } from '../store/timeline-gaps.js';
+import { RoomFactsReader } from './room-facts.js';
 import { TimelineReader } from './timeline-reader.js';
 import { type PageRange, selectFilteredPlaces, selectLastPlaces, selectPage } from './timeline.query.js';
 
@@ -189,6 +190,24 @@ eachDatabase('pages of a large room', (open) => {
       gaps.note(roomId, [20_001]);
       expect(await endWith('none', 10)).toEqual(from(20_000));
       expect(await endWith('rare', 10)).toEqual(from(22_499));
+    } finally {
+      await rooms.close();
+    }
+  });
+
+  it('are looked through for activity as far as that is likely', async () => {
+    const rooms = await buildRooms({ database: test.database, clock: new FakeClock() });
+    try {
+      const activity = async (): Promise<number | undefined> =>
+        (await rooms.get(RoomFactsReader).of([roomId])).get(roomId)?.lastActivity;
+      const setType = (n: number): Promise<number> =>
+        test.database.write((tx) => tx.run("UPDATE events SET type = 'm.room.message' WHERE stream_ordering = ?", [n]));
+      await setType(10);
+      expect(await activity()).toBe(count - 999);
+      await setType(count - 900);
+      expect(await activity()).toBe(count - 900);
+      await setType(count - 5);
+      expect(await activity()).toBe(count - 5);
     } finally {
       await rooms.close();
     }
