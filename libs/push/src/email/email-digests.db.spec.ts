@@ -2,6 +2,7 @@ import { EventPersister } from '@rookery/rooms';
 import { eachDatabase, eventually, FakeClock, type TestDatabase } from '@rookery/testing';
 import { UserHooks } from '@rookery/users';
 import type { JsonObject } from '@rookery/matrix-types';
+import { OwnReads } from '../actions/own-reads.js';
 import { raiseMark } from '../actions/push-actions.query.js';
 import { buildPush, fixtureMigrations, type PushFixture } from '../push.fixture.js';
 import { DuePushers } from '../pushers/due-pushers.js';
@@ -112,6 +113,31 @@ eachDatabase('mails about missed messages', (open) => {
     });
     await clock.advance(60 * minuteMs);
     expect(await look()).toEqual([]);
+  });
+
+  it('are not worked out anew while none can be due', async () => {
+    const settle = jest.spyOn(push.get(OwnReads), 'settle');
+    await say('wait');
+    expect(await look()).toEqual([]);
+    expect(settle).toHaveBeenCalledTimes(1);
+    await clock.advance(4 * minuteMs);
+    const other = await room('Other');
+    await say('more', other);
+    expect(await look()).toEqual([]);
+    await clock.advance(5 * minuteMs);
+    expect(await look()).toEqual([]);
+    expect(settle).toHaveBeenCalledTimes(1);
+    await clock.advance(minuteMs);
+    expect(await look()).toHaveLength(1);
+    // The rooms of that mail may cause none for ten minutes; another one may, after the delay.
+    settle.mockClear();
+    await say('third', await room('Third'));
+    expect(await look()).toEqual([]);
+    await clock.advance(9 * minuteMs);
+    expect(await look()).toEqual([]);
+    expect(settle).toHaveBeenCalledTimes(1);
+    await clock.advance(minuteMs);
+    expect(await look()).toHaveLength(1);
   });
 
   it('show what was said just before and just after, and formatted messages as they may stand in a mail', async () => {

@@ -1,7 +1,7 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database, failureLevel } from '@rookery/database';
 import { BackgroundTasks, Clock, Lifecycle, Logger } from '@rookery/platform';
-import { EventStore } from '@rookery/rooms';
+import { EventStore, type StoredEvent } from '@rookery/rooms';
 import { OwnReads } from '../actions/own-reads.js';
 import { selectUnread } from '../actions/push-actions.query.js';
 import { clearDue, findPusher, recordSuccess } from '../pushers/pusher.query.js';
@@ -19,6 +19,10 @@ const hourMs = 60 * minuteMs;
 /** How often unread messages are looked at. */
 const lookEveryMs = minuteMs;
 const pageSize = 100;
+/** Pushers of which is remembered that they have nothing to send yet; what is due for more is worked out at each look. */
+const maxWaiting = 10_000;
+/** How often throttles of pushers that are gone are deleted. */
+const tidyEveryMs = hourMs;
 /** Notifications in one mail. */
 const maxNotifications = 100;
 /** A room that has caused a mail causes the next one not before this time, and then ever more rarely... */
@@ -33,6 +37,9 @@ const throttleResetMs = 12 * hourMs;
 export class EmailDigests implements OnModuleInit {
   #work: Promise<void> | undefined;
   #stopped = false;
+  /** Until when a pusher has nothing to send, whatever comes, by id; and the delay in the settings by which that was found. */
+  #waiting: ReadonlyMap<number, Waiting> = new Map();
+  #tidiedAtMs = Number.NEGATIVE_INFINITY;
 
   // Eight parameters: what any task needs that looks at the database again and again, what is unread, and the mails.
   constructor(
@@ -75,24 +82,42 @@ export class EmailDigests implements OnModuleInit {
   async #look(): Promise<void> {
     try {
       let last = 0;
+      const waiting = new Map<number, Waiting>();
       for (;;) {
         const ids = await dueEmailPushers(this.database, last, pageSize);
         for (const id of ids) {
           if (this.#stopped) return;
-          await this.#consider(id);
+          const wait = this.#stillWaits(id) ?? (await this.#consider(id));
+          if (wait !== undefined && waiting.size < maxWaiting) waiting.set(id, wait);
         }
         if (ids.length < pageSize) break;
         last = ids.at(-1) ?? last;
       }
-      await this.database.write(deleteStaleThrottles, { name: 'pusher_throttle' });
+      // Whoever is not due any more is forgotten.
+      this.#waiting = waiting;
+      await this.#tidy();
     } catch (error) {
       this.logger[failureLevel(error)]('Mails about missed messages could not be sent', { err: error });
     }
   }
 
-  async #consider(id: number): Promise<void> {
+  async #tidy(): Promise<void> {
+    const nowMs = this.clock.monotonicMs();
+    if (nowMs - this.#tidiedAtMs < tidyEveryMs) return;
+    await this.database.write(deleteStaleThrottles, { name: 'pusher_throttle' });
+    this.#tidiedAtMs = nowMs;
+  }
+
+  #stillWaits(id: number): Waiting | undefined {
+    const wait = this.#waiting.get(id);
+    if (wait === undefined || wait.delayMs !== this.mails.delayMs) return undefined;
+    return this.clock.nowMs() < wait.untilMs ? wait : undefined;
+  }
+
+  /** Sends a mail where one is due; else until when none can be. */
+  async #consider(id: number): Promise<Waiting | undefined> {
     const pusher = await findPusher(this.database, id);
-    if (!pusher?.due) return;
+    if (!pusher?.due) return undefined;
     const { upTo } = pusher.due;
     const after = Math.max(pusher.due.after, pusher.lastStreamOrdering);
     await this.ownReads.settle(pusher.userId);
@@ -102,17 +127,21 @@ export class EmailDigests implements OnModuleInit {
     const last = rows.at(-1)?.stream_ordering ?? upTo;
     if (unread.length === 0) {
       await this.database.write((tx) => clearDue(tx, id, last), { name: 'pusher_done' });
-      return;
+      return undefined;
     }
     const nowMs = this.clock.nowMs();
     const throttles = await selectThrottles(this.database, id);
     const { delayMs } = this.mails;
-    const cause = unread.find(({ receivedTs, event }) => {
+    const dueMs = ({ receivedTs, event }: StoredEvent): number => {
       const throttle = throttles.get(event.roomId);
-      const allowedAt = throttle === undefined ? 0 : throttle.lastSentMs + throttle.throttleMs;
-      return nowMs >= Math.max(receivedTs + delayMs, allowedAt);
-    });
-    if (cause === undefined) return;
+      return Math.max(receivedTs + delayMs, throttle === undefined ? 0 : throttle.lastSentMs + throttle.throttleMs);
+    };
+    const cause = unread.find((stored) => nowMs >= dueMs(stored));
+    if (cause === undefined) {
+      // What comes later, or was not among these, is due after the delay at the earliest, or is so late by no more than that.
+      const untilMs = unread.reduce((least, stored) => Math.min(least, dueMs(stored)), nowMs + delayMs);
+      return { untilMs, delayMs };
+    }
     const mail = await this.mails.write(pusher, unread, cause, throttles.get(cause.event.roomId));
     const rooms = new Set(unread.map(({ event }) => event.roomId));
     const next = new Map([...rooms].map((roomId) => [roomId, nextThrottle(throttles.get(roomId), nowMs)]));
@@ -125,7 +154,13 @@ export class EmailDigests implements OnModuleInit {
       },
       { name: 'email_digest' },
     );
+    return undefined;
   }
+}
+
+interface Waiting {
+  readonly untilMs: number;
+  readonly delayMs: number;
 }
 
 function nextThrottle(before: RoomThrottle | undefined, nowMs: number): RoomThrottle {
