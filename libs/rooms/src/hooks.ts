@@ -125,6 +125,11 @@ export interface RoomHook<Prepared = unknown> {
   mayRemoveHistory?(roomId: string, reason: HistoryRemovalReason, by?: Requester): Promise<GateVerdict | undefined>;
   /** Deletes what was derived from events that are being purged: they leave the timeline, and most of them the database. */
   onEventsPurged?(tx: Tx, roomId: string, eventIds: readonly string[]): Promise<void>;
+  /**
+   * Deletes some of what was derived from a room that is about to be deleted, where there may be much of it, in a transaction of its own.
+   * @returns whether there may be more
+   */
+  purgeSome?(tx: Tx, roomId: string): Promise<boolean>;
   /** Deletes everything that was derived from a room, in the transaction that deletes the room. */
   onRoomPurged?(tx: Tx, roomId: string): Promise<void>;
 }

@@ -285,6 +285,21 @@ eachDatabase('receipts', (open) => {
     expect(await left()).toEqual([]);
   });
 
+  it('leaves none of a room that is deleted, and deletes few at a time', async () => {
+    await test.database.write((tx) =>
+      tx.insertMany(
+        'receipts_linearized',
+        ['stream_id', 'room_id', 'receipt_type', 'user_id', 'event_id', 'data'],
+        Array.from({ length: 1_200 }, (_, n) => [1_000_000 + n, roomId, 'm.read', `@u${n}:elsewhere.org`, '$e', '{}']),
+      ),
+    );
+    const write = jest.spyOn(test.database, 'write');
+    await fixture.get(PurgeService).purgeRoom(roomId);
+    expect(write.mock.calls.filter(([, options]) => options?.name === 'purge_derived')).toHaveLength(3);
+    write.mockRestore();
+    expect(await test.database.query('SELECT 1 FROM receipts_linearized WHERE room_id = ?', [roomId])).toEqual([]);
+  });
+
   it('finds after a restart what changed before', async () => {
     const eventId = await fixture.say(bob, roomId);
     const since = receipts.stream.current();

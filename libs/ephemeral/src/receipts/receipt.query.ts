@@ -209,6 +209,16 @@ export async function highestReceipt(db: Db): Promise<number> {
   return (await db.get<{ top: number | null }>('SELECT MAX(stream_id) AS top FROM receipts_linearized'))?.top ?? 0;
 }
 
+/** Forgets some receipts of a room, about `limit` of them; whether there may be more. */
+export async function deleteSomeReceipts(tx: Tx, roomId: string, limit: number): Promise<boolean> {
+  const deleted = await tx.run(
+    `DELETE FROM receipts_linearized WHERE room_id = ? AND stream_id IN (
+       SELECT x.stream_id FROM receipts_linearized x WHERE x.room_id = ? ORDER BY x.stream_id LIMIT ${Math.trunc(limit)})`,
+    [roomId, roomId],
+  );
+  return deleted >= limit;
+}
+
 /** Forgets all receipts of a room. */
 export async function deleteReceiptsOfRoom(tx: Tx, roomId: string): Promise<void> {
   await tx.run('DELETE FROM receipts_linearized WHERE room_id = ?', [roomId]);

@@ -11,6 +11,7 @@ import { EphemeralHooks } from '../hooks.js';
 import type { Receipt, ReceiptType, StoredReceipt } from '../model/receipt.js';
 import {
   deleteReceiptsOfRoom,
+  deleteSomeReceipts,
   highestReceipt,
   newestReceipts,
   privateReceipts,
@@ -37,6 +38,8 @@ export interface MarkerRequest {
 const newestPerRoom = 250;
 /** The same for a client that was here before; who was away for long is told of the newest. */
 const newsPerRoom = 1_000;
+/** Receipts of a room that are deleted at once where all of them go. */
+const purgedAtOnce = 500;
 /** Steps from a reply, edit or reaction to the event that is in a thread. */
 const maxRelationSteps = 3;
 const longestThreadIdBytes = 255;
@@ -82,7 +85,10 @@ export class ReceiptService {
     this.#inRooms = this.stream.changes('room');
     this.#ofUsers = this.stream.changes('user');
     this.stream.serve(receiptsSent, async (receipts) => this.hooks.receiptsSent(receipts));
-    roomHooks.subscribe({ onRoomPurged: deleteReceiptsOfRoom });
+    roomHooks.subscribe({
+      purgeSome: (tx, roomId) => deleteSomeReceipts(tx, roomId, purgedAtOnce),
+      onRoomPurged: deleteReceiptsOfRoom,
+    });
   }
 
   /** Whether {@link changes} could find anything; `false` is certain. Costs no query. */

@@ -8,6 +8,7 @@ import {
   deleteGroups,
   deleteSomeGroups,
   findUnusedApart,
+  selectGroupsOfRoom,
   selectUnusedGroups,
   type UnusedGroup,
 } from './purge.query.js';
@@ -19,7 +20,8 @@ export interface CollectOptions {
   readonly signal?: AbortSignal;
 }
 
-const batchSize = 200;
+/** State groups that are looked at at once. */
+const groupsAtOnce = 200;
 /** Rows of a room that is deleted as a whole, at once. */
 const roomRowsAtOnce = 500;
 /** State groups that are looked at at once where they have a database of their own. */
@@ -56,14 +58,27 @@ export class GroupRemoval {
    */
   async collect(roomId: string, options: CollectOptions = {}): Promise<number> {
     if (this.stores.isSplit) return this.#collectApart(roomId, options.signal);
+    const superseded = options.superseded === true;
+    let groups = await selectGroupsOfRoom(this.stores.main, roomId);
     let collected = 0;
-    while (options.signal?.aborted !== true) {
-      const count = await this.persister.exclusively(roomId, async () => {
-        const found = await selectUnusedGroups(this.stores.main, roomId, batchSize, options.superseded === true);
-        return this.#deleteUnused(found);
-      });
-      if (count === 0) break;
-      collected += count;
+    // Nearly all go in the first round; what went in a later part of it may have been all that rested on others before.
+    for (let before = -1; before !== collected;) {
+      before = collected;
+      const left: number[] = [];
+      for (let start = 0; start < groups.length; start += groupsAtOnce) {
+        const some = new Set(groups.slice(start, start + groupsAtOnce));
+        for (let isAnyGone = true; isAnyGone;) {
+          if (options.signal?.aborted === true) return collected;
+          const gone = await this.persister.exclusively(roomId, async () =>
+            this.#deleteUnused(await selectUnusedGroups(this.stores.main, [...some], superseded)),
+          );
+          for (const group of gone) some.delete(group);
+          collected += gone.length;
+          isAnyGone = gone.length > 0;
+        }
+        left.push(...some);
+      }
+      groups = left;
     }
     return collected;
   }
@@ -82,7 +97,7 @@ export class GroupRemoval {
             { ...part, after: after ?? Number.MIN_SAFE_INTEGER },
             roomId,
           );
-          const deleted = await this.#deleteUnused(found.unused);
+          const deleted = (await this.#deleteUnused(found.unused)).length;
           // What was too much for one turn is found again from where this one began.
           return { count: deleted, next: deleted < found.unused.length ? after : found.next };
         },
@@ -97,15 +112,15 @@ export class GroupRemoval {
     return collected;
   }
 
-  /** Deletes the first of these groups, as many as may go at once; how many. */
-  async #deleteUnused(found: readonly UnusedGroup[]): Promise<number> {
+  /** Deletes the first of these groups, as many as may go at once; which. */
+  async #deleteUnused(found: readonly UnusedGroup[]): Promise<readonly number[]> {
     let rows = 0;
     // One of them may hold the whole state of a large room.
     const unused = found.filter((one, i) => (rows += one.rows) <= batchRows || i === 0).map(({ group }) => group);
-    if (unused.length === 0) return 0;
+    if (unused.length === 0) return [];
     await this.#deleteGroups((tx) => deleteGroups(tx, unused), 'collect_groups');
     this.groups.forget(unused);
-    return unused.length;
+    return unused;
   }
 
   #deleteGroups<T>(work: (tx: Tx) => Promise<T>, name: string): Promise<T> {

@@ -1,9 +1,13 @@
-import { databaseMigrations, type Tx } from '@rookery/database';
+import { databaseMigrations, type DataStores, type Tx } from '@rookery/database';
 import { replicationMigrations } from '@rookery/replication';
 import { eachDatabase, type TestDatabase } from '@rookery/testing';
 import { scansOf } from '@rookery/testing/internal';
 import { usersMigrations } from '@rookery/users';
 import { roomsMigrations } from '../migrations/index.js';
+import type { EventPersister } from '../pipeline/event-persister.js';
+import type { StateGroups } from '../state/state-groups-cache.js';
+import type { RoomIds } from '../store/room-ids.js';
+import { GroupRemoval } from './group-removal.js';
 import {
   deleteEvents,
   deleteSomeGroups,
@@ -68,6 +72,43 @@ eachDatabase('the state of a room that is deleted', (open) => {
     expect([await count('state_groups_state', '!other:a.test'), await count('state_groups', '!other:a.test')]).toEqual([
       60, 1,
     ]);
+  });
+
+  it('is looked for a part at a time where some of it is in use, the newest first', async () => {
+    const room = '!used:a.test';
+    const ids = Array.from({ length: 1_000 }, (_, n) => 10_000 + n);
+    await test.database.write(async (tx) => {
+      await tx.insertMany(
+        'state_groups',
+        ['id', 'room_id', 'event_id'],
+        ids.map((id) => [id, room, '$e']),
+      );
+      // The upper half is of no use, and rests on what lies before it, each on one of the lower half.
+      await tx.insertMany(
+        'state_group_edges',
+        ['state_group', 'prev_state_group'],
+        ids.slice(500).map((id) => [id, id - 500]),
+      );
+      await tx.insertMany(
+        'event_to_state_groups',
+        ['event_id', 'state_group'],
+        ids.slice(0, 400).map((id) => [`$in-use-${id}`, id]),
+      );
+    });
+    const query = jest.spyOn(test.database, 'query');
+    const stores = { main: test.database, state: test.database, isSplit: false };
+    const persister = { exclusively: (_: string, work: () => Promise<unknown>) => work() };
+    const removal = new GroupRemoval(
+      stores as unknown as DataStores,
+      persister as unknown as EventPersister,
+      { forget: () => undefined } as unknown as StateGroups,
+      {} as RoomIds,
+    );
+    expect(await removal.collect(room)).toBe(600);
+    const looks = query.mock.calls.filter(([sql]) => sql.includes('AS size')).map(([, params]) => params?.[0]);
+    query.mockRestore();
+    expect(Math.max(...looks.map((groups) => (Array.isArray(groups) ? groups.length : Infinity)))).toBeLessThan(201);
+    expect(await count('state_groups', room)).toBe(400);
   });
 
   it('goes from what counts now and from how it came to be so', async () => {

@@ -257,20 +257,25 @@ export interface UnusedGroup {
   readonly rows: number;
 }
 
+/** All state groups of a room, the newest first: what rests on others is newer than these. */
+export async function selectGroupsOfRoom(db: Db, roomId: string): Promise<number[]> {
+  const rows = await db.query<{ id: number }>('SELECT id FROM state_groups WHERE room_id = ?', [roomId]);
+  return rows.map((row) => row.id).sort((a, b) => b - a);
+}
+
 /**
- * State groups of a room on which neither an event nor another group rests, and that nobody is writing.
+ * Those of some state groups on which neither an event nor another group rests, and that nobody is writing.
  * @param superseded only those that nobody can be about to build upon
  */
 export async function selectUnusedGroups(
   db: Db,
-  roomId: string,
-  limit: number,
+  groups: readonly number[],
   superseded: boolean,
 ): Promise<UnusedGroup[]> {
   const rows = await db.query<{ id: number; size: number }>(
     `SELECT g.id, (SELECT COUNT(*) FROM state_groups_state s WHERE s.state_group = g.id) AS size FROM state_groups g
-     WHERE g.room_id = ? AND ${isUnused} ${superseded ? `AND ${isSuperseded}` : ''} LIMIT ${Math.trunc(limit)}`,
-    [roomId],
+     WHERE ${db.dialect.anyOf('g.id')} AND ${isUnused} ${superseded ? `AND ${isSuperseded}` : ''}`,
+    [groups],
   );
   return rows.map((row) => ({ group: row.id, rows: Number(row.size) }));
 }

@@ -114,6 +114,11 @@ export class PurgeService implements OnModuleInit {
       const isStateLeft = (): Promise<boolean> =>
         this.database.write((tx) => deleteSomeState(tx, roomId, roomRowsAtOnce), { name: 'purge_state' });
       while (await isStateLeft()) await others();
+      for (const hook of this.hooks.all) {
+        const isMoreLeft = (): Promise<boolean> =>
+          this.database.write(async (tx) => (await hook.purgeSome?.(tx, roomId)) ?? false, { name: 'purge_derived' });
+        while (hook.purgeSome && (await isMoreLeft())) await others();
+      }
       await this.database.write(
         async (tx) => {
           await holdForDeletion(tx, roomId);
