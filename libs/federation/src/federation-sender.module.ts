@@ -13,6 +13,7 @@ import { OutgoingReceipts } from './edus/outgoing-receipts.js';
 import { PresenceArrivals } from './edus/presence-arrivals.js';
 import { FederationModule } from './federation.module.js';
 import { KnownServers } from './sender/known-servers.js';
+import { Strangers } from './sender/strangers.js';
 import { SenderModule } from './sender.module.js';
 
 /** Brings other servers what happens here. What there is to send is found in the process that writes; sent by whoever has its server. */
@@ -28,6 +29,7 @@ import { SenderModule } from './sender.module.js';
     RemoteDeviceLists,
     FederationKeySource,
     KnownServers,
+    Strangers,
   ],
   exports: [SenderModule, RemoteDeviceLists],
 })

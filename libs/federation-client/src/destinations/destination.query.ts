@@ -47,6 +47,15 @@ export async function clearFailure(tx: Tx, destination: string): Promise<void> {
   );
 }
 
+/** Forgets servers that have never got anything, unless they were tried since. */
+export async function deleteDestinations(tx: Tx, destinations: readonly string[], beforeTs: number): Promise<void> {
+  await tx.run(
+    `DELETE FROM destinations WHERE ${tx.dialect.anyOf('destination')} AND last_successful_stream_ordering IS NULL
+       AND retry_last_ts < ?`,
+    [destinations, beforeTs],
+  );
+}
+
 /** A server as an administrator sees it. Times are milliseconds. */
 export interface DestinationRow {
   readonly destination: string;

@@ -7,6 +7,7 @@ import {
   type BackoffRow,
   backoffsOf,
   clearFailure,
+  deleteDestinations,
   type DestinationRow,
   type DestinationSearch,
   selectDestination,
@@ -171,6 +172,17 @@ export class Destinations {
       ...{ destination, since: row.failure_ts },
       pause_seconds: Math.round(row.retry_interval / 1000),
     });
+  }
+
+  /**
+   * Forgets what is written down about servers that have never got anything, of which the caller knows that nothing waits for them.
+   * @param beforeTs those that were tried since then are kept, milliseconds since the epoch
+   */
+  async forget(destinations: readonly string[], beforeTs: number): Promise<void> {
+    const options = { name: 'destinations_forgotten', anyProcess: true };
+    await this.database.write((tx) => deleteDestinations(tx, destinations, beforeTs), options);
+    this.#known.forget(destinations);
+    this.invalidations.send('destinations', destinations);
   }
 
   #tellRecovery(destination: string): void {

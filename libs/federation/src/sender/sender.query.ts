@@ -198,6 +198,17 @@ export async function namedSince(
   return new Map(rows.map((row) => [row.room_id, row.place]));
 }
 
+/** Servers behind `after` in the alphabet that were last tried before a time, never got an event, and are to get none. */
+export async function strangersBehind(db: Db, after: string, beforeTs: number, limit: number): Promise<string[]> {
+  const rows = await db.query<{ destination: string }>(
+    `SELECT d.destination FROM destinations d WHERE d.destination > ? AND d.last_successful_stream_ordering IS NULL
+       AND d.retry_last_ts < ? AND NOT EXISTS (SELECT 1 FROM destination_rooms r WHERE r.destination = d.destination)
+     ORDER BY d.destination LIMIT ${Math.trunc(limit)}`,
+    [after, beforeTs],
+  );
+  return rows.map((row) => row.destination);
+}
+
 /** Servers behind `after` in the alphabet for which events wait, and the last one that was looked at. */
 export async function serversBehind(
   db: Db,

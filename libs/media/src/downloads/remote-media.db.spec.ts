@@ -143,6 +143,20 @@ eachDatabase('media of other servers', (open) => {
     await expect(get({ mediaId: 'e', ip: '192.0.2.3' })).rejects.toMatchObject({ status: 429 });
   });
 
+  it('count a little where they cannot be had', async () => {
+    await build({ remote_media_download_per_second: 1, remote_media_download_burst_count: 10 });
+    fetcher.answer = () => undefined;
+    for (let n = 0; n < 5; n++) await expect(get({ mediaId: `m${n}` })).rejects.toMatchObject({ status: 404 });
+    fetcher.answer = () => {
+      throw new Error('nobody there');
+    };
+    for (let n = 5; n < 10; n++) await expect(get({ mediaId: `m${n}` })).rejects.toMatchObject({ status: 502 });
+    await expect(get({ mediaId: 'm10' })).rejects.toMatchObject({ status: 429, errcode: 'M_LIMIT_EXCEEDED' });
+    await expect(get({ mediaId: 'm10', ip: '192.0.2.2' })).rejects.toMatchObject({ status: 502 });
+    await clock.advance(1_000);
+    await expect(get({ mediaId: 'm10' })).rejects.toMatchObject({ status: 502 });
+  });
+
   it('may be withheld before they are here, and stay withheld when they come', async () => {
     await build();
     const quarantine = media.get(Quarantine);

@@ -31,6 +31,8 @@ const maxAtOnce = 200;
 /** The same of one server: one that is slow must not keep the others out. */
 const maxAtOnceOfServer = 25;
 const retryWhenBusyMs = 1_000;
+/** What part of what an address may fetch at once a file costs that could not be had. */
+const failureShare = 1 / 2_000;
 const longestName = 1_000;
 
 /** Fetches files from other servers into the cache. */
@@ -109,11 +111,13 @@ export class RemoteMedia {
     try {
       file = await fetcher.fetch({ origin, mediaId, maxBytes, timeoutMs });
     } catch (error) {
+      await this.#chargeFailure(download.ip);
       if (MatrixError.is(error)) throw error;
       throw this.#unreachable(origin, error);
     }
-    if (file === undefined) throw MatrixError.notFound('The other server has no such file');
-    return file;
+    if (file !== undefined) return file;
+    await this.#chargeFailure(download.ip);
+    throw MatrixError.notFound('The other server has no such file');
   }
 
   async #read(
@@ -178,6 +182,12 @@ export class RemoteMedia {
     this.intake.stored(place.info, undefined, staged.sizeBytes, context);
     this.thumbnails.prepare(media);
     return stored ?? media;
+  }
+
+  /** Asking costs this server and others something, whatever comes of it: names of servers and files can be made up. */
+  #chargeFailure(ip: string): Promise<void> {
+    const cost = this.config.get('remote_media_download_burst_count') * failureShare;
+    return this.#limiter.take(limiterName, ip, undefined, Math.max(1, cost)).catch(() => undefined);
   }
 
   /** A file larger than the whole bucket costs all of it. */
