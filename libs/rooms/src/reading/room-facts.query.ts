@@ -37,10 +37,10 @@ export function selectLastActivity(
   return db.query<ActivityRow>(
     `WITH ends AS (SELECT r.room_id, (SELECT f.stream_ordering FROM events f
          WHERE f.room_id = r.room_id AND f.stream_ordering > 0 ORDER BY f.stream_ordering DESC LIMIT 1 OFFSET ${Math.trunc(count) - 1}) AS edge
-       FROM rooms r WHERE ${anyOf('r.room_id')} LIMIT ${roomIds.length})
+       FROM rooms r WHERE ${anyOf('r.room_id')} LIMIT ?)
      SELECT l.room_id, l.edge, (SELECT e.stream_ordering FROM events e WHERE e.room_id = l.room_id
          AND e.stream_ordering >= COALESCE(l.edge, 1) AND ${anyOf('e.type')} AND ${servableSql('e.')}
        ORDER BY e.stream_ordering DESC LIMIT 1) AS position FROM ends l`,
-    [roomIds, types],
+    [roomIds, roomIds.length, types],
   );
 }

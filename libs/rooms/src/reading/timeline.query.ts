@@ -121,11 +121,11 @@ function selectEnds<Row extends EventPlaceRow>(
     `WITH starts AS (SELECT r.room_id, COALESCE((
          SELECT b.stream_ordering FROM events b WHERE b.room_id = r.room_id AND b.stream_ordering > ?
            AND b.stream_ordering <= ? AND ${servableSql('b.')} ORDER BY b.stream_ordering DESC LIMIT 1 OFFSET ${Math.trunc(limit) + 1}), ?) AS start
-       FROM rooms r WHERE ${db.dialect.anyOf('r.room_id')} LIMIT ${roomIds.length})
+       FROM rooms r WHERE ${db.dialect.anyOf('r.room_id')} LIMIT ?)
      SELECT e.event_id, e.room_id, e.topological_ordering, e.stream_ordering${columns} FROM starts l
      CROSS JOIN events e ${tables} WHERE e.room_id = l.room_id AND e.stream_ordering > l.start AND e.stream_ordering > ?
        AND e.stream_ordering <= ? AND ${servableSql('e.')} ORDER BY e.stream_ordering`,
-    [range.after, range.upTo, range.after, roomIds, range.after, range.upTo],
+    [range.after, range.upTo, range.after, roomIds, roomIds.length, range.after, range.upTo],
   );
 }
 
@@ -177,7 +177,7 @@ function selectFilteredEnds(
   limit: number,
   count: number,
 ): Promise<({ readonly room_id: string; readonly edge: number } | (EventPlaceRow & { readonly edge: null }))[]> {
-  const params: SqlValue[] = [after, upTo, after, roomIds, upTo];
+  const params: SqlValue[] = [after, upTo, after, roomIds, roomIds.length, upTo];
   const conditions = (alias: string): string =>
     [servableSql(`${alias}.`), ...eventFilterSql(filter, params, db.dialect, alias)].join(' AND ');
   const inner = conditions('b');
@@ -188,7 +188,7 @@ function selectFilteredEnds(
     `WITH ends AS (SELECT r.room_id, COALESCE((
          SELECT f.stream_ordering FROM events f WHERE f.room_id = r.room_id AND f.stream_ordering > ? AND f.stream_ordering <= ?
          ORDER BY f.stream_ordering DESC LIMIT 1 OFFSET ${Math.trunc(count)}), ?) AS edge
-       FROM rooms r WHERE ${db.dialect.anyOf('r.room_id')} LIMIT ${roomIds.length}),
+       FROM rooms r WHERE ${db.dialect.anyOf('r.room_id')} LIMIT ?),
      starts AS (SELECT l.room_id, l.edge, COALESCE((SELECT b.stream_ordering FROM events b
          WHERE b.room_id = l.room_id AND b.stream_ordering <= ? AND b.stream_ordering > l.edge AND ${inner}
          ORDER BY b.stream_ordering DESC LIMIT 1 OFFSET ${Math.trunc(limit) + 1}), l.edge) AS start FROM ends l)
