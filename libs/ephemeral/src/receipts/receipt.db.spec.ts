@@ -222,6 +222,21 @@ eachDatabase('receipts', (open) => {
     expect(await marker()).toEqual({ event_id: fourth });
   });
 
+  it('leaves the fully-read marker where another process has moved it further meanwhile', async () => {
+    const [first, second] = [await fixture.say(bob, roomId), await fixture.say(bob, roomId)];
+    const data = fixture.get(AccountDataService);
+    const find = data.find.bind(data);
+    const looking = jest.spyOn(data, 'find').mockImplementationOnce(async (...piece) => {
+      const found = await find(...piece);
+      await data.set(alice.userId, roomId, 'm.fully_read', { event_id: second }, {});
+      return found;
+    });
+    await set(alice, first, 'm.fully_read');
+    expect(looking).toHaveBeenCalledTimes(1);
+    looking.mockRestore();
+    expect(await find(alice.userId, roomId, 'm.fully_read')).toEqual({ event_id: second });
+  });
+
   it('gives new clients the newest receipts of a room, and all of their own', async () => {
     const first = await fixture.say(bob, roomId);
     await set(alice, first);

@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
-import { Database, type Tx } from '@rookery/database';
+import { Database, type Db, type Tx } from '@rookery/database';
 import { relationOf } from '@rookery/events';
-import { domainOf, isValidEventId, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config, KeyedMutex, Logger, type Requester } from '@rookery/platform';
+import { domainOf, isValidEventId, MatrixError } from '@rookery/matrix-types';
+import { Clock, Config, Logger, type Requester } from '@rookery/platform';
 import { type ChangedKeys, defineRpc, defineStream, type Stream, Streams } from '@rookery/replication';
 import { EventStore, isServable, RoomHooks, type StoredEvent } from '@rookery/rooms';
 import { AccountDataService } from '@rookery/users';
@@ -66,7 +66,6 @@ export class ReceiptService {
   readonly stream: Stream<'room' | 'user'>;
   readonly #inRooms: ChangedKeys;
   readonly #ofUsers: ChangedKeys;
-  readonly #markers = new KeyedMutex();
 
   // Ten parameters: a receipt moves the fully read marker too, and goes to readers here and elsewhere.
   constructor(
@@ -171,9 +170,7 @@ export class ReceiptService {
     }
     if (receipts.length > 0) await this.store(receipts);
     if (!fullyRead) return;
-    const { stored, mayGoBack } = fullyRead;
-    // One after the other: of two that come at once the one that is further back may be the last to be stored.
-    await this.#markers.run(`${userId}\n${roomId}`, () => this.#moveFullyRead(requester, roomId, stored, mayGoBack));
+    await this.#moveFullyRead(requester, roomId, fullyRead.stored, fullyRead.mayGoBack);
   }
 
   /**
@@ -247,14 +244,23 @@ export class ReceiptService {
 
   async #moveFullyRead(requester: Requester, roomId: string, stored: StoredEvent, mayGoBack: boolean): Promise<void> {
     const { userId } = requester;
-    const before = (await this.accountData.find(userId, roomId, 'm.fully_read'))?.['event_id'];
-    if (before === stored.event.eventId) return;
-    if (typeof before === 'string' && !mayGoBack) {
-      const marked = await this.events.one(before);
-      if (marked && marked.streamOrdering >= stored.streamOrdering) return;
-    }
-    const content: JsonObject = { event_id: stored.event.eventId };
-    await this.accountData.set(userId, roomId, 'm.fully_read', content, { requester });
+    const { eventId } = stored.event;
+    const isNews = async (before: unknown, db?: Db): Promise<boolean> => {
+      if (typeof before !== 'string') return true;
+      if (before === eventId) return false;
+      if (mayGoBack) return true;
+      const marked = (await this.events.many([before], db)).get(before);
+      return marked === undefined || marked.streamOrdering < stored.streamOrdering;
+    };
+    // Most that is no news is so by the first look. Of two that come at once the one that is further back may be the last to be stored.
+    if (!(await isNews((await this.accountData.find(userId, roomId, 'm.fully_read'))?.['event_id']))) return;
+    await this.accountData.changeInRoom(
+      userId,
+      roomId,
+      'm.fully_read',
+      async (tx, before) => ((await isNews(before['event_id'], tx)) ? { event_id: eventId } : before),
+      { requester },
+    );
   }
 }
 

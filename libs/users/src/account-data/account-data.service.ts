@@ -141,11 +141,7 @@ export class AccountDataService {
         await writeGlobal(tx, userId, type, text, streamId);
         if (ignored) await replaceIgnored(tx, userId, ignored);
       } else {
-        if (
-          (await findForRoom(tx, userId, roomId, type)) === undefined &&
-          (await roomCount(tx, userId, roomId)) >= maxTypesPerRoom
-        )
-          throw MatrixError.tooLarge('Too many types of account data in this room');
+        await assertFits(tx, userId, roomId, type);
         await writeForRoom(tx, userId, roomId, type, text, streamId);
       }
       return content;
@@ -179,6 +175,26 @@ export class AccountDataService {
     const content = await this.find(userId, roomId, 'm.tag');
     return isJsonObject(content?.['tags']) ? content['tags'] : {};
   }
+  /**
+   * The same for a piece of a room, where what it is to be depends on more than what it is. `change` is asked while nobody, in whatever
+   * process, changes the piece, and may read.
+   * @throws MatrixError 413 `M_TOO_LARGE`, 403 `M_USER_DEACTIVATED`
+   */
+  async changeInRoom(
+    userId: string,
+    roomId: string,
+    type: string,
+    change: (tx: Tx, before: Readonly<JsonObject>) => Promise<Readonly<JsonObject>>,
+    origin: Origin,
+  ): Promise<void> {
+    await this.#write(userId, roomId, type, origin, async (tx, streamId) => {
+      await assertFits(tx, userId, roomId, type);
+      const content = await change(tx, JSON.parse(await lockForRoom(tx, userId, roomId, type, '{}')) as JsonObject);
+      await writeForRoom(tx, userId, roomId, type, textOf(content), streamId);
+      return content;
+    });
+  }
+
 
   /**
    * Sets one tag of a room, or removes it (`undefined`).
@@ -246,6 +262,13 @@ function textOf(content: Readonly<JsonObject>): string {
   const text = JSON.stringify(content);
   if (Buffer.byteLength(text) > largestContentBytes)
     throw MatrixError.tooLarge(`Account data may not be larger than ${largestContentBytes} bytes`);
+/** Whether a room may have one type more of a user, where it is one more. @throws MatrixError 413 `M_TOO_LARGE` */
+async function assertFits(tx: Tx, userId: string, roomId: string, type: string): Promise<void> {
+  const isNew = (await findForRoom(tx, userId, roomId, type)) === undefined;
+  if (isNew && (await roomCount(tx, userId, roomId)) >= maxTypesPerRoom)
+    throw MatrixError.tooLarge('Too many types of account data in this room');
+}
+
   return text;
 }
 
