@@ -331,17 +331,17 @@ describe.each(databases)('joins of rooms elsewhere (%s)', (database) => {
     expect(JSON.stringify(shown)).not.toMatch(/Forged|Stripped/);
   });
 
-  const invitesOf = async (): Promise<string[]> =>
-    Object.keys((await ok<{ rooms?: { invite?: object } }>(alice, 'GET', '/sync')).rooms?.invite ?? {});
-  /** Invites alice to a room elsewhere, of which its server says that it is of some version. */
-  const inviteTo = async (room: ElsewhereRoom, version = room.version): Promise<void> => {
-    const event = room.add({ type: 'm.room.member', stateKey: alice.userId, content: { membership: 'invite' } });
+  const invitesOf = async (user = alice): Promise<string[]> =>
+    Object.keys((await ok<{ rooms?: { invite?: object } }>(user, 'GET', '/sync')).rooms?.invite ?? {});
+  /** Invites somebody to a room elsewhere, of which its server says that it is of some version. */
+  const inviteTo = async (room: ElsewhereRoom, version = room.version, user = alice): Promise<void> => {
+    const event = room.add({ type: 'm.room.member', stateKey: user.userId, content: { membership: 'invite' } });
     const [roomId, eventId] = [room.roomId, event.eventId].map(encodeURIComponent);
     const create = room.state.get(stateKeyOf('m.room.create', ''));
     const body = { room_version: version, event: event.pdu, invite_room_state: create ? [create.pdu] : [] };
     const answer = await far.request(home, 'PUT', `/_matrix/federation/v2/invite/${roomId}/${eventId}`, body);
     expect(answer.status).toBe(200);
-    expect(await invitesOf()).toContain(room.roomId);
+    expect(await invitesOf(user)).toContain(room.roomId);
   };
 
   it('joins by an invite, though that told a wrong version of the room', async () => {
@@ -397,6 +397,22 @@ describe.each(databases)('joins of rooms elsewhere (%s)', (database) => {
       await ok(alice, 'POST', `/rooms/${deaf.roomId}/leave`, {});
       expect(await invitesOf()).not.toContain(deaf.roomId);
     }
+  });
+
+  it('takes a rejection for an event that was sent, which may not be sent too often', async () => {
+    const [bob, admin] = [await home.registerUser('bob'), await home.registerAdministrator('root')];
+    const limit = { messages_per_second: 1, burst_count: 1 };
+    await ok(admin, 'POST', `/_synapse/admin/v1/users/${bob.userId}/override_ratelimit`, limit);
+    const rooms = Array.from({ length: 6 }, () => new ElsewhereRoom(far, '11', { join_rule: 'invite' }));
+    for (const room of rooms) await inviteTo(room, room.version, bob);
+    const reject = async ({ roomId }: ElsewhereRoom): Promise<string> => {
+      const { status, body } = await bob.request<JsonObject>('POST', `/rooms/${roomId}/leave`, {});
+      return `${status} ${String(body['errcode'])}`;
+    };
+    const answers = await Promise.all(rooms.map(reject));
+    expect(new Set(answers)).toEqual(new Set(['200 undefined', '429 M_LIMIT_EXCEEDED']));
+    const open = rooms.filter((_, index) => answers[index] !== '200 undefined').map(({ roomId }) => roomId);
+    expect((await invitesOf(bob)).sort()).toEqual(open.sort());
   });
 
   it('resolves an alias of another server and joins by it', async () => {

@@ -39,11 +39,11 @@ export class LeaveService {
     }
     if (before === 'ban') throw MatrixError.forbidden('You are banned from this room');
     if (before === 'invite' && !options.unchecked) await this.participation.assertMayReject(requester, roomId);
+    if (!options.unchecked) await this.participation.takeEvent(requester);
     if (!(await this.change.isOurs(roomId))) {
       await this.#leaveElsewhere(roomId, userId, options);
       return undefined;
     }
-    if (!options.unchecked) await this.participation.takeEvent(requester);
     return this.change.send(requester, roomId, userId, 'leave', {}, options);
   }
 
