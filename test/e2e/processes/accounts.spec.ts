@@ -64,7 +64,7 @@ describe('What is said of an account, at a server of several processes', () => {
     }
   });
 
-  it('begins anew in each of them when it is opened again: whom it ignores, and its filters', async () => {
+  it('begins anew in each of them when it is opened again: whom it ignores, its direct chats, and its filters', async () => {
     const ivy = await homeserver.registerUser('ivy');
     const { body: room } = await admin.request<{ room_id: string }>('POST', '/createRoom', { preset: 'public_chat' });
     await admin.request('PUT', `/rooms/${room.room_id}/send/m.room.message/hello`, {
@@ -79,6 +79,22 @@ describe('What is said of an account, at a server of several processes', () => {
       }
       return [...found];
     };
+    /** How many direct chats each of them lists. */
+    const directChats = async (token: string): Promise<number[]> => {
+      const found = new Set<number>();
+      const list = { ranges: [[0, 9]], timeline_limit: 0, required_state: [], filters: { is_dm: true } };
+      const path = '/_matrix/client/unstable/org.matrix.simplified_msc3575/sync';
+      for (let n = 0; n < enough; n++) {
+        const { body } = await homeserver.request<{ lists: { direct: { count: number } } }>(
+          'POST',
+          path,
+          { lists: { direct: list } },
+          token,
+        );
+        found.add(body.lists.direct.count);
+      }
+      return [...found];
+    };
     const filters = `/user/${ivy.userId}/filter`;
     const messages = `/rooms/${room.room_id}/messages?dir=b&limit=50`;
     await ivy.request('POST', `/join/${room.room_id}`, {});
@@ -88,6 +104,8 @@ describe('What is said of an account, at a server of several processes', () => {
     expect((await ivy.request('POST', filters, { event_fields: ['type'] })).body).toEqual({ filter_id: '0' });
     expect(await bodies(ivy.accessToken, `${filters}/0`)).toEqual(['200 {"event_fields":["type"]}']);
     for (const body of await bodies(ivy.accessToken, messages)) expect(body).not.toContain('"hello"');
+    await ivy.request('PUT', `/user/${ivy.userId}/account_data/m.direct`, { [admin.userId]: [room.room_id] });
+    expect(await directChats(ivy.accessToken)).toEqual([1]);
 
     await byAdmin('POST', `v1/deactivate/${ivy.userId}`, {});
     await byAdmin('PUT', `v2/users/${ivy.userId}`, { deactivated: false, password: 'another long one' });
@@ -96,6 +114,7 @@ describe('What is said of an account, at a server of several processes', () => {
     const again = session.access_token;
     await homeserver.request('POST', `/join/${room.room_id}`, {}, again);
     for (const body of await bodies(again, messages)) expect(body).toContain('"hello"');
+    expect(await directChats(again)).toEqual([0]);
     for (const body of await bodies(again, `${filters}/0`)) expect(body).toMatch(/^404 /);
     const made = await homeserver.request('POST', filters, { event_fields: ['content'] }, again);
     expect(made.body).toEqual({ filter_id: '0' });

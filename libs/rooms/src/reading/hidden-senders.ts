@@ -38,7 +38,7 @@ export class HiddenSenders implements OnModuleInit {
     this.hooks.deactivated.subscribe({
       inTransaction: async (tx, event) => {
         await forgetErased(tx, event);
-        // Account data goes with the account, and nobody is told of it.
+        // Account data goes with the account, and nobody is told of it before that is opened again.
         this.#forget(tx, this.#ignored, event.userId);
       },
     });

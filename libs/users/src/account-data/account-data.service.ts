@@ -66,6 +66,11 @@ export class AccountDataService {
   ) {
     this.stream = streams.of(accountDataStream);
     this.#changes = this.stream.changes('user');
+    // It went with the account when that was closed, of which nobody was told: whoever remembers it has to look again.
+    hooks.reactivated.subscribe({
+      inTransaction: async (tx, { userId }) =>
+        void (await this.stream.write(tx, { changed: { user: [userId] }, users: [userId] })),
+    });
   }
 
   /** Serves a type of the account's own data from elsewhere. */
@@ -170,11 +175,6 @@ export class AccountDataService {
     });
   }
 
-  /** The tags of a room, by name. */
-  async tags(userId: string, roomId: string): Promise<JsonObject> {
-    const content = await this.find(userId, roomId, 'm.tag');
-    return isJsonObject(content?.['tags']) ? content['tags'] : {};
-  }
   /**
    * The same for a piece of a room, where what it is to be depends on more than what it is. `change` is asked while nobody, in whatever
    * process, changes the piece, and may read.
@@ -195,6 +195,11 @@ export class AccountDataService {
     });
   }
 
+  /** The tags of a room, by name. */
+  async tags(userId: string, roomId: string): Promise<JsonObject> {
+    const content = await this.find(userId, roomId, 'm.tag');
+    return isJsonObject(content?.['tags']) ? content['tags'] : {};
+  }
 
   /**
    * Sets one tag of a room, or removes it (`undefined`).
@@ -257,11 +262,6 @@ export class AccountDataService {
   }
 }
 
-/** @throws MatrixError 413 `M_TOO_LARGE` */
-function textOf(content: Readonly<JsonObject>): string {
-  const text = JSON.stringify(content);
-  if (Buffer.byteLength(text) > largestContentBytes)
-    throw MatrixError.tooLarge(`Account data may not be larger than ${largestContentBytes} bytes`);
 /** Whether a room may have one type more of a user, where it is one more. @throws MatrixError 413 `M_TOO_LARGE` */
 async function assertFits(tx: Tx, userId: string, roomId: string, type: string): Promise<void> {
   const isNew = (await findForRoom(tx, userId, roomId, type)) === undefined;
@@ -269,6 +269,11 @@ async function assertFits(tx: Tx, userId: string, roomId: string, type: string):
     throw MatrixError.tooLarge('Too many types of account data in this room');
 }
 
+/** @throws MatrixError 413 `M_TOO_LARGE` */
+function textOf(content: Readonly<JsonObject>): string {
+  const text = JSON.stringify(content);
+  if (Buffer.byteLength(text) > largestContentBytes)
+    throw MatrixError.tooLarge(`Account data may not be larger than ${largestContentBytes} bytes`);
   return text;
 }
 
