@@ -31,6 +31,6 @@ import { SenderModule } from './sender.module.js';
     KnownServers,
     Strangers,
   ],
-  exports: [SenderModule, RemoteDeviceLists],
+  exports: [SenderModule, DeviceListNews, RemoteDeviceLists],
 })
 export class FederationSenderModule {}

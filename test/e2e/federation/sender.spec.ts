@@ -780,6 +780,17 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
     expect(first).toMatchObject({ user_id: alice.userId, device_id: alice.deviceId });
     expect((first?.['keys'] as JsonObject)['user_id']).toBe(alice.userId);
     expect(second?.['prev_id']).toEqual([first?.['stream_id']]);
+    // The keys that prove devices are told of by themselves. What comes after them follows upon the list as it is fetched then.
+    const key = 'm'.repeat(43);
+    const master = { user_id: alice.userId, usage: ['master'], keys: { [`ed25519:${key}`]: key } };
+    await ok(alice, 'POST', '/keys/device_signing/upload', { master_key: master });
+    await eventually(() => edusOf('m.signing_key_update').length > 0);
+    const path = `/_matrix/federation/v1/user/devices/${encodeURIComponent(alice.userId)}`;
+    const { body: list } = await played.request(home, 'GET', path);
+    expect(list['master_key']).toEqual(master);
+    await ok(alice, 'PUT', `/devices/${alice.deviceId}`, { display_name: 'Telephone' });
+    await eventually(() => updates().length === 3);
+    expect(updates()[2]?.['prev_id']).toEqual([list['stream_id']]);
   });
 
   it('tells of the devices of whoever joins a room, where that is news', async () => {

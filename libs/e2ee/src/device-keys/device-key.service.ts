@@ -84,11 +84,12 @@ export class DeviceKeyService {
 
   /**
    * All devices of a local user that have keys, for another server.
+   * @param told the position of the change of which the server was told last: what it is told next is said to follow upon that
    * @spec server-server-api#get_matrixfederationv1userdevicesuserid
    */
-  async devicesForServer(userId: string): Promise<JsonObject> {
+  async devicesForServer(userId: string, told?: number): Promise<JsonObject> {
     // Read first: a change that comes in between is told again rather than missed.
-    const position = (await this.deviceLists.latest([userId])).get(userId) ?? 0;
+    const position = told ?? (await this.deviceLists.latest([userId])).get(userId) ?? 0;
     const {
       device_keys: devices,
       master_keys: masters,

@@ -3,7 +3,8 @@ import { DeviceKeyService, e2eeLimits, OneTimeKeyService } from '@rookery/e2ee';
 import { type Infer, json } from '@rookery/http';
 import { domainOf, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config, Metrics } from '@rookery/platform';
-import { FederationAccess, SignedContent } from '../inbound/federation-access.js';
+import { FederationAccess, Origin, SignedContent } from '../inbound/federation-access.js';
+import { DeviceListNews } from './device-list-news.js';
 
 /** Largest query and claim, bytes. */
 const bodyLimitBytes = 1_048_576;
@@ -30,6 +31,7 @@ export class DeviceKeysForServersController {
     private readonly config: Config,
     private readonly deviceKeys: DeviceKeyService,
     private readonly oneTimeKeys: OneTimeKeyService,
+    private readonly news: DeviceListNews,
     metrics: Metrics,
   ) {
     this.#count = metrics.counter('synapse_federation_server_received_queries');
@@ -38,10 +40,10 @@ export class DeviceKeysForServersController {
   /** GET /_matrix/federation/v1/user/devices/{userId} */
   @Get('/_matrix/federation/v1/user/devices/:userId')
   @FederationAccess()
-  devices(@Param('userId') userId: string): Promise<JsonObject> {
+  async devices(@Origin() origin: string, @Param('userId') userId: string): Promise<JsonObject> {
     this.#count.inc({ type: 'user_devices' });
     if (!this.#isLocal(userId)) throw MatrixError.invalidParam('This is not a user of this server');
-    return this.deviceKeys.devicesForServer(userId);
+    return this.deviceKeys.devicesForServer(userId, await this.news.lastTold(origin, userId));
   }
 
   /** POST /_matrix/federation/v1/user/keys/query */

@@ -120,6 +120,11 @@ export class DeviceListNews implements OnModuleInit {
   }
 
   /** The changes that wait for servers. */
+  /** The place of the change of a user of which a server was told last; `undefined` where it was told of none. */
+  async lastTold(destination: string, userId: string): Promise<number | undefined> {
+    return (await lastPokesOf(this.database, destination, [userId])).get(userId);
+  }
+
   readonly store: EduStore = {
     name: 'device_lists',
     destinations: () => pokedServers(this.database),
