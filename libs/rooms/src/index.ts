@@ -10,6 +10,7 @@ export { PartialRooms } from './store/partial-rooms.js';
 export { InboundEvents } from './pipeline/inbound-events.service.js';
 export { withdrawPushNotes } from './store/event-notes.query.js';
 export { EventStore } from './store/event-store.js';
+export { redactedCondition } from './store/event-store.query.js';
 export { BackwardGaps } from './store/backward-gaps.js';
 export { mayComeLater } from './model/later-state.js';
 export { isServable, type StoredEvent } from './model/stored-event.js';

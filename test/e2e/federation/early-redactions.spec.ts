@@ -34,6 +34,7 @@ describe.each(databases)('a redaction that is here before its target (%s)', (dat
       settings: {
         rc_federation: { sleep_limit: 1_000, concurrent: 50 },
         room_list_publication_rules: [{ action: 'allow' }],
+        experimental_features: { msc2654_enabled: true },
       },
     });
     visitor = await world.played('visitor.test');
@@ -78,6 +79,9 @@ describe.each(databases)('a redaction that is here before its target (%s)', (dat
     const shown = await served(roomId, word.eventId);
     expect(shown.content).toEqual({ body: 'kept' });
     expect(shown.unsigned?.redacted_because).toBeUndefined();
+    type Unread = { readonly 'org.matrix.msc2654.unread_count': number };
+    const sync = await ok<{ rooms: { join: Record<string, Unread> } }>(alice, 'GET', '/sync');
+    expect(sync.rooms.join[roomId]?.['org.matrix.msc2654.unread_count']).toBe(2);
   });
 
   it.each(['10', '12'])('leaves its target in no thread, and the room unnamed by it (version %s)', async (version) => {

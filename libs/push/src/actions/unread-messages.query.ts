@@ -1,4 +1,5 @@
 import type { Db } from '@rookery/database';
+import { redactedCondition } from '@rookery/rooms';
 import { hiddenEntry } from './event-push.js';
 import { contains } from './push-actions.query.js';
 
@@ -28,7 +29,7 @@ export async function selectUnreadMessages(
            OR (e.state_key = '' AND e.type IN ('m.room.topic', 'm.room.name', 'm.room.avatar', 'm.room.tombstone')))
          AND j.json NOT LIKE '%"msgtype":"m.notice"%'
          AND NOT EXISTS (SELECT 1 FROM event_relations r WHERE r.event_id = e.event_id AND r.relation_type = 'm.replace')
-         AND NOT EXISTS (SELECT 1 FROM redactions d WHERE d.redacts = e.event_id)
+         AND NOT ${redactedCondition(db)}
        LIMIT ${maxCounted}) AS counted) AS unread
      FROM push_read_marks m WHERE m.user_id = ? AND m.thread_id = '' AND ${db.dialect.anyOf('m.room_id')}`,
     [userId, JSON.stringify(hiddenEntry(userId)), ...(ignored.length > 0 ? [ignored] : []), userId, roomIds],
