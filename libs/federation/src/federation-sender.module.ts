@@ -5,6 +5,7 @@ import { FederationClientModule } from '@rookery/federation-client';
 import { RoomsModule } from '@rookery/rooms';
 import { DeviceListIntroductions } from './devices/device-list-introductions.js';
 import { DeviceListNews } from './devices/device-list-news.js';
+import { FormerDeviceChanges } from './devices/former-device-changes.js';
 import { OutgoingToDevice } from './devices/outgoing-to-device.js';
 import { FederationKeySource } from './devices/remote-key-source.js';
 import { RemoteDeviceLists } from './devices/remote-device-lists.js';
@@ -22,6 +23,7 @@ import { SenderModule } from './sender.module.js';
   providers: [
     DeviceListNews,
     DeviceListIntroductions,
+    FormerDeviceChanges,
     OutgoingToDevice,
     OutgoingReceipts,
     OutgoingPresence,

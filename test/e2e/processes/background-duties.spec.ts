@@ -114,8 +114,14 @@ describe('Background work of a server of several processes', () => {
     await eventually(async () => moved(await tasks()).every((task) => task.runs > 0));
     expect(moved(await tasks()).filter((task) => task.failures > 0)).toEqual([]);
     expect(moved(await tasks()).map(({ name }) => name)).toEqual([
-      ...['delete_unused_sync_connections', 'forget_sticky_events', 'forget_to_device_requests'],
-      ...['forget_transaction_answers', 'media_retention', 'purge_expired_rows', 'purge_sso_sessions'],
+      ...['delete_unused_sync_connections', 'forget_former_device_changes', 'forget_sticky_events'],
+      ...[
+        'forget_to_device_requests',
+        'forget_transaction_answers',
+        'media_retention',
+        'purge_expired_rows',
+        'purge_sso_sessions',
+      ],
       'remove_stray_media',
     ]);
   });

@@ -2,7 +2,7 @@ import type { SqlValue } from '@rookery/database';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { scansOf } from '@rookery/testing/internal';
 import { buildE2ee, type E2eeFixture, fixtureMigrations } from '../e2ee.fixture.js';
-import { lastOfNextChanges } from './device-list.query.js';
+import { deleteFormerChanges, lastOfNextChanges, usersSignedBy } from './device-list.query.js';
 import { DeviceListService } from './device-list.service.js';
 
 const changes = 3_500;
@@ -59,6 +59,62 @@ eachDatabase('changes of devices', (open) => {
     const late = { deviceLists: upTo.deviceLists - 900, events: 0 };
     const { changed } = await lists.changes({ userId: alice, joinedRooms, after: late, upTo });
     expect(changed).toHaveLength(30);
+  });
+
+  it('are forgotten where another device of their user changed later', async () => {
+    const lists = fixture.get(DeviceListService);
+    const base = 100_000;
+    const rows = Array.from({ length: 2_500 }, (_, n) => [
+      base + n,
+      n < 2_000 ? '@many:far.test' : `@m${n}:far.test`,
+      `D${n}`,
+    ]);
+    // Of whom the later change is not settled yet.
+    rows.push([base + 3_000, '@few:far.test', 'A'], [base + 3_002, '@few:far.test', 'B']);
+    await test.database.write((tx) =>
+      tx.insertMany('device_lists_stream', ['stream_id', 'user_id', 'device_id'], rows),
+    );
+    const upTo = base + 3_001;
+    let steps = 0;
+    for (let after = 0; after < upTo; steps++) after = await lists.forgetFormer(after, upTo);
+    expect(steps).toBeGreaterThan(5);
+    const left = await test.database.query<{ user_id: string; device_id: string }>(
+      'SELECT user_id, device_id FROM device_lists_stream WHERE stream_id >= ? ORDER BY stream_id',
+      [base],
+    );
+    expect(left).toHaveLength(1 + 500 + 2);
+    expect(left[0]).toEqual({ user_id: '@many:far.test', device_id: 'D1999' });
+    expect(left.slice(-2).map(({ device_id: deviceId }) => deviceId)).toEqual(['A', 'B']);
+    const all = await test.database.get<{ count: number }>(
+      'SELECT COUNT(*) AS count FROM device_lists_stream WHERE stream_id < ?',
+      [base],
+    );
+    expect(Number(all?.count)).toBeGreaterThanOrEqual(changes);
+    // What lies between the positions is gone through, and nothing else.
+    const scans = await scansOf(test.database, (tx) => deleteFormerChanges(tx, 0, 1));
+    expect(scans.filter((scan) => scan !== 'SCAN n')).toEqual([]);
+  });
+
+  it('of signatures are one for each user whose keys were signed', async () => {
+    const lists = fixture.get(DeviceListService);
+    const sign = (...users: string[]): Promise<number> =>
+      test.database.write((tx) => lists.signed(tx, '@signer:far.test', users), { name: 'test' });
+    for (let n = 0; n < 5; n++) await sign('@signer:far.test');
+    await sign('@b:far.test');
+    const since = await sign('@a:far.test');
+    const last = await sign('@b:far.test', '@a:far.test');
+    await sign('@c:far.test');
+    const rows = (): Promise<{ stream_id: number; user_ids: string }[]> =>
+      test.database.query(
+        'SELECT stream_id, user_ids FROM user_signature_stream WHERE from_user_id = ? ORDER BY stream_id',
+        ['@signer:far.test'],
+      );
+    expect((await rows()).map((row) => row.user_ids)).toEqual([
+      '["@signer:far.test"]',
+      '["@a:far.test","@b:far.test"]',
+      '["@c:far.test"]',
+    ]);
+    expect(await usersSignedBy(test.database, '@signer:far.test', since, last)).toEqual(['@a:far.test', '@b:far.test']);
   });
 
   it('are counted without looking at others', async () => {

@@ -31,7 +31,23 @@ export async function insertChanges(
   );
 }
 
-/** Records that a user signed keys of others. */
+/**
+ * Forgets of users with changes in `(after, upTo]` all but the last of these. Whoever asks for users, from whatever position, finds that
+ * one.
+ */
+export async function deleteFormerChanges(tx: Tx, after: number, upTo: number): Promise<void> {
+  await tx.run(
+    // A device that changes meanwhile has a later position. The sign keeps SQLite from going through all that have an earlier one.
+    `DELETE FROM device_lists_stream WHERE +stream_id <= ? AND (user_id, device_id) IN (
+       SELECT s.user_id, s.device_id FROM (
+         SELECT user_id, MAX(stream_id) AS top FROM device_lists_stream
+         WHERE stream_id > ? AND stream_id <= ? GROUP BY user_id) n
+       JOIN device_lists_stream s ON s.user_id = n.user_id AND s.stream_id < n.top)`,
+    [upTo, after, upTo],
+  );
+}
+
+/** Records that a user signed keys of others; that they were signed before need not be known any more. */
 export async function insertSignatureChange(
   tx: Tx,
   streamId: number,
@@ -43,6 +59,11 @@ export async function insertSignatureChange(
     fromUserId,
     JSON.stringify(userIds),
   ]);
+  const former = new Set([userIds, ...userIds.map((userId) => [userId])].map((users) => JSON.stringify(users)));
+  await tx.run(
+    `DELETE FROM user_signature_stream WHERE from_user_id = ? AND stream_id < ? AND ${tx.dialect.anyOf('user_ids')}`,
+    [fromUserId, streamId, [...former]],
+  );
 }
 
 /** Local users who share a joined room with somebody. */

@@ -7,6 +7,7 @@ import type { DeviceListPosition } from '../ports.js';
 import {
   changedUsersSharing,
   changesInStream,
+  deleteFormerChanges,
   highestDeviceListId,
   insertChanges,
   insertSignatureChange,
@@ -134,9 +135,23 @@ export class DeviceListService {
    */
   async signed(tx: Tx, fromUserId: string, userIds: readonly string[]): Promise<number> {
     const [streamId = 0] = await this.stream.allocateIn(tx);
-    await insertSignatureChange(tx, streamId, fromUserId, userIds);
+    await insertSignatureChange(tx, streamId, fromUserId, userIds.toSorted());
     this.#tell(tx, streamId, [fromUserId]);
     return streamId;
+  }
+
+  /**
+   * Forgets which devices changed before those that changed last, of users with changes behind a position: of some users at a time. Call it
+   * again with what it returns, until that is `upTo`.
+   * @param upTo nobody must need to know any more which devices changed up to there
+   * @returns up to where it has come
+   */
+  async forgetFormer(after: number, upTo: number): Promise<number> {
+    const next = (await lastOfNextChanges(this.database, after, upTo, changesAtOnce)) ?? upTo;
+    await this.database.write((tx) => deleteFormerChanges(tx, after, next), {
+      ...{ name: 'forget_former_device_changes', anyProcess: true },
+    });
+    return next;
   }
 
   /** Whether {@link changes} could find anything; `false` is certain. Costs no query. */

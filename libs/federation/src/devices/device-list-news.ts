@@ -18,7 +18,8 @@ import {
   serversTold,
 } from './device-pokes.query.js';
 
-const cursor = 'federation_device_lists';
+/** The name of the cursor up to which servers were told, or what they are to be told was written down. */
+export const deviceListsCursor = 'federation_device_lists';
 const maxChanges = 100;
 /** Rows of one step. */
 const maxPokes = 5_000;
@@ -56,7 +57,7 @@ export class DeviceListNews implements OnModuleInit {
   async #start(): Promise<void> {
     const { database, notifier, clock, logger } = this;
     this.#follower = new Follower({
-      ...{ name: cursor, stream: deviceListsStream.name, database, notifier, clock, logger, startAt: 'now' },
+      ...{ name: deviceListsCursor, stream: deviceListsStream.name, database, notifier, clock, logger, startAt: 'now' },
       saveEveryMs: 5_000,
       advance: (after, upTo) => this.#advance(after, upTo),
     });
@@ -119,12 +120,12 @@ export class DeviceListNews implements OnModuleInit {
     }
   }
 
-  /** The changes that wait for servers. */
   /** The place of the change of a user of which a server was told last; `undefined` where it was told of none. */
   async lastTold(destination: string, userId: string): Promise<number | undefined> {
     return (await lastPokesOf(this.database, destination, [userId])).get(userId);
   }
 
+  /** The changes that wait for servers. */
   readonly store: EduStore = {
     name: 'device_lists',
     destinations: () => pokedServers(this.database),
