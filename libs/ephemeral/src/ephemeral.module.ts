@@ -5,6 +5,7 @@ import { RoomAudience } from './common/room-audience.js';
 import { InboundReceipts } from './federation/inbound-receipts.service.js';
 import { InboundEphemeral } from './federation/inbound-edus.service.js';
 import { EphemeralHooks } from './hooks.js';
+import { PresenceElsewhere } from './presence/presence-elsewhere.js';
 import { PresencePublisher } from './presence/presence-publisher.js';
 import { PresenceReader } from './presence/presence-reader.js';
 import { PresenceRouting } from './presence/presence-routing.js';
@@ -29,7 +30,7 @@ const services = [
  */
 @Module({
   imports: [UsersModule, RoomsModule],
-  providers: [...services, InboundReceipts, PresencePublisher, PresenceRouting],
+  providers: [...services, InboundReceipts, PresenceElsewhere, PresencePublisher, PresenceRouting],
   exports: services,
 })
 export class EphemeralModule {}

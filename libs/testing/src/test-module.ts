@@ -92,7 +92,7 @@ export async function createTestModule(options: TestModuleOptions): Promise<Test
   const lifecycle = new Lifecycle(clock, logger);
   const rpc = new InProcessRpc();
   const roles = new LocalRoles(rpc);
-  const streams = new Streams(database, notifier);
+  const streams = new Streams(database, notifier, { rpc });
   const invalidations = new Invalidations(notifier);
   const sharing = new WorkSharing({ roles, rpc, bus, streams, invalidations, clock, ids, logger });
   const following = new FollowerSharing({ roles, rpc, database, notifier, clock, logger });

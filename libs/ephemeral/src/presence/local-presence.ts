@@ -39,19 +39,32 @@ export class LocalPresence {
     return device.state !== state && device.state !== 'busy';
   }
 
-  active(userId: string, deviceId: string | undefined, nowMs: number): void {
+  /** A device syncs, or did a moment ago. @returns whether it is known; without that nothing changes */
+  seen(userId: string, deviceId: string | undefined, nowMs: number, seenAtMs: number): boolean {
+    const device = this.#users.get(userId)?.get(deviceId ?? noDevice);
+    if (device === undefined || !isPresent(device, nowMs, this.timers())) return false;
+    device.lastSyncMs = Math.max(device.lastSyncMs, seenAtMs);
+    return true;
+  }
+
+  /** @returns whether the device had said something else */
+  active(userId: string, deviceId: string | undefined, nowMs: number): boolean {
     const device = this.#device(userId, deviceId);
+    const said = device.state;
     device.lastActiveMs = nowMs;
     device.lastSyncMs = nowMs;
     if (device.state !== 'busy') device.state = 'online';
+    return said !== 'offline' && said !== device.state;
   }
 
-  /** The user says it. */
-  set(userId: string, deviceId: string | undefined, state: PresenceName, nowMs: number): void {
+  /** The user says it. @returns whether the device had said something else; that it is `offline` nothing says but this */
+  set(userId: string, deviceId: string | undefined, state: PresenceName, nowMs: number): boolean {
     const device = this.#device(userId, deviceId);
+    const said = device.state;
     device.state = state;
     device.lastSyncMs = nowMs;
     if (state === 'online' || state === 'busy') device.lastActiveMs = nowMs;
+    return said !== 'offline' && said !== state;
   }
 
   /** After a restart: as it was, by some device that we do not know. */

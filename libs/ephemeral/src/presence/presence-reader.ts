@@ -3,7 +3,7 @@ import { Database } from '@rookery/database';
 import { domainOf, MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { defineRpc, type Stream } from '@rookery/replication';
-import { MembershipReader } from '@rookery/rooms';
+import { MembershipReader, RoomHooks } from '@rookery/rooms';
 import { LRUCache } from 'lru-cache';
 import { EphemeralHooks } from '../hooks.js';
 import { offlineState, type PresenceState } from '../model/presence-state.js';
@@ -55,10 +55,17 @@ export class PresenceReader {
     private readonly config: Config,
     private readonly memberships: MembershipReader,
     private readonly hooks: EphemeralHooks,
+    roomHooks: RoomHooks,
   ) {
     publisher.stream.serve(presenceChanges, ({ joined, fresh, userId, since, upTo }) =>
       this.changes({ userId, since, upTo, joinedRooms: new Set(joined), freshRooms: fresh }),
     );
+    roomHooks.subscribe({
+      afterCommit: ({ roomId, moves, backfilled }) => {
+        if (backfilled || publisher.board.size === 0) return;
+        for (const { userId, membership } of moves) publisher.moved(userId, roomId, membership === 'join');
+      },
+    });
   }
 
   /** Whether presence is shown at all. */

@@ -1,16 +1,45 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { ModuleDispatcher, ModuleRegistry } from '@rookery/module-host';
+import { BackgroundTasks, Config, SilentLogger } from '@rookery/platform';
+import {
+  defineRpc,
+  InProcessBus,
+  InProcessRpc,
+  Invalidations,
+  Notifier,
+  Rpc,
+  type RpcMethod,
+  Streams,
+  StreamWriters,
+} from '@rookery/replication';
 import { JoinService, MembershipService } from '@rookery/rooms';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { UserHooks } from '@rookery/users';
 import { buildEphemeral, type EphemeralFixture, fixtureMigrations, requesterOf } from '../ephemeral.fixture.js';
 import { EphemeralHooks } from '../hooks.js';
 import type { PresenceState } from '../model/presence-state.js';
+import { PresenceElsewhere } from './presence-elsewhere.js';
 import { presenceStream } from './presence-publisher.js';
 import { PresenceReader } from './presence-reader.js';
 import { PresenceService } from './presence.service.js';
 
 let serial = 0;
+
+/** What a process beside the one that writes says to it. */
+class ToWriter extends InProcessRpc {
+  readonly calls: string[] = [];
+  isAway = false;
+
+  constructor(public writer: Rpc) {
+    super();
+  }
+
+  override async call<Request, Response>(method: RpcMethod<Request, Response>, request: Request): Promise<Response> {
+    this.calls.push(method.name);
+    if (this.isAway) throw new Error('Nobody writes');
+    return this.writer.call(method, request);
+  }
+}
 
 eachDatabase('presence', (open) => {
   const clock = new FakeClock();
@@ -327,5 +356,130 @@ eachDatabase('presence', (open) => {
       ...{ state: 'busy', statusMsg: 'in a call' },
     });
     await other.close();
+  });
+
+  describe('of devices that sync by way of another process', () => {
+    const tasks: BackgroundTasks[] = [];
+    afterEach(async () => {
+      for (const some of tasks.splice(0)) await some.stop();
+    });
+
+    function processBeside(toWriter: ToWriter): { readonly beside: PresenceElsewhere; stop(): Promise<void> } {
+      const config = Config.fromObject({ server_name: 'example.org' });
+      const notifier = new Notifier(clock, new InProcessBus(), { instance: 'beside' });
+      const writers = new StreamWriters('beside', {}, 'main');
+      const streams = new Streams(test.database, notifier, { writers, rpc: toWriter });
+      const own = new BackgroundTasks(clock);
+      tasks.push(own);
+      const invalidations = new Invalidations(notifier);
+      const beside = new PresenceElsewhere(streams, clock, config, new SilentLogger(), own, invalidations);
+      beside.onModuleInit();
+      return { beside, stop: () => own.stop() };
+    }
+    const device = (deviceId = 'A') => ({ userId: alice.userId, deviceId, state: 'online' }) as const;
+    const seen = async (of = fixture): Promise<string> =>
+      (await of.get(PresenceReader).visibleTo(bob.userId, alice.userId)).state;
+    const told = (to: ToWriter, name: string): number => to.calls.filter((call) => call === name).length;
+
+    it('says it once, and after that only now and then that they are there', async () => {
+      const toWriter = new ToWriter(fixture.get(Rpc));
+      const { beside } = processBeside(toWriter);
+      for (let second = 0; second < 60; second++) {
+        const ends = ['A', 'B', 'C'].map((deviceId) => beside.syncing(device(deviceId)));
+        await clock.advance(900);
+        for (const end of ends) end();
+        await clock.advance(100);
+        expect(await seen()).toBe('online');
+      }
+      expect(told(toWriter, 'presence_syncing')).toBe(3);
+      // All devices at once, every five seconds.
+      expect(told(toWriter, 'presence_seen')).toBeLessThanOrEqual(12);
+      // Nobody asks for what is over.
+      await clock.advance(10_000);
+      const calls = toWriter.calls.length;
+      await clock.advance(60_000);
+      expect(toWriter.calls.length).toBe(calls);
+    });
+
+    it('keeps who syncs online, however long a sync or the time to the next one is, and half a minute longer', async () => {
+      const { beside } = processBeside(new ToWriter(fixture.get(Rpc)));
+      for (const [syncMs, quietMs] of [
+        [45_000, 9_000],
+        [2_000, 14_000],
+        [1_000, 19_000],
+        [30_000, 24_000],
+        [500, 28_000],
+      ] as const) {
+        const end = beside.syncing(device());
+        for (const [ms, ended] of [
+          [syncMs, end],
+          [quietMs, undefined],
+        ] as const) {
+          for (let passedMs = 0; passedMs < ms; passedMs += 500) {
+            await clock.advance(500);
+            if ((await seen()) !== 'online') throw new Error(`gone ${passedMs} ms after ${syncMs}, ${quietMs}`);
+          }
+          ended?.();
+        }
+      }
+      beside.syncing(device())();
+      await clock.advance(29_000);
+      expect(await seen()).toBe('online');
+      await clock.advance(2_000);
+      expect(await seen()).toBe('offline');
+    });
+
+    it('leaves nobody online by a process that is lost', async () => {
+      const { beside, stop } = processBeside(new ToWriter(fixture.get(Rpc)));
+      beside.syncing(device());
+      await clock.advance(60_000);
+      expect(await seen()).toBe('online');
+      await stop();
+      await clock.advance(24_000);
+      expect(await seen()).toBe('online');
+      await clock.advance(7_000);
+      expect(await seen()).toBe('offline');
+    });
+
+    it('tells again what was not heard, and another process that takes the place', async () => {
+      const toWriter = new ToWriter(fixture.get(Rpc));
+      const { beside } = processBeside(toWriter);
+      beside.syncing({ ...device(), state: 'unavailable' })();
+      await clock.advance(100);
+      expect(await seen()).toBe('unavailable');
+      toWriter.isAway = true;
+      const end = beside.syncing(device());
+      await clock.advance(6_000);
+      expect(await seen()).toBe('unavailable');
+      toWriter.isAway = false;
+      await clock.advance(6_000);
+      expect(await seen()).toBe('online');
+      const again = await buildEphemeral({ database: await test.reopen(), clock });
+      toWriter.writer = again.get(Rpc);
+      await clock.advance(60_000);
+      expect(await seen(again)).toBe('online');
+      // What the user says meanwhile holds until the next sync.
+      await again.get(PresenceService).setByClient(alice.userId, 'A', 'unavailable', undefined);
+      await clock.advance(20_000);
+      expect(await seen(again)).toBe('unavailable');
+      end();
+      await again.close();
+    });
+
+    it('understands one of the version before, which is told of each by itself', async () => {
+      const old = new InProcessRpc();
+      const heard: unknown[] = [];
+      old.handle(defineRpc<unknown, void>('presence_syncing'), async (body) => void heard.push(body));
+      const toWriter = new ToWriter(old);
+      const { beside } = processBeside(toWriter);
+      const end = beside.syncing(device());
+      await clock.advance(11_000);
+      end();
+      beside.syncing(device())();
+      await clock.advance(11_000);
+      expect(new Set(toWriter.calls)).toEqual(new Set(['presence_syncing']));
+      // Two syncs, two rounds while the first went on, and that the second is over.
+      expect(heard).toEqual(Array.from({ length: 5 }, () => device()));
+    });
   });
 });

@@ -2,29 +2,20 @@ import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { RateLimiter } from '@rookery/http';
 import { domainOf, MatrixError } from '@rookery/matrix-types';
 import { BackgroundTasks, Clock, Config, KeyedMutex, Logger } from '@rookery/platform';
-import { defineRpc, type Stream } from '@rookery/replication';
-import { RoomHooks } from '@rookery/rooms';
+import type { Stream } from '@rookery/replication';
 import { UserHooks } from '@rookery/users';
 import { LocalPresence } from './local-presence.js';
+import {
+  activeElsewhere,
+  PresenceElsewhere,
+  saidElsewhere,
+  seenElsewhere,
+  type SeenDevice,
+  type SyncingDevice,
+} from './presence-elsewhere.js';
 import { PresencePublisher } from './presence-publisher.js';
 import { isNews, offlineState, type PresenceName, type PresenceState } from '../model/presence-state.js';
 
-/** A device syncs by way of another process. */
-const syncingElsewhere = defineRpc<SyncingDevice, void>('presence_syncing');
-
-/** A device's user did something by way of another process. */
-const activeElsewhere = defineRpc<Omit<SyncingDevice, 'state'>, void>('presence_active');
-
-interface SyncingDevice {
-  readonly userId: string;
-  readonly deviceId: string | undefined;
-  readonly state: PresenceName;
-}
-
-/** How often another process tells that a sync goes on; less than what counts as its end. */
-const tellAgainMs = 10_000;
-/** Devices of which it is remembered when they were told of last. */
-const maxToldActive = 20_000;
 const sweepEveryMs = 5_000;
 /** Users of another server go offline when nothing is heard of them for so long. */
 const remoteTimeoutMs = 30 * 60_000;
@@ -40,7 +31,6 @@ export class PresenceService implements OnModuleInit {
   readonly #local: LocalPresence;
   /** What syncs are about to make of users' presence. */
   readonly #coming = new KeyedMutex();
-  readonly #toldActiveMs = new Map<string, number>();
   #opening: Promise<void> | undefined;
 
   // Eight parameters: what devices, clients, modules and other servers say of somebody becomes one presence, on one board.
@@ -51,25 +41,18 @@ export class PresenceService implements OnModuleInit {
     private readonly logger: Logger,
     private readonly rateLimiter: RateLimiter,
     private readonly tasks: BackgroundTasks,
+    private readonly elsewhere: PresenceElsewhere,
     userHooks: UserHooks,
-    roomHooks: RoomHooks,
   ) {
     this.#local = new LocalPresence(() => ({
       activeMs: config.get('presence.last_active_granularity'),
       syncGapMs: config.get('presence.sync_online_timeout'),
       idleMs: config.get('presence.idle_timeout'),
     }));
-    publisher.stream.serve(syncingElsewhere, async ({ userId, deviceId, state }) =>
-      this.syncing(userId, deviceId, state)(),
-    );
+    publisher.stream.serve(saidElsewhere, (device) => this.#said(device));
+    publisher.stream.serve(seenElsewhere, async ({ devices }) => devices.forEach((device) => this.#seen(device)));
     publisher.stream.serve(activeElsewhere, async ({ userId, deviceId }) => this.active(userId, deviceId));
     publisher.computeBy((before) => this.#local.combined(before, clock.nowMs()));
-    roomHooks.subscribe({
-      afterCommit: ({ roomId, moves, backfilled }) => {
-        if (backfilled || publisher.board.size === 0) return;
-        for (const { userId, membership } of moves) publisher.moved(userId, roomId, membership === 'join');
-      },
-    });
     userHooks.deactivated.subscribe({
       afterCommit: async ({ userId }) => {
         this.#local.forget(userId);
@@ -115,7 +98,7 @@ export class PresenceService implements OnModuleInit {
    */
   syncing(userId: string, deviceId: string | undefined, state: PresenceName): () => void {
     if (!this.#tracked || state === 'offline') return () => {};
-    if (!this.stream.isWrittenHere) return this.#syncingElsewhere({ userId, deviceId, state });
+    if (!this.stream.isWrittenHere) return this.elsewhere.syncing({ userId, deviceId, state });
     const nowMs = this.clock.nowMs();
     const shown = this.#checked(state);
     const changes = this.#local.wouldChange(userId, deviceId, shown, nowMs);
@@ -124,34 +107,19 @@ export class PresenceService implements OnModuleInit {
     return () => ended(this.clock.nowMs());
   }
 
-  /**
-   * Tells the process that knows who is there, again and again while the sync goes on: nobody is left online by a process that is
-   * lost.
-   */
-  #syncingElsewhere(who: SyncingDevice): () => void {
-    const tell = (): void => {
-      this.stream.atWriter(syncingElsewhere, who).catch((err: unknown) => {
-        this.logger.debug('Nobody could be told that a device syncs', { err });
-      });
-    };
-    tell();
-    const telling = this.clock.every(tellAgainMs, tell);
-    return () => {
-      telling.cancel();
-      tell();
-    };
+  /** A device says by a sync at another process how its user is there. @returns whether that holds now */
+  async #said({ userId, deviceId, state }: SyncingDevice): Promise<boolean> {
+    this.syncing(userId, deviceId, state)();
+    if (this.#coming.isBusy(userId)) await this.#coming.run(userId, () => Promise.resolve());
+    return !this.#local.wouldChange(userId, deviceId, this.#checked(state), this.clock.nowMs());
   }
 
-  /** Tells the process that knows who is there, now and then. */
-  #activeElsewhere(userId: string, deviceId: string | undefined): void {
-    const key = `${userId}\n${deviceId ?? ''}`;
-    const nowMs = this.clock.monotonicMs();
-    if (nowMs - (this.#toldActiveMs.get(key) ?? -Infinity) < tellAgainMs) return;
-    if (this.#toldActiveMs.size >= maxToldActive) this.#toldActiveMs.clear();
-    this.#toldActiveMs.set(key, nowMs);
-    this.stream.atWriter(activeElsewhere, { userId, deviceId }).catch((err: unknown) => {
-      this.logger.debug('Nobody could be told that somebody is active', { err });
-    });
+  /** A device syncs at another process, or did a moment ago. What it has said is as it was, unless it is not known here. */
+  #seen({ agoMs, isUnheard, ...device }: SeenDevice): void {
+    const { userId, deviceId, state } = device;
+    const nowMs = this.clock.nowMs();
+    if (isUnheard !== true && this.#local.seen(userId, deviceId, nowMs, nowMs - agoMs)) return;
+    this.syncing(userId, deviceId, state)();
   }
 
   /** Resolves when it is told what a sync that has just begun makes of a user's presence. */
@@ -164,8 +132,8 @@ export class PresenceService implements OnModuleInit {
   /** A device's user did something: sent, read, typed. Costs a look-up while nothing changes by it. */
   active(userId: string, deviceId: string | undefined): void {
     if (!this.#tracked) return;
-    if (!this.stream.isWrittenHere) return this.#activeElsewhere(userId, deviceId);
-    this.#local.active(userId, deviceId, this.clock.nowMs());
+    if (!this.stream.isWrittenHere) return this.elsewhere.active(userId, deviceId);
+    if (this.#local.active(userId, deviceId, this.clock.nowMs())) this.elsewhere.forget(userId, deviceId);
     if (this.#differs(userId)) this.publisher.mark(userId);
   }
 
@@ -183,7 +151,7 @@ export class PresenceService implements OnModuleInit {
       throw MatrixError.invalidParam(`The status message may not be longer than ${longestStatusBytes} bytes`);
     if (this.#checked(state) !== state) throw MatrixError.invalidParam(`The server does not know "${state}"`);
     if (!this.#tracked) return;
-    this.#local.set(userId, deviceId, state, this.clock.nowMs());
+    this.#set(userId, deviceId, state);
     await this.#setStatus(userId, statusMsg?.replaceAll('\0', ''));
   }
 
@@ -193,7 +161,7 @@ export class PresenceService implements OnModuleInit {
   ): Promise<void> {
     if (!this.enabled) return;
     for (const { userId, state, statusMsg } of states) {
-      this.#local.set(userId, undefined, state, this.clock.nowMs());
+      this.#set(userId, undefined, state);
       await this.#setStatus(userId, statusMsg);
     }
   }
@@ -228,8 +196,12 @@ export class PresenceService implements OnModuleInit {
       if (!MatrixError.is(error)) this.logger.error('Could not limit presence', { err: error });
       return;
     }
-    this.#local.set(userId, deviceId, state, this.clock.nowMs());
+    this.#set(userId, deviceId, state);
     if (this.#differs(userId)) this.publisher.mark(userId);
+  }
+
+  #set(userId: string, deviceId: string | undefined, state: PresenceName): void {
+    if (this.#local.set(userId, deviceId, state, this.clock.nowMs())) this.elsewhere.forget(userId, deviceId);
   }
 
   async #setStatus(userId: string, statusMsg: string | undefined): Promise<void> {
