@@ -1,8 +1,12 @@
 import { readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { createTestHomeserver, eventually, type TestHomeserver } from '@rookery/testing';
 import { metricTable } from '@rookery/platform';
+import { startMailServer, type MailServer } from './accounts/support.js';
 import { acting, FakeService, RegistrationFiles } from './appservices/support.js';
 import { createRoom, databases, join, say } from './rooms/rooms-client.js';
+import { shownMetric } from '../support/shown-metric.js';
 
 /** Why nobody fills some of the names that dashboards know; each name begins with what stands here. */
 const unfilled: Readonly<Record<string, string>> = {
@@ -10,20 +14,25 @@ const unfilled: Readonly<Record<string, string>> = {
   synapse_http_server_in_flight_requests_ru_: 'the same',
   synapse_background_process_ru_: 'tasks take turns on one thread with everything else',
   synapse_util_metrics_block_: 'no blocks are measured: a profiler tells more',
-  synapse_util_caches_response_cache: 'no cache of whole answers counts its look-ups',
   synapse_util_caches_cache_pending: 'no cache counts look-ups that wait',
   synapse_external_cache_: 'there is no cache beside the process',
-  synapse_replication_tcp_:
-    'processes hear of each other by Redis, which counts what it carries; positions say the rest',
-  synapse_outgoing_replication_requests: 'requests that are passed on are counted where they are answered',
-  synapse_pending_outgoing_replication_requests: 'the same',
+  synapse_util_caches_response_cache_evicted_size: 'some measure what they hold in bytes: it is told with all caches',
+  synapse_replication_tcp_protocol_inbound_commands: 'processes say nothing to each other by Redis but news of streams',
+  synapse_replication_tcp_protocol_outbound_commands: 'the same',
+  synapse_replication_tcp_protocol_close_reason: 'the same',
+  synapse_replication_tcp_resource_user_sync: 'such calls are counted with all others, by their name',
+  synapse_replication_tcp_resource_federation_ack: 'the same',
+  synapse_replication_tcp_resource_remove_pusher: 'the same',
+  synapse_replication_tcp_resource_user_ip_cache: 'the same',
+  synapse_replication_tcp_command_queue: 'news are taken as they come',
+  synapse_replication_tcp_resource_total_connections: 'connections are opened as they are needed',
   synapse_threadpool_: 'there are no pools of threads',
   synapse_util_batching_queue_: 'there are no such queues',
-  synapse_storage_events_: 'state is not worked out by the shortcuts that these tell apart',
-  synapse_forward_extremities: 'it would read all rooms',
+  synapse_storage_events_state_: 'state is not worked out by the shortcuts that these tell apart',
+  synapse_storage_events_potential_times_prune_extremities: 'extremities are joined by events, not left out',
+  synapse_storage_events_times_pruned_extremities: 'the same',
   synapse_excess_extremity_events: 'it would read all rooms',
   synapse_event_fetch_ongoing: 'events are read where they are needed, without a queue',
-  synapse_federation_backfill_processing_: 'not timed apart from the request',
   synapse_federation_send_queue_: 'EDUs go to the queues of their servers at once: see the pending ones',
   synapse_push_bulk_push_rule_evaluator_: 'rules are kept by user, not by room',
   synapse_notifier_rooms: 'what waits is kept by user',
@@ -31,12 +40,8 @@ const unfilled: Readonly<Record<string, string>> = {
   synapse_handlers_presence_wheel_timer_size: 'the same',
   synapse_handler_presence_bump_active_time: 'noted in memory only',
   synapse_handler_presence_get_updates: 'changes are read from the board, whoever asks',
-  synapse_handler_presence_notify_reason: 'a round does not keep the reasons',
-  synapse_handler_presence_state_transition: 'the same',
-  synapse_threepid_send_requests_with_tries: 'tries are not kept',
-  synapse_handlers_sync_nonempty_total: 'requests by endpoint tell of syncs',
-  synapse_room_message_list_rest_servlet_response_time_seconds: 'rooms are not told apart by size',
-  synapse_api_auth_delegated_introspection_response: 'requests sent are counted together',
+  synapse_room_message_list_rest_servlet_response_time_seconds:
+    'members of the room would have to be counted for each request',
   // There where they are switched on only.
   synapse_federation_known_servers: 'where metrics_flags asks for it',
   synapse_util_caches_cache_size_bytes: 'where caches.track_memory_usage asks for it',
@@ -48,6 +53,7 @@ const reasonOf = (name: string): string | undefined => Object.keys(unfilled).fin
 describe.each(databases)('the metrics of a server (%s)', (database) => {
   const files = new RegistrationFiles();
   let service: FakeService;
+  let mail: MailServer;
   let homeserver: TestHomeserver;
   const page = async (): Promise<string> => (await fetch(`${homeserver.baseUrl}/_synapse/metrics`)).text();
   const sum = (text: string, start: string): number =>
@@ -58,6 +64,7 @@ describe.each(databases)('the metrics of a server (%s)', (database) => {
 
   beforeAll(async () => {
     service = await FakeService.start();
+    mail = await startMailServer();
     homeserver = await createTestHomeserver({
       database,
       settings: {
@@ -72,6 +79,7 @@ describe.each(databases)('the metrics of a server (%s)', (database) => {
           },
         ],
         app_service_config_files: [files.write('irc', { url: service.url })],
+        email: { smtp_host: '127.0.0.1', smtp_port: mail.port, notif_from: 'noreply@rookery.test' },
       },
     });
     const bot = acting(homeserver, 'irc');
@@ -81,6 +89,7 @@ describe.each(databases)('the metrics of a server (%s)', (database) => {
   afterAll(async () => {
     await homeserver?.stop();
     await service?.down();
+    await mail?.stop();
     files.remove();
   });
 
@@ -145,10 +154,80 @@ describe.each(databases)('the metrics of a server (%s)', (database) => {
       expect([start, sum(after, start) > sum(before, start)]).toEqual([start, true]);
   });
 
+  it('tell of forks, syncs, presence and mails', async () => {
+    const carol = await homeserver.registerUser('carol');
+    const before = await page();
+    const { body } = await carol.request('GET', '/sync');
+    await carol.request('GET', `/sync?since=${String(body['next_batch'])}`);
+    await say(carol, await createRoom(carol), 'one after the other');
+    const lazy = encodeURIComponent(JSON.stringify({ room: { state: { lazy_load_members: true } } }));
+    const later = await carol.request('GET', `/sync?filter=${lazy}&since=${String(body['next_batch'])}`);
+    await carol.request('GET', `/sync?full_state=true&since=${String(later.body['next_batch'])}`);
+    const wish = { client_secret: 'secret', email: 'carol@example.org', send_attempt: 3 };
+    expect((await carol.request('POST', '/account/3pid/email/requestToken', wish)).status).toBe(200);
+    const grown = (text: string, start: string): number => sum(text, start) - sum(before, start);
+    const nonEmpty = 'synapse_handlers_sync_nonempty_total{type=';
+    const [transitions, reasons] = [
+      'synapse_handler_presence_state_transition_total{locality="local",from="offline",to="online"',
+      'synapse_handler_presence_notify_reason_total{locality="local",reason="state_change"',
+    ];
+    // What it is told of its presence may come with a sync or after it.
+    await eventually(async () => grown(await page(), transitions) >= 1);
+    const after = await page();
+    expect(grown(after, reasons)).toBeGreaterThanOrEqual(1);
+    expect(grown(after, `${nonEmpty}"initial_sync",lazy_loaded="false"`)).toBe(1);
+    expect(grown(after, `${nonEmpty}"incremental_sync",lazy_loaded="true"`)).toBe(1);
+    expect(grown(after, `${nonEmpty}"full_state_sync",lazy_loaded="false"`)).toBe(1);
+    expect(grown(after, 'synapse_threepid_send_requests_with_tries_sum{type="email",reason="add_threepid"')).toBe(3);
+    // Each batch of events leaves one, and leaves none of those before it in place.
+    const batches = grown(after, 'synapse_storage_events_forward_extremities_persisted_count');
+    expect(batches).toBeGreaterThanOrEqual(2);
+    expect(grown(after, 'synapse_storage_events_forward_extremities_persisted_sum')).toBe(batches);
+    expect(grown(after, 'synapse_storage_events_stale_forward_extremities_persisted_count')).toBe(batches);
+    expect(grown(after, 'synapse_storage_events_stale_forward_extremities_persisted_sum')).toBe(0);
+    const rooms = (le: string): number => sum(after, `synapse_forward_extremities_bucket{le="${le}"`);
+    expect(rooms('1')).toBeGreaterThanOrEqual(1);
+    expect(rooms('+Inf')).toBe(rooms('1'));
+    const answers = (name: string): number => sum(after, `synapse_util_caches_response_cache${name}{name="sync"`);
+    expect(answers('')).toBeGreaterThanOrEqual(2);
+    expect([answers('_hits'), answers('_size')]).toEqual([0, 0]);
+  });
+
   it('tell what is done in the background', async () => {
     const name = 'name="write_client_activity"';
     await eventually(async () => sum(await page(), `synapse_background_process_start_count_total{${name}`) > 0);
     expect(await page()).toContain(`synapse_background_process_in_flight_count{${name}`);
     await eventually(async () => sum(await page(), `synapse_background_process_db_txn_count_total{${name}`) > 0);
   });
+});
+
+it('tells how long the service took that authenticates users', async () => {
+  const service = createServer((request, response) => {
+    const isRight = request.headers.authorization === 'Bearer secret';
+    response.writeHead(isRight ? 200 : 401, { 'content-type': 'application/json' }).end('{"active":false}');
+  });
+  await new Promise<void>((resolve) => service.listen(0, '127.0.0.1', resolve));
+  const endpoint = `http://127.0.0.1:${(service.address() as AddressInfo).port}/`;
+  const resources = [{ names: ['client', 'metrics'] }];
+  const homeserver = await createTestHomeserver({
+    settings: {
+      ...{ enable_metrics: true, public_baseurl: 'https://rookery.test/' },
+      ...{ enable_registration: false, enable_registration_without_verification: false },
+      listeners: [{ port: 0, bind_addresses: ['127.0.0.1'], type: 'http', resources }],
+      matrix_authentication_service: { enabled: true, endpoint, secret: 'secret' },
+    },
+  });
+  try {
+    const asked = (code: string): Promise<number> =>
+      shownMetric(homeserver.baseUrl, 'synapse_api_auth_delegated_introspection_response_count', `code="${code}"`);
+    expect((await homeserver.request('GET', '/account/whoami', undefined, 'unknown')).status).toBe(401);
+    expect([await asked('200'), await asked('ERR')]).toEqual([1, 0]);
+    service.closeAllConnections();
+    await new Promise((resolve) => service.close(resolve));
+    expect((await homeserver.request('GET', '/account/whoami', undefined, 'another')).status).toBe(503);
+    expect([await asked('200'), await asked('ERR')]).toEqual([1, 1]);
+  } finally {
+    await homeserver.stop();
+    service.close();
+  }
 });

@@ -1,6 +1,7 @@
 import type { BackgroundUpdates, Database, StatementObserver, TransactionReport } from '@rookery/database';
 import {
   cacheBytes,
+  type CacheReport,
   cacheReports,
   type Clock,
   type Config,
@@ -9,8 +10,8 @@ import {
   type Metrics,
 } from '@rookery/platform';
 import { domainOf } from '@rookery/matrix-types';
-import type { EphemeralHooks, PresenceService } from '@rookery/ephemeral';
-import type { Notifier } from '@rookery/replication';
+import type { EphemeralHooks, PresenceService, PresenceState } from '@rookery/ephemeral';
+import type { Bus, Notifier, Rpc } from '@rookery/replication';
 import type { RoomHooks } from '@rookery/rooms';
 import type { Mailer, MailKind } from '@rookery/templates';
 import type { MonthlyActiveUsers, UserHooks } from '@rookery/users';
@@ -65,6 +66,9 @@ export function showServerMetrics(parts: MeasuredParts): void {
   showFigures(parts);
 }
 
+/** Caches of what is answered, or of what other servers answered, as it is. */
+const answerCaches = new Set(['sync', 'get_room_hierarchy']);
+
 function showCaches(metrics: Metrics, config: Config): void {
   metrics.gauge('synapse_util_caches_cache', (gauge) => {
     for (const { name, lookups } of cacheReports(config)) gauge.set({ name }, lookups);
@@ -85,6 +89,16 @@ function showCaches(metrics: Metrics, config: Config): void {
   }
   metrics.gauge('synapse_util_caches_cache_evicted_size', (gauge) => {
     for (const { name, evicted } of cacheReports(config)) gauge.set({ name, reason: 'size' }, evicted);
+  });
+  const ofAnswers = (): CacheReport[] => cacheReports(config).filter(({ name }) => answerCaches.has(name));
+  metrics.gauge('synapse_util_caches_response_cache', (gauge) => {
+    for (const { name, lookups } of ofAnswers()) gauge.set({ name }, lookups);
+  });
+  metrics.gauge('synapse_util_caches_response_cache_hits', (gauge) => {
+    for (const { name, hits } of ofAnswers()) gauge.set({ name }, hits);
+  });
+  metrics.gauge('synapse_util_caches_response_cache_size', (gauge) => {
+    for (const { name, entries } of ofAnswers()) gauge.set({ name }, entries);
   });
 }
 
@@ -136,15 +150,21 @@ export function countAccounts(metrics: Metrics, hooks: UserHooks): void {
 /** Types of events that are counted by their own name; clients may make up any number of others. */
 const maxEventTypes = 200;
 
-/** Counts events that were stored, old ones that were fetched apart: they are no news. Costs an addition for each. */
+/** Counts events that were stored, old ones that were fetched apart: they are no news; and forks of their rooms. Costs few additions for each. */
 export function countEvents(metrics: Metrics, hooks: RoomHooks, serverName: string): void {
   const total = metrics.counter('synapse_storage_events_persisted_events');
   const byType = metrics.counter('synapse_storage_events_persisted_events_sep');
+  const extremities = metrics.histogram('synapse_storage_events_forward_extremities_persisted').child({});
+  const left = metrics.histogram('synapse_storage_events_stale_forward_extremities_persisted').child({});
   const types = new Set<string>();
   hooks.subscribe({
-    afterCommit: ({ events, backfilled }) => {
-      if (backfilled) return;
+    afterCommit: (batch) => {
+      const { events, backfilled } = batch;
+      if (backfilled || events.length === 0) return;
       total.inc({}, events.length);
+      const found = batch.extremities();
+      extremities.observe(found.now);
+      left.observe(found.left);
       for (const { event } of events) {
         const isKnown = types.has(event.type) || types.size < maxEventTypes;
         if (isKnown) types.add(event.type);
@@ -299,11 +319,58 @@ export function showPresenceMetrics(metrics: Metrics, presence: PresenceService,
   metrics.gauge('synapse_handlers_presence_user_to_current_state_size', (gauge) => gauge.set({}, presence.known));
   const changes = metrics.counter('synapse_handler_presence_presence_updates').child({});
   const told = metrics.counter('synapse_handler_presence_notified_presence').child({});
+  const transitions = metrics.counter('synapse_handler_presence_state_transition');
+  const reasons = metrics.counter('synapse_handler_presence_notify_reason');
   hooks.subscribe({
     presenceChanged: (states) => {
       changes.inc(states.length);
       told.inc(states.length);
     },
+    presenceTurned: (turns) => {
+      for (const { before, after, isLocal } of turns) {
+        const locality = isLocal ? 'local' : 'remote';
+        reasons.inc({ locality, reason: reasonOf(before, after) });
+        if (before.state !== after.state) transitions.inc({ locality, from: before.state, to: after.state });
+      }
+    },
+  });
+}
+
+/** What dashboards call what was told of a presence; the first that holds. */
+function reasonOf(before: PresenceState, after: PresenceState): string {
+  if (before.statusMsg !== after.statusMsg) return 'status_msg_change';
+  return before.state === after.state ? 'current_active_change' : 'state_change';
+}
+
+/** Counts what a process among others hears and says of streams. */
+export function countNews(metrics: Metrics, bus: Bus, instance: string | undefined): void {
+  const heard = metrics.counter('synapse_replication_tcp_protocol_inbound_rdata_count');
+  const told = metrics.counter('synapse_replication_tcp_resource_stream_updates');
+  if (!bus.isShared) return;
+  // The streams are the program's own.
+  const childrenOf = (counter: typeof heard): ((stream: string) => ReturnType<typeof heard.child>) => {
+    const byStream = new Map<string, ReturnType<typeof heard.child>>();
+    return (stream) => {
+      let child = byStream.get(stream);
+      if (child === undefined) byStream.set(stream, (child = counter.child({ stream_name: stream })));
+      return child;
+    };
+  };
+  const [ofHeard, ofTold] = [childrenOf(heard), childrenOf(told)];
+  // What this process says comes back to it once it is on its way to all.
+  bus.subscribe(({ stream, writer }) => (writer === instance ? ofTold : ofHeard)(stream).inc());
+}
+
+/** Counts the calls to other processes, by what each came to: 503 where nobody answered. */
+export function countCalls(metrics: Metrics, rpc: Rpc): void {
+  const done = metrics.counter('synapse_outgoing_replication_requests');
+  const pending = metrics.gauge('synapse_pending_outgoing_replication_requests');
+  rpc.watch((name) => {
+    pending.inc({ name });
+    return (status) => {
+      pending.dec({ name });
+      done.inc({ name, code: String(status) });
+    };
   });
 }
 

@@ -4,6 +4,14 @@ import { Logger } from '@rookery/platform';
 import type { PresenceState } from './model/presence-state.js';
 import type { Receipt, StoredReceipt } from './model/receipt.js';
 
+/** A presence before and after a change that others are told. */
+export interface PresenceTurn {
+  readonly before: PresenceState;
+  readonly after: PresenceState;
+  /** Whether the user is of this server. */
+  readonly isLocal: boolean;
+}
+
 /** What higher libs do when users of this server type, read, come and go. */
 export interface EphemeralHook {
   /** A local user began or stopped typing. Must not throw or block. */
@@ -16,6 +24,8 @@ export interface EphemeralHook {
   receiptsSent?(receipts: readonly StoredReceipt[]): void;
   /** Presence of local users became durable. Must not throw or block. */
   presenceChanged?(states: readonly PresenceState[]): void;
+  /** Presences of users, of this server or another, became others, and that was told. Must not throw or block. */
+  presenceTurned?(turns: readonly PresenceTurn[]): void;
   /** Users of other servers are to get these presences of local users. Must not throw or block. */
   presenceFor?(userIds: readonly string[], states: readonly PresenceState[]): void;
 }
@@ -49,6 +59,10 @@ export class EphemeralHooks {
 
   presenceChanged(states: readonly PresenceState[]): void {
     this.#tell((hook) => hook.presenceChanged?.(states));
+  }
+
+  presenceTurned(turns: readonly PresenceTurn[]): void {
+    this.#tell((hook) => hook.presenceTurned?.(turns));
   }
 
   presenceFor(userIds: readonly string[], states: readonly PresenceState[]): void {

@@ -105,7 +105,10 @@ export class ModuleCaches {
         bytesPerEntry: () => bytesOfEntry,
         // In the order of their use, but nobody knows when that was.
         dropIdle: () => 0,
-        report: () => ({ name, invalidation: 'expires', size: entries.size, maxSize: bound(), ...counts }),
+        report: () => ({
+          ...{ name, invalidation: 'expires', entries: entries.size, size: entries.size, maxSize: bound() },
+          ...counts,
+        }),
       }),
     );
     return bound;

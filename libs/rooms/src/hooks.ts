@@ -73,6 +73,8 @@ export interface EventBatch {
   readonly hiddenFrom: ReadonlyMap<string, ReadonlySet<string>>;
   /** After the batch. */
   readonly room: RoomView;
+  /** Forward extremities after the batch, and how many of them it found and left in place. Ask while the hook runs. */
+  extremities(): { readonly now: number; readonly left: number };
   /** Whether current state of a type changed: by events of the batch, or because they made state resolution choose others. */
   changed(type: string): boolean;
   /** Gives an event of the batch its note. Only while a hook prepares; what comes later is in no row. */

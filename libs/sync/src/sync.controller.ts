@@ -12,7 +12,7 @@ import {
   Who,
 } from '@rookery/http';
 import { type JsonObject, MatrixError, parseSyncFilter, type SyncFilter } from '@rookery/matrix-types';
-import type { Requester } from '@rookery/platform';
+import { Metrics, type Requester } from '@rookery/platform';
 import { FilterStore, SessionWatch } from '@rookery/users';
 import { setPresence, timeout } from './request/sync-params.js';
 import { parseSyncToken } from './request/sync-token.js';
@@ -30,15 +30,22 @@ const syncQuery = queryOf({
 });
 
 const unfiltered = parseSyncFilter({});
+/** What is in an answer without news, too. */
+const alwaysThere = new Set(['next_batch', 'device_one_time_keys_count', 'device_unused_fallback_key_types']);
 
 /** The client's window on everything. */
 @Controller()
 export class SyncController {
+  readonly #nonEmpty;
+
   constructor(
     private readonly service: SyncService,
     private readonly filters: FilterStore,
     private readonly sessions: SessionWatch,
-  ) {}
+    metrics: Metrics,
+  ) {
+    this.#nonEmpty = metrics.counter('synapse_handlers_sync_nonempty_total');
+  }
 
   /** GET /_matrix/client/v3/sync */
   @Get(stable('/sync'))
@@ -68,8 +75,14 @@ export class SyncController {
     const answer = await (query.timeoutMs > 0
       ? this.sessions.during(request, requester.userId, (signal) => this.service.sync(query, signal))
       : this.service.sync(query, request.signal));
+    if (Object.keys(answer).some((key) => !alwaysThere.has(key))) this.#count(query);
     const bytes = answerBytes(answer);
     return bytes === undefined ? answer : new HttpReply(200, { 'content-type': 'application/json' }, bytes);
+  }
+
+  #count({ since, fullState, filter }: SyncRequest): void {
+    const type = since === undefined ? 'initial_sync' : fullState ? 'full_state_sync' : 'incremental_sync';
+    this.#nonEmpty.inc({ type, lazy_loaded: String(filter.room.state.lazyLoadMembers) });
   }
 
   /** A filter is given in line, as JSON, or by the id under which it was stored. */

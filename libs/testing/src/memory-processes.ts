@@ -193,10 +193,19 @@ class MemoryRpc extends Rpc {
     this.#handlers.set(method.name, handler);
   }
 
-  async call<Request, Response>(
+  call<Request, Response>(
     method: RpcMethod<Request, Response>,
     request: Request,
     instance = this.instance,
+  ): Promise<Response> {
+    const ask = (): Promise<Response> => this.#ask(method, request, instance);
+    return instance === this.instance ? ask() : this.watched(method.name, ask);
+  }
+
+  async #ask<Request, Response>(
+    method: RpcMethod<Request, Response>,
+    request: Request,
+    instance: string,
   ): Promise<Response> {
     const callee =
       this.all.get(instance) ?? [...this.all.values()].find((one) => instanceOf(one.processNumber) === instance);

@@ -1,6 +1,7 @@
 import { type RoomEvent, signEvent } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
-import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { eventually, freePort, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { shownMetric } from '../../support/shown-metric.js';
 import { databases, ok, say, type WireEvent } from '../rooms/rooms-client.js';
 import { ElsewhereRoom, pduOf, Refusal } from './elsewhere-room.js';
 import { FederationWorld, type PlayedServer } from './federation-world.js';
@@ -32,7 +33,10 @@ describe.each(databases)('history of rooms elsewhere (%s)', (database) => {
 
   beforeAll(async () => {
     world = await FederationWorld.create();
-    home = await world.homeserver('home.test', { database, settings: { max_event_delay_duration: '1h' } });
+    const resources = [{ names: ['client', 'federation', 'metrics'] }];
+    const listeners = [{ port: await freePort(), bind_addresses: ['127.0.0.1'], type: 'http', resources }];
+    const settings = { max_event_delay_duration: '1h', enable_metrics: true, listeners };
+    home = await world.homeserver('home.test', { database, settings });
     far = await world.played('far.test');
     alice = await home.registerUser('alice');
   });
@@ -73,6 +77,11 @@ describe.each(databases)('history of rooms elsewhere (%s)', (database) => {
       expect(room.requests.filter((kind) => kind === 'backfill').length).toBeLessThan(12);
       // Only before the join, which changed it, the state is not that of what follows.
       expect(room.requests.filter((kind) => kind === 'state_ids')).toHaveLength(1);
+      for (const part of ['before', 'after']) {
+        const name = `synapse_federation_backfill_processing_${part}_time_seconds`;
+        expect(await shownMetric(home.baseUrl, `${name}_count`)).toBeGreaterThan(0);
+        expect(await shownMetric(home.baseUrl, `${name}_sum`)).toBeGreaterThan(0);
+      }
     },
   );
 

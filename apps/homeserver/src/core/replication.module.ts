@@ -19,7 +19,7 @@ import {
   WorkSharing,
 } from '@rookery/replication';
 import { isBesideWriter, type ProcessPlace } from '../process-place.js';
-import { wakeMetrics } from '../server-metrics.js';
+import { countCalls, countNews, wakeMetrics } from '../server-metrics.js';
 import { eagernessOf } from './duties.js';
 
 /** How the parts of a server, in one process or several, hear of what the others changed. */
@@ -37,8 +37,24 @@ export class ReplicationModule implements OnApplicationBootstrap {
     return {
       module: ReplicationModule,
       providers: [
-        { provide: Bus, useFactory: (): Bus => place?.bus ?? new InProcessBus() },
-        { provide: Rpc, useFactory: (): Rpc => place?.rpc ?? new InProcessRpc() },
+        {
+          provide: Bus,
+          inject: [Metrics],
+          useFactory: (metrics: Metrics): Bus => {
+            const bus = place?.bus ?? new InProcessBus();
+            countNews(metrics, bus, place?.name);
+            return bus;
+          },
+        },
+        {
+          provide: Rpc,
+          inject: [Metrics],
+          useFactory: (metrics: Metrics): Rpc => {
+            const rpc = place?.rpc ?? new InProcessRpc();
+            countCalls(metrics, rpc);
+            return rpc;
+          },
+        },
         {
           provide: Roles,
           inject: [Rpc, BackgroundTasks, Clock, Config, Logger],

@@ -4,7 +4,7 @@ import { domainOf } from '@rookery/matrix-types';
 import { Clock, Config, Logger, Semaphore, type Timer } from '@rookery/platform';
 import { defineStream, type Stream, Streams } from '@rookery/replication';
 import { RoomAudience } from '../common/room-audience.js';
-import { EphemeralHooks } from '../hooks.js';
+import { EphemeralHooks, type PresenceTurn } from '../hooks.js';
 import { PresenceBoard } from './presence-board.js';
 import { PresenceRouting } from './presence-routing.js';
 import { isNews, offlineState, type PresenceState } from '../model/presence-state.js';
@@ -159,8 +159,11 @@ export class PresencePublisher implements OnModuleDestroy {
     this.#dirty = new Map();
     this.#retell.clear();
     try {
-      const news = await this.#computed(dirty, retold);
-      if (news.length > 0) await this.#tell(news);
+      const turns = await this.#computed(dirty, retold);
+      if (turns.length > 0) {
+        await this.#tell(turns.map(({ after }) => after));
+        this.hooks.presenceTurned(turns.filter(({ before, after }) => isNews(before, after)));
+      }
     } catch (error) {
       this.#loading.clear();
       this.#missed.length = 0;
@@ -178,7 +181,7 @@ export class PresencePublisher implements OnModuleDestroy {
   async #computed(
     dirty: ReadonlyMap<string, PresenceState | undefined>,
     retold: ReadonlySet<string>,
-  ): Promise<PresenceState[]> {
+  ): Promise<PresenceTurn[]> {
     const unknown = [...dirty.keys()].filter((userId) => this.#board.find(userId) === undefined);
     const stored = new Map<string, PresenceState>(
       (unknown.length > 0 ? await presenceOf(this.database, unknown) : []).map((one) => [one.userId, one]),
@@ -187,7 +190,8 @@ export class PresencePublisher implements OnModuleDestroy {
       const before = this.#board.find(userId) ?? stored.get(userId) ?? offlineState(userId);
       const base = given ?? before;
       const after = this.now(base);
-      return retold.has(userId) || isNews(before, after) ? [after] : [];
+      if (!retold.has(userId) && !isNews(before, after)) return [];
+      return [{ before, after, isLocal: this.#isLocal(userId) }];
     });
   }
 

@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { Clock, SingleFlight } from '@rookery/platform';
+import { Clock, Metrics, SingleFlight } from '@rookery/platform';
 import { BackwardGaps } from '@rookery/rooms';
 import { BackfillRequests, maxEvents } from './backfill-requests.js';
 import { PastEvents } from './past-events.js';
@@ -19,6 +19,8 @@ const longestPauseMs = 24 * 3_600_000;
 @Injectable()
 export class Backfiller {
   readonly #running = new SingleFlight<boolean>();
+  readonly #beforeAsking;
+  readonly #storing;
 
   constructor(
     private readonly requests: BackfillRequests,
@@ -26,7 +28,11 @@ export class Backfiller {
     private readonly hosts: RoomHosts,
     private readonly gaps: BackwardGaps,
     private readonly clock: Clock,
-  ) {}
+    metrics: Metrics,
+  ) {
+    this.#beforeAsking = metrics.histogram('synapse_federation_backfill_processing_before_time_seconds').child({});
+    this.#storing = metrics.histogram('synapse_federation_backfill_processing_after_time_seconds').child({});
+  }
 
   /**
    * Fetches up to `limit` events before one of a room's gaps. Several callers share one attempt.
@@ -39,6 +45,7 @@ export class Backfiller {
   }
 
   async #backfill(roomId: string, limit: number, depth: number): Promise<boolean> {
+    const begunMs = this.clock.monotonicMs();
     const untilMs = this.clock.nowMs() + patienceMs;
     const gaps = await this.gaps.of(roomId, maxGaps);
     const due = gaps.filter((gap) => this.#isDue(gap.num_attempts, gap.last_attempt_ts));
@@ -48,13 +55,17 @@ export class Backfiller {
       .map((gap) => gap.event_id);
     if (wanted.length === 0) return false;
     let anyAnswered = false;
-    for (const server of await this.hosts.likely(roomId, maxServers)) {
+    const servers = await this.hosts.likely(roomId, maxServers);
+    this.#beforeAsking.observe((this.clock.monotonicMs() - begunMs) / 1_000);
+    for (const server of servers) {
       if (this.clock.nowMs() >= untilMs) break;
       const found = await this.requests.before(server, roomId, wanted, limit);
       if (found === undefined) continue;
       anyAnswered = true;
       if (found.length === 0) continue;
+      const cameMs = this.clock.monotonicMs();
       const stored = await this.past.take(server, roomId, found);
+      this.#storing.observe((this.clock.monotonicMs() - cameMs) / 1_000);
       if (stored.length === 0) continue;
       this.hosts.answered(roomId, server);
       // In a full answer there was no place for the rest.

@@ -47,7 +47,7 @@ describe('Cache', () => {
     other!.set(1, 'value');
     expect([one!.get(1), one!.get(3), other!.get(1), other!.get(2)]).toEqual([undefined, 'value', 'value', undefined]);
     expect(cacheReports(settings)).toEqual([
-      { name: 'events', invalidation: 'never', size: 3, maxSize: 4, lookups: 4, hits: 2, evicted: 1 },
+      { name: 'events', invalidation: 'never', entries: 3, size: 3, maxSize: 4, lookups: 4, hits: 2, evicted: 1 },
     ]);
     expect(cacheReports(config({}))).toEqual([]);
   });

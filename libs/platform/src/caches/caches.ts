@@ -42,6 +42,8 @@ export type CacheBounds<K, V> = CacheLimits<K, V> &
 export interface CacheReport {
   readonly name: string;
   readonly invalidation: Invalidation;
+  /** How many entries there are. */
+  readonly entries: number;
   /** In the unit of its bounds. */
   readonly size: number;
   readonly maxSize: number;
@@ -144,6 +146,7 @@ export function shedCaches(config: Config, bytes: number, idleMs: number): { ent
 const together = (a: CacheReport, b: CacheReport): CacheReport => ({
   name: a.name,
   invalidation: a.invalidation,
+  entries: a.entries + b.entries,
   size: a.size + b.size,
   maxSize: a.maxSize + b.maxSize,
   lookups: a.lookups + b.lookups,
@@ -372,6 +375,7 @@ export class Cache<K extends Something, V extends Something> {
     return {
       name: this.name,
       invalidation: this.#invalidation,
+      entries: this.#entries.size,
       size: this.#entries.calculatedSize,
       maxSize: this.#entries.maxSize,
       lookups: this.#hits + this.#misses,

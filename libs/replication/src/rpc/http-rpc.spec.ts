@@ -51,6 +51,23 @@ describe('Calls between processes', () => {
     );
   });
 
+  it('are told to who watches, by what they came to', async () => {
+    const [a, b] = [await start('a'), await start('b')];
+    b.handle(double, ({ n }) => (n > 0 ? Promise.resolve({ n }) : Promise.reject(MatrixError.forbidden('No'))));
+    a.handle(double, async () => undefined);
+    const seen: unknown[] = [];
+    a.watch((method) => {
+      seen.push(method);
+      return (status) => void seen.push(status);
+    });
+    // What does not leave the process is no call.
+    await a.call(double, { n: 1 });
+    await a.call(double, { n: 1 }, 'b');
+    await expect(a.call(double, { n: 0 }, 'b')).rejects.toMatchObject({ status: 403 });
+    await expect(a.call(double, { n: 1 }, 'nobody')).rejects.toMatchObject({ status: 503 });
+    expect(seen).toEqual(['double', 200, 'double', 403, 'double', 503]);
+  });
+
   it('are given up where who is asked is lost and says nothing, and no others', async () => {
     const [a, b, c] = [await start('a'), await start('b'), await start('c')];
     const begun: string[] = [];

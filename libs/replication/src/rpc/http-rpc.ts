@@ -240,7 +240,11 @@ export class HttpRpc extends Rpc {
     return handler(body);
   }
 
-  async #send(instance: string, name: string, body: unknown, timeoutMs: number): Promise<unknown> {
+  #send(instance: string, name: string, body: unknown, timeoutMs: number): Promise<unknown> {
+    return this.watched(name, () => this.#deliver(instance, name, body, timeoutMs));
+  }
+
+  async #deliver(instance: string, name: string, body: unknown, timeoutMs: number): Promise<unknown> {
     const address = this.#addressOf(instance);
     const release = await this.#calls.acquire();
     try {

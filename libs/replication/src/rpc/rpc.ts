@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import { MatrixError } from '@rookery/matrix-types';
 
 /** A call from one process to another, by name. Requests and responses are JSON. */
 export interface RpcMethod<Request, Response> {
@@ -21,6 +22,12 @@ export function defineRpc<Request, Response>(
 /** What a process says that was asked for a connection: the connection, or why there is none, as JSON. */
 export type Opening<Refusal> = { readonly connection: Socket } | { readonly refusal: Refusal };
 
+/**
+ * Told, for metrics, that a call to another process begins. What it gives is told how that ended: 200, the status of what the handler
+ * threw, 503 where it could not be asked. Both must be quick.
+ */
+export type CallWatcher = (method: string) => (status: number) => void;
+
 /** Name of a process by its number, for {@link Rpc.call}: good for as long as the process lives, whichever place it takes. */
 export const instanceOf = (processNumber: number): string => `#${processNumber}`;
 
@@ -30,6 +37,29 @@ export abstract class Rpc {
   get processNumber(): number | undefined {
     return undefined;
   }
+  #watcher: CallWatcher | undefined;
+
+  /** Tells of calls to other processes from now on, in place of who was told before. */
+  watch(watcher: CallWatcher): void {
+    this.#watcher = watcher;
+  }
+
+  /** Makes a call to another process, and tells who watches. */
+  protected async watched<Response>(method: string, call: () => Promise<Response>): Promise<Response> {
+    const ended = this.#watcher?.(method);
+    let status = 500;
+    try {
+      const answer = await call();
+      status = 200;
+      return answer;
+    } catch (error) {
+      if (MatrixError.is(error)) status = error.status;
+      throw error;
+    } finally {
+      ended?.(status);
+    }
+  }
+
   /** Answers a method in this process. @throws when it is answered already */
   abstract handle<Request, Response>(
     method: RpcMethod<Request, Response>,

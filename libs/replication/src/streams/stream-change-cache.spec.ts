@@ -114,7 +114,7 @@ describe('StreamChangeCache', () => {
     expect([cache.hasChanged('k5', 4), cache.hasChanged('k1', 0)]).toEqual([true, true]);
     expect(cacheReports(config)).toEqual([
       {
-        ...{ name: 'things_user_changes', invalidation: 'stream things', size: 2, maxSize: 2 },
+        ...{ name: 'things_user_changes', invalidation: 'stream things', entries: 2, size: 2, maxSize: 2 },
         ...{ lookups: 2, hits: 1, evicted: 3 },
       },
     ]);

@@ -150,7 +150,7 @@ export class StreamChangeCache implements CountedCache {
   report(): CacheReport {
     return {
       ...{ name: this.#options.name, invalidation: `stream ${this.#options.stream}` },
-      ...{ size: this.#positions.size, maxSize: this.#maxKeys },
+      ...{ entries: this.#positions.size, size: this.#positions.size, maxSize: this.#maxKeys },
       ...{ lookups: this.#lookups, hits: this.#hits, evicted: this.#evicted },
     };
   }

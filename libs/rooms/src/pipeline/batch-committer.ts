@@ -97,6 +97,7 @@ export class BatchCommitter {
         missedServers: room.missedServers,
         hiddenFrom: await hiddenFrom(room, this.events),
         room: this.#view(room),
+        extremities: () => extremitiesOf(room),
         changed: (type) => room.changes.some((change) => change.type === type),
         note: (eventId, note) => void notes.set(eventId, note),
       };
@@ -240,6 +241,12 @@ export class BatchCommitter {
   #membershipIn(eventId: string | undefined): unknown {
     return eventId === undefined ? undefined : this.events.peek(eventId)?.event.content['membership'];
   }
+}
+
+function extremitiesOf({ extremities, extremitiesBefore }: WorkingRoom): { now: number; left: number } {
+  let left = 0;
+  for (const id of extremitiesBefore) if (extremities.has(id)) left++;
+  return { now: extremities.size, left };
 }
 
 /** That more members became known wakes none before all are. */

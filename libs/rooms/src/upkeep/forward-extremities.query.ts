@@ -32,6 +32,15 @@ export async function countForwardExtremities(db: Db, roomId: string): Promise<n
   return row?.extremities ?? 0;
 }
 
+/** How many rooms have how many forward extremities. Reads those of all rooms. */
+export function selectRoomsByExtremities(db: Db): Promise<{ extremities: number; rooms: number }[]> {
+  return db.query(
+    `SELECT extremities, COUNT(*) AS rooms
+     FROM (SELECT COUNT(*) AS extremities FROM event_forward_extremities GROUP BY room_id) AS counted
+     GROUP BY extremities`,
+  );
+}
+
 /** The rooms with the most forward extremities, of those with more than `threshold`. */
 export async function selectSpreadRooms(
   db: Db,

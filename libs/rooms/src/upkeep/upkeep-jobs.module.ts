@@ -4,6 +4,7 @@ import { ReadingModule } from '../reading/reading.module.js';
 import { RoomStoreModule } from '../store/store.module.js';
 import { ChainCovers } from './chain-covers.service.js';
 import { DummyEvents } from './dummy-events.service.js';
+import { ExtremityFigures } from './extremity-figures.js';
 import { ForgottenRooms } from './forgotten-rooms.service.js';
 import { MessageExpiry } from './message-expiry.service.js';
 import { RedactionCensor } from './redaction-censor.js';
@@ -18,6 +19,7 @@ import { UpkeepModule } from './upkeep.module.js';
   providers: [
     ChainCovers,
     DummyEvents,
+    ExtremityFigures,
     ForgottenRooms,
     MessageExpiry,
     RedactionCensor,

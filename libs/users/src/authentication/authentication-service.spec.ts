@@ -1,6 +1,6 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { Config, SilentLogger } from '@rookery/platform';
+import { Config, Metrics, SilentLogger } from '@rookery/platform';
 import { FakeClock } from '@rookery/testing';
 import { AuthenticationService } from './authentication-service.js';
 
@@ -18,7 +18,7 @@ describe('an authentication service', () => {
       report_stats: false,
       'matrix_authentication_service.endpoint': `http://127.0.0.1:${(server.address() as AddressInfo).port}/`,
     });
-    const service = new AuthenticationService(config, new FakeClock(), new SilentLogger());
+    const service = new AuthenticationService(config, new FakeClock(), new SilentLogger(), new Metrics('example.org'));
     try {
       const found = await Promise.all(Array.from({ length: 8 }, () => service.introspect('token')));
       expect(found).toEqual(

@@ -1,7 +1,7 @@
 import { Injectable, type OnModuleDestroy } from '@nestjs/common';
 import { IpGuard, OutboundError, OutboundHttp, outboundOptionsOf } from '@rookery/http';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Cache, Clock, Config, Logger, SingleFlight } from '@rookery/platform';
+import { Cache, Clock, Config, Logger, Metrics, SingleFlight } from '@rookery/platform';
 import { secretHash } from '../common/secrets.js';
 
 /** How long an answer about a token is believed. */
@@ -38,6 +38,7 @@ interface Entry {
 export class AuthenticationService implements OnModuleDestroy {
   readonly #tokens: Cache<string, Entry>;
   readonly #asking = new SingleFlight<Entry>();
+  readonly #times;
   #metadata: { readonly answer: Promise<JsonObject>; readonly untilMs: number } | undefined;
   #http: OutboundHttp | undefined;
 
@@ -45,7 +46,9 @@ export class AuthenticationService implements OnModuleDestroy {
     private readonly config: Config,
     private readonly clock: Clock,
     private readonly logger: Logger,
+    metrics: Metrics,
   ) {
+    this.#times = metrics.histogram('synapse_api_auth_delegated_introspection_response');
     this.#tokens = new Cache(config, 'introspected_tokens', { invalidation: 'expires', max: 2 * maxTokens });
   }
 
@@ -124,6 +127,8 @@ export class AuthenticationService implements OnModuleDestroy {
         'x-mas-supports-device-id': '1',
       },
     };
+    const askedMs = this.clock.monotonicMs();
+    let code = 'ERR';
     try {
       const { status, body: bytes } = await this.#http.request({
         url: this.#endpoint + path,
@@ -133,12 +138,15 @@ export class AuthenticationService implements OnModuleDestroy {
         maxRedirects: 0,
         ...posted,
       });
+      code = String(status);
       const answer: unknown = status === 200 ? JSON.parse(bytes.toString('utf8')) : undefined;
       if (isJsonObject(answer)) return answer;
       this.logger.error('The authentication service gave no sensible answer', { path, status });
     } catch (error) {
       if (!(error instanceof OutboundError) && !(error instanceof SyntaxError)) throw error;
       this.logger.error('The authentication service cannot be asked', { path, reason: error.message });
+    } finally {
+      if (posted) this.#times.observe({ code }, (this.clock.monotonicMs() - askedMs) / 1_000);
     }
     throw MatrixError.unavailable('The authentication service cannot be reached');
   }

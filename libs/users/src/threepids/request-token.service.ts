@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type Infer, json, RateLimiter } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Config, type RequestOrigin } from '@rookery/platform';
+import { Config, Metrics, type RequestOrigin } from '@rookery/platform';
 import { findAccount } from '../store/account.query.js';
 import { AccountModules } from '../common/account-modules.js';
 import { canonicalEmail, canonicalPhone } from './addresses.js';
@@ -33,9 +33,18 @@ export const msisdnTokenSchema = json.object({
 });
 export type MsisdnTokenBody = Infer<typeof msisdnTokenSchema>;
 
+/** What dashboards call the purposes. */
+const reasons: Readonly<Record<EmailPurpose, string>> = {
+  registration: 'register',
+  add_threepid: 'add_threepid',
+  password_reset: 'password_reset',
+};
+
 /** Begins proofs of addresses: whether the address may be proved for that purpose, and how often. */
 @Injectable()
 export class RequestTokenService {
+  readonly #tries;
+
   constructor(
     private readonly database: Database,
     private readonly config: Config,
@@ -43,7 +52,10 @@ export class RequestTokenService {
     private readonly numbers: MsisdnVerification,
     private readonly modules: AccountModules,
     private readonly limiter: RateLimiter,
-  ) {}
+    metrics: Metrics,
+  ) {
+    this.#tries = metrics.histogram('synapse_threepid_send_requests_with_tries');
+  }
 
   /**
    * Has a mail sent to an address.
@@ -64,7 +76,11 @@ export class RequestTokenService {
       nextLink: body.next_link ?? undefined,
     };
     const refusal = await this.#refusal(purpose, 'email', address);
-    if (!refusal) return { sid: await this.emails.request(asked) };
+    if (!refusal) {
+      const sid = await this.emails.request(asked);
+      this.#tries.observe({ type: 'email', reason: reasons[purpose] }, body.send_attempt);
+      return { sid };
+    }
     if (!this.config.get('request_token_inhibit_3pid_errors')) throw refusal;
     return { sid: await this.emails.pretend(asked, purpose !== 'password_reset') };
   }
@@ -79,13 +95,15 @@ export class RequestTokenService {
     const refusal = await this.#refusal(purpose, 'msisdn', address);
     if (refusal && !this.config.get('request_token_inhibit_3pid_errors')) throw refusal;
     if (refusal) return this.numbers.pretend(address);
-    return this.numbers.request({
+    const answer = await this.numbers.request({
       country: body.country,
       phoneNumber: body.phone_number,
       clientSecret: body.client_secret,
       sendAttempt: body.send_attempt,
       nextLink: body.next_link ?? undefined,
     });
+    this.#tries.observe({ type: 'msisdn', reason: reasons[purpose] }, body.send_attempt);
+    return answer;
   }
 
   #assertAllowed(purpose: EmailPurpose): void {
