@@ -20,7 +20,7 @@ import { roomsMigrations } from './migrations/index.js';
 import { MembershipReader } from './reading/membership-reader.js';
 import { RelationsService } from './relations/relations.service.js';
 import { Reports } from './reports/reports.service.js';
-import { buildRooms, requesterOf, type RoomsFixture } from './rooms.fixture.js';
+import { buildRooms, queriesOf, requesterOf, type RoomsFixture } from './rooms.fixture.js';
 import { EventCreation } from './sending/event-creation.service.js';
 import { RoomStateReader } from './state/room-state-reader.js';
 import { SuccessorData } from './upgrade/successor-data.js';
@@ -327,6 +327,69 @@ eachDatabase('the rest of the rooms API', (open) => {
     expect(await walk({ limit: 3, from: token })).toEqual([['B'], undefined]);
     expect(await outcome(walk({ suggestedOnly: true, from: token }))).toBe('400 M_INVALID_PARAM');
     expect(await outcome(walk({ roomId: secret }))).toBe('403 M_FORBIDDEN');
+  });
+
+  it('asks for the rooms of a space a level at a time', async () => {
+    const restrictedTo = (roomId: string): JsonObject => ({
+      join_rule: 'restricted',
+      allow: [{ type: 'm.room_membership', room_id: roomId }],
+    });
+    const club = await create({ preset: 'public_chat' });
+    await rooms.get(JoinService).join(bob, club);
+    const joinRules = (content: JsonObject): CreateRoomRequest => ({
+      initial_state: [{ type: 'm.room.join_rules', state_key: '', content }],
+    });
+    const add = (parent: string, child: string, order: string): Promise<unknown> =>
+      send(alice, parent, { via: ['example.org'], order }, 'm.space.child', child);
+    const isSpace = { creation_content: { type: 'm.space' }, preset: 'public_chat' } as const;
+    /** A space of spaces, each with a room for everybody, one for some, one that is hidden and one that bob is invited to. */
+    const build = async (name: string, size: number): Promise<string> => {
+      const space = await create({ ...isSpace, name });
+      for (let n = 0; n < size; n++) {
+        const inner = await create({ ...isSpace, name: `${name}${n}` });
+        await add(space, inner, `${n}`);
+        const children = await Promise.all([
+          create({ preset: 'public_chat', name: `${name}${n} open` }),
+          create({ ...joinRules(restrictedTo(club)), name: `${name}${n} club` }),
+          create({ name: `${name}${n} hidden` }),
+          create({ ...joinRules(restrictedTo(inner)), name: `${name}${n} others` }),
+          create({ invite: [bob.userId], name: `${name}${n} invited` }),
+        ]);
+        for (const [index, child] of children.entries()) await add(inner, child, `${index}`);
+        await add(inner, space, 'z');
+      }
+      return space;
+    };
+    const shown = (name: string, size: number): string[] => [
+      name,
+      ...Array.from({ length: size }, (_, n) => `${name}${n}`).flatMap((one) => [
+        ...[one, `${one} open`, `${one} club`, `${one} invited`],
+      ]),
+    ];
+    const walk = async (roomId: string, limit: number, from?: string): Promise<[string[], string | undefined]> => {
+      const request = { roomId, suggestedOnly: false, limit, maxDepth: undefined, from };
+      const answer = await rooms.get(SpaceHierarchy).walk(bob.userId, request);
+      return [(answer['rooms'] as { name: string }[]).map((room) => room.name), answer['next_batch'] as string];
+    };
+    const cost = async (space: string, limit: number, expected: readonly string[]): Promise<number> => {
+      let names: string[] = [];
+      const queries = await queriesOf(test.database, async () => ([names] = await walk(space, limit)));
+      expect(names).toEqual(expected);
+      return queries;
+    };
+    const [few, many] = [await build('Few', 1), await build('Many', 8)];
+    for (const space of [few, many]) await walk(space, 50);
+    const least = await cost(few, 50, shown('Few', 1));
+    expect(await cost(many, 50, shown('Many', 8))).toBeLessThanOrEqual(least + 5);
+    expect(await cost(many, 7, shown('Many', 8).slice(0, 7))).toBeLessThanOrEqual(least + 5);
+    const paged: string[] = [];
+    let from: string | undefined;
+    do {
+      const [names, next] = await walk(many, 5, from);
+      paged.push(...names);
+      from = next;
+    } while (from !== undefined);
+    expect(paged).toEqual(shown('Many', 8));
   });
 
   it('sums rooms up for those who may know of them', async () => {

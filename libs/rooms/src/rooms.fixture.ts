@@ -48,3 +48,21 @@ export const requesterOf = (localpart: string, more: Partial<Requester> = {}): R
   locked: false,
   ...more,
 });
+
+/** How many queries are asked outside of transactions while `work` is done. */
+export async function queriesOf(database: Database, work: () => Promise<unknown>): Promise<number> {
+  const { query, get } = database;
+  let count = 0;
+  const counted = <T extends (...args: never[]) => unknown>(method: T): T =>
+    ((...args: Parameters<T>) => {
+      count++;
+      return method.apply(database, args);
+    }) as T;
+  Object.assign(database, { query: counted(query), get: counted(get) });
+  try {
+    await work();
+  } finally {
+    Object.assign(database, { query, get });
+  }
+  return count;
+}

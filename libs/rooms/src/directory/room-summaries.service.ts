@@ -5,10 +5,10 @@ import { domainOf, isJsonObject, type JsonObject, MatrixError, type Membership }
 import { Config } from '@rookery/platform';
 import { RemoteRooms } from '../remote-rooms.js';
 import { allowedRooms } from '../model/join-rules.js';
+import type { StoredEvent } from '../model/stored-event.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { RoomServers } from '../servers/room-servers.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
-import { EventStore } from '../store/event-store.js';
 import { publicRoom } from './directory.service.js';
 import { selectSummaries, type SummaryRow } from './room-summary.query.js';
 
@@ -27,7 +27,6 @@ export class RoomSummaries {
     private readonly database: Database,
     private readonly memberships: MembershipReader,
     private readonly state: RoomStateReader,
-    private readonly events: EventStore,
     private readonly servers: RoomServers,
     private readonly remote: RemoteRooms,
     private readonly config: Config,
@@ -38,21 +37,43 @@ export class RoomSummaries {
    * @spec client-server-api#get_matrixclientv1room_summaryroomidoralias
    */
   async visible(userId: string | undefined, roomId: string): Promise<RoomSummary | undefined> {
-    const room = await this.known(roomId);
-    if (!room || isOutOfDate(room.row)) return undefined;
-    const { row, allowedRoomIds } = room;
-    const membership = userId === undefined ? undefined : (await this.memberships.inRoom(userId, roomId))?.membership;
-    const isOpen =
-      membership === 'join' ||
-      membership === 'invite' ||
-      isOpenToAll(row) ||
-      (userId !== undefined && allowedRoomIds !== undefined && (await this.#isInAny(userId, allowedRoomIds)));
-    return isOpen ? { row, membership, allowedRoomIds } : undefined;
+    return (await this.allVisible(userId, [roomId])).get(roomId);
   }
 
-  /** A room whose state this server knows, whoever may know of it. */
-  async known(roomId: string): Promise<RoomSummary | undefined> {
-    return (await this.#knownOf([roomId])).get(roomId);
+  /** Those of some rooms that {@link visible} shows, by id. A bounded number of queries. */
+  async allVisible(userId: string | undefined, roomIds: readonly string[]): Promise<Map<string, RoomSummary>> {
+    const known = [...(await this.known(roomIds)).values()].filter(({ row }) => !isOutOfDate(row));
+    if (userId === undefined || known.length === 0) return byId(known.filter(({ row }) => isOpenToAll(row)));
+    const memberships = await this.memberships.inRooms(
+      userId,
+      known.map(({ row }) => row.room_id),
+    );
+    const rooms = known.map((room) => ({ ...room, membership: memberships.get(room.row.room_id)?.membership }));
+    const isOpen = ({ row, membership }: RoomSummary): boolean =>
+      membership === 'join' || membership === 'invite' || isOpenToAll(row);
+    const closed = rooms.filter((room) => !isOpen(room));
+    const theirs = await this.#joinedAmong(
+      userId,
+      new Set(closed.flatMap(({ allowedRoomIds = [] }) => allowedRoomIds)),
+    );
+    const isAllowed = ({ allowedRoomIds = [] }: RoomSummary): boolean => allowedRoomIds.some((id) => theirs.has(id));
+    return byId(rooms.filter((room) => isOpen(room) || isAllowed(room)));
+  }
+
+  /** Those of some rooms whose state this server knows, by id, whoever may know of them. A bounded number of queries. */
+  async known(roomIds: readonly string[]): Promise<Map<string, RoomSummary>> {
+    const rows = await selectSummaries(this.database, roomIds);
+    const restricted = rows.filter(isRestricted).map((row) => row.room_id);
+    const events =
+      restricted.length === 0
+        ? new Map<string, readonly StoredEvent[]>()
+        : await this.state.currentOf(restricted, { types: [['m.room.join_rules', '']] });
+    return byId(
+      rows.map((row) => {
+        const content = events.get(row.room_id)?.[0]?.event.content;
+        return { row, membership: undefined, allowedRoomIds: content && allowedRooms(content) };
+      }),
+    );
   }
 
   /** A room, for another server. {@link allVisibleToServer} */
@@ -69,7 +90,7 @@ export class RoomSummaries {
     serverName: string,
     roomIds: readonly string[],
   ): Promise<Map<string, RoomSummary | 'unknown' | 'hidden'>> {
-    const known = await this.#knownOf(roomIds);
+    const known = await this.known(roomIds);
     const here = await this.servers.among(this.config.serverName, [...known.keys()]);
     const open = await this.servers.openTo(serverName, [...here]);
     const rooms = [...open].map((roomId) => known.get(roomId)!);
@@ -135,45 +156,36 @@ export class RoomSummaries {
     const membership = (await this.memberships.inRoom(userId, roomId))?.membership;
     if (membership === 'join' || membership === 'invite') return room;
     const allowedIds = Array.isArray(allowed) ? allowed.filter((id) => typeof id === 'string') : [];
-    return (await this.#isInAny(userId, allowedIds)) ? room : undefined;
+    return (await this.#joinedAmong(userId, new Set(allowedIds))).size > 0 ? room : undefined;
   }
 
   async #toldElsewhere(userId: string, roomId: string, via: readonly string[]): Promise<JsonObject | undefined> {
-    return this.elsewhere(userId, roomId, [...via, ...(await this.lastSeenIn(roomId))], false);
+    return this.elsewhere(userId, roomId, [...via, ...((await this.lastSeenIn([roomId])).get(roomId) ?? [])], false);
   }
 
   /**
-   * Servers that may be in a room since the last user of this one left it; none of one that is up to date here, or not known. Who left
-   * before all members had come knows of hardly more than who made the room.
+   * Servers that may be in each of some rooms since the last user of this one left it; rooms that are up to date here, or not known, are
+   * absent. Who left before all members had come knows of hardly more than who made the room.
    */
-  async lastSeenIn(roomId: string): Promise<string[]> {
-    const [room] = await selectSummaries(this.database, [roomId]);
-    if (!room || !isOutOfDate(room)) return [];
-    const create = (await this.state.currentEvent(roomId, 'm.room.create'))?.event;
-    return [...(await this.servers.of(roomId)), ...(create ? [domainOf(create.sender)] : [])];
+  async lastSeenIn(roomIds: readonly string[]): Promise<Map<string, string[]>> {
+    const left = (await selectSummaries(this.database, roomIds)).filter(isOutOfDate).map((row) => row.room_id);
+    if (left.length === 0) return new Map();
+    const [servers, creates] = await Promise.all([
+      this.servers.ofAll(left),
+      this.state.currentOf(left, { types: [['m.room.create', '']] }),
+    ]);
+    const creatorOf = (roomId: string): string[] =>
+      (creates.get(roomId) ?? []).map(({ event }) => domainOf(event.sender));
+    return new Map(left.map((roomId) => [roomId, [...servers.get(roomId)!, ...creatorOf(roomId)]]));
   }
 
-  async #knownOf(roomIds: readonly string[]): Promise<Map<string, RoomSummary>> {
-    const rows = await selectSummaries(this.database, roomIds);
-    const restricted = rows.filter(isRestricted).map((row) => row.room_id);
-    const ids =
-      restricted.length === 0
-        ? new Map<string, Map<string, string>>()
-        : await this.state.currentIdsOf(restricted, { types: [['m.room.join_rules', '']] });
-    const events = await this.events.events([...ids.values()].flatMap((state) => [...state.values()]));
-    const rules = new Map([...events.values()].map((event) => [event.roomId, event.content]));
-    return new Map(
-      rows.map((row) => {
-        const content = rules.get(row.room_id);
-        return [row.room_id, { row, membership: undefined, allowedRoomIds: content && allowedRooms(content) }];
-      }),
-    );
-  }
-
-  async #isInAny(userId: string, roomIds: readonly string[]): Promise<boolean> {
-    return roomIds.length > 0 && (await this.memberships.joinedAmong(userId, roomIds)).length > 0;
+  async #joinedAmong(userId: string, roomIds: ReadonlySet<string>): Promise<ReadonlySet<string>> {
+    return new Set(roomIds.size === 0 ? [] : await this.memberships.joinedAmong(userId, [...roomIds]));
   }
 }
+
+const byId = (rooms: readonly RoomSummary[]): Map<string, RoomSummary> =>
+  new Map(rooms.map((room) => [room.row.room_id, room]));
 
 const membershipOrLeave = (membership: string | undefined): JsonObject => ({ membership: membership ?? 'leave' });
 

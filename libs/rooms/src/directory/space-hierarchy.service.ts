@@ -24,12 +24,27 @@ interface Pending {
   readonly via: readonly string[];
 }
 
+/** A room that was looked up. */
+interface LookedUp {
+  /** Absent where this server shows nothing of it to whoever asks. */
+  readonly local: { readonly summary: RoomSummary; readonly children: readonly StoredEvent[] } | undefined;
+  /** Servers that may know it better. */
+  readonly lastSeenIn: readonly string[];
+}
+
+interface Found {
+  readonly room: JsonObject;
+  readonly children: readonly Omit<Pending, 'depth'>[];
+}
+
 /** Children of one space that another server is told of, as others do; users of this server see all. */
 const maxChildrenForServers = 50;
 /** As many as a child of a space may name. */
 const maxVia = 20;
 /** Rooms that one request walks through at most, those of earlier pages included. */
 const maxWalk = 1000;
+/** How many rooms are looked at together: fewer than a short page wants may be shown, and no more than these are kept. */
+const [minAtOnce, maxAtOnce] = [20, 50];
 /** After so much time no other server is asked for one page; milliseconds. */
 const patienceMs = 20_000;
 const spaceType = 'm.space';
@@ -45,7 +60,8 @@ export class SpaceHierarchy {
   ) {}
 
   /**
-   * A page of the rooms in a space, the space first.
+   * A page of the rooms in a space, the space first. As many as the page may still need are looked up together, a level of the space
+   * at a time: the number of queries grows with the levels and not with the rooms.
    * @throws MatrixError 403 `M_FORBIDDEN` when the space is not known or may not be seen, 400 `M_INVALID_PARAM`
    * @spec client-server-api#get_matrixclientv1roomsroomidhierarchy
    */
@@ -53,6 +69,7 @@ export class SpaceHierarchy {
     const skip = request.from === undefined ? 0 : readToken(request.from, request);
     const pending: Pending[] = [{ roomId: request.roomId, depth: 0, via: request.via?.slice(0, maxVia) ?? [] }];
     const seen = new Set<string>();
+    const ahead = new Map<string, LookedUp>();
     const rooms: JsonObject[] = [];
     let shown = 0;
     const untilMs = this.clock.nowMs() + patienceMs;
@@ -61,9 +78,16 @@ export class SpaceHierarchy {
       if (rooms.length >= request.limit) {
         return { rooms, next_batch: writeToken(shown, request) };
       }
+      if (!ahead.has(next.roomId)) {
+        const wanted = Math.min(Math.max(skip + request.limit - shown, minAtOnce), maxAtOnce);
+        const roomIds = roomsAhead([...pending.slice(-maxWalk), next], seen, ahead, request.maxDepth, wanted);
+        for (const [roomId, room] of await this.#lookUp(userId, roomIds, request)) ahead.set(roomId, room);
+      }
+      const { local, lastSeenIn } = ahead.get(next.roomId)!;
+      ahead.delete(next.roomId);
       seen.add(next.roomId);
-      let found = await this.#local(userId, next, request);
-      if (!found && this.clock.nowMs() < untilMs) found = await this.#elsewhere(userId, next, request);
+      let found = local && this.#told(local);
+      if (!found && this.clock.nowMs() < untilMs) found = await this.#elsewhere(userId, next, lastSeenIn, request);
       if (!found) {
         if (next.depth === 0 && request.everything) throw MatrixError.noSuchRoom();
         if (next.depth === 0) throw MatrixError.forbidden('You may not see this room');
@@ -71,25 +95,36 @@ export class SpaceHierarchy {
       }
       if (++shown > skip) rooms.push(found.room);
       if (request.maxDepth !== undefined && next.depth >= request.maxDepth) continue;
-      for (const child of found.children.reverse()) pending.push({ ...child, depth: next.depth + 1 });
+      for (const child of found.children.toReversed()) pending.push({ ...child, depth: next.depth + 1 });
     }
     return { rooms };
   }
 
-  async #local(
+  /** Rooms as this server shows them, each with an entry. A bounded number of queries. */
+  async #lookUp(
     userId: string,
-    { roomId }: Pending,
-    request: HierarchyRequest,
-  ): Promise<{ room: JsonObject; children: Omit<Pending, 'depth'>[] } | undefined> {
-    const summary = request.everything
-      ? await this.summaries.known(roomId)
-      : await this.summaries.visible(userId, roomId);
-    if (!summary) return undefined;
-    const children = await this.#childrenOf(summary, request.suggestedOnly);
-    return {
-      room: this.#written(summary, children),
-      children: children.map(({ event }) => ({ roomId: event.stateKey!, via: viaOf(event.content) })),
-    };
+    roomIds: readonly string[],
+    { everything, suggestedOnly }: HierarchyRequest,
+  ): Promise<Map<string, LookedUp>> {
+    const summaries = everything
+      ? await this.summaries.known(roomIds)
+      : await this.summaries.allVisible(userId, roomIds);
+    const others = everything ? [] : roomIds.filter((roomId) => !summaries.has(roomId));
+    const [children, lastSeenIn] = await Promise.all([
+      this.#childrenOf([...summaries.values()], suggestedOnly),
+      others.length === 0 ? undefined : this.summaries.lastSeenIn(others),
+    ]);
+    return new Map(
+      roomIds.map((roomId) => {
+        const summary = summaries.get(roomId);
+        const local = summary && { summary, children: children.get(roomId) ?? [] };
+        return [roomId, { local, lastSeenIn: lastSeenIn?.get(roomId) ?? [] }];
+      }),
+    );
+  }
+
+  #told({ summary, children }: NonNullable<LookedUp['local']>): Found {
+    return { room: this.#written(summary, children), children: children.map(childIn) };
   }
 
   /**
@@ -100,7 +135,8 @@ export class SpaceHierarchy {
   async forServer(serverName: string, roomId: string, suggestedOnly: boolean): Promise<JsonObject> {
     const summary = await this.summaries.visibleToServer(serverName, roomId);
     if (typeof summary === 'string') throw MatrixError.notFound('There is no such room, or you may not see it');
-    const events = (await this.#childrenOf(summary, suggestedOnly)).slice(0, maxChildrenForServers);
+    const all = (await this.#childrenOf([summary], suggestedOnly)).get(roomId) ?? [];
+    const events = all.slice(0, maxChildrenForServers);
     const children: JsonObject[] = [];
     const inaccessible: string[] = [];
     const childIds = events.map(({ event }) => event.stateKey!);
@@ -125,25 +161,27 @@ export class SpaceHierarchy {
     };
   }
 
-  /** The events by which a space names its rooms, in their order. */
-  async #childrenOf({ row }: RoomSummary, suggestedOnly: boolean): Promise<StoredEvent[]> {
-    const isSpace = row.room_type === spaceType;
-    const events = isSpace ? await this.state.current(row.room_id, { types: [[childType]] }) : [];
-    return events
-      .filter(({ event }) => viaOf(event.content).length > 0 && event.stateKey !== undefined)
-      .filter(({ event }) => !suggestedOnly || event.content['suggested'] === true)
-      .sort(inOrder)
-      .slice(0, maxWalk);
+  /** The events by which spaces among some rooms name their rooms, in their order. */
+  async #childrenOf(rooms: readonly RoomSummary[], suggestedOnly: boolean): Promise<Map<string, StoredEvent[]>> {
+    const spaces = rooms.filter(({ row }) => row.room_type === spaceType).map(({ row }) => row.room_id);
+    if (spaces.length === 0) return new Map();
+    const named = ({ event }: StoredEvent): boolean =>
+      viaOf(event.content).length > 0 && (!suggestedOnly || event.content['suggested'] === true);
+    const states = await this.state.currentOf(spaces, { types: [[childType]] });
+    return new Map(
+      [...states].map(([roomId, events]) => [roomId, events.filter(named).sort(inOrder).slice(0, maxWalk)]),
+    );
   }
 
   /** The same as another server tells it. */
   async #elsewhere(
     userId: string,
     { roomId, via }: Pending,
+    lastSeenIn: readonly string[],
     request: HierarchyRequest,
-  ): Promise<{ room: JsonObject; children: Omit<Pending, 'depth'>[] } | undefined> {
+  ): Promise<Found | undefined> {
     if (request.everything) return undefined;
-    const servers = [...via, ...(await this.summaries.lastSeenIn(roomId))];
+    const servers = [...via, ...lastSeenIn];
     if (servers.length === 0) return undefined;
     const room = await this.summaries.elsewhere(userId, roomId, servers, request.suggestedOnly);
     if (!room) return undefined;
@@ -154,6 +192,42 @@ export class SpaceHierarchy {
     });
     return { room: { ...room, children_state: state }, children };
   }
+}
+
+const childIn = ({ event }: StoredEvent): Omit<Pending, 'depth'> => ({
+  roomId: event.stateKey!,
+  via: viaOf(event.content),
+});
+
+/**
+ * The rooms that a walk comes to next and that are not looked up yet: below those that are, as far as their children are known here.
+ * @param pending the last one comes first
+ * @param wanted how many rooms, of those and others, the walk may show yet
+ */
+function roomsAhead(
+  pending: Pending[],
+  seen: ReadonlySet<string>,
+  ahead: ReadonlyMap<string, LookedUp>,
+  maxDepth: number | undefined,
+  wanted: number,
+): string[] {
+  const passed = new Set(seen);
+  const unknown: string[] = [];
+  let shown = 0;
+  for (let looks = 0; looks < maxWalk && shown < wanted && passed.size < maxWalk; looks++) {
+    const next = pending.pop();
+    if (!next) break;
+    const { roomId, depth } = next;
+    if (passed.has(roomId)) continue;
+    passed.add(roomId);
+    const known = ahead.get(roomId);
+    if (!known) unknown.push(roomId);
+    if (!known || known.local) shown++;
+    if (maxDepth !== undefined && depth >= maxDepth) continue;
+    for (const event of known?.local?.children.toReversed() ?? [])
+      pending.push({ ...childIn(event), depth: depth + 1 });
+  }
+  return unknown;
 }
 
 /** @spec client-server-api#ordering-of-children-within-a-space */

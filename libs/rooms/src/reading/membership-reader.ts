@@ -14,6 +14,7 @@ import {
   selectJoinedMembers,
   selectJoinedRoomIds,
   selectLocalMembership,
+  selectLocalMemberships,
   selectMemberCounts,
   selectMembershipChanges,
   selectMutualRooms,
@@ -49,6 +50,11 @@ export class MembershipReader {
   /** A local user's membership of one room; `undefined` when there never was one. */
   inRoom(userId: string, roomId: string): Promise<RoomMembership | undefined> {
     return selectLocalMembership(this.database, userId, roomId);
+  }
+
+  /** The same of some rooms, by room; those without one are absent. */
+  inRooms(userId: string, roomIds: readonly string[]): Promise<Map<string, RoomMembership>> {
+    return selectLocalMemberships(this.database, userId, roomIds);
   }
 
   /** Current membership of any user, local or remote, by the room's state. */

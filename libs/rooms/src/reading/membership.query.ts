@@ -88,6 +88,19 @@ export async function selectLocalMembership(
   return row && membership(row);
 }
 
+/** The same of some rooms, by room; those without one are absent. */
+export async function selectLocalMemberships(
+  db: Db,
+  userId: string,
+  roomIds: readonly string[],
+): Promise<Map<string, RoomMembership>> {
+  const rows = await db.query<MembershipRow>(
+    `${localMembershipSql} WHERE l.user_id = ? AND ${db.dialect.anyOf('l.room_id')}`,
+    [userId, roomIds],
+  );
+  return new Map(rows.map((row) => [row.room_id, membership(row)]));
+}
+
 /** Current membership of any user by the room's state. */
 export async function selectCurrentMembership(db: Db, roomId: string, userId: string): Promise<Membership | undefined> {
   const row = await db.get<{ membership: Membership }>(

@@ -49,6 +49,11 @@ export class RoomServers implements OnModuleInit {
     return this.#servers.fetch(roomId, async () => (await this.memberships.hostsIn([roomId])).get(roomId)!);
   }
 
+  /** {@link of} some rooms, by room. */
+  ofAll(roomIds: readonly string[]): Promise<ReadonlyMap<string, ReadonlySet<string>>> {
+    return this.#servers.fetchMany(roomIds, (missing) => this.memberships.hostsIn(missing));
+  }
+
   /** Whether this server has a joined member. */
   isHere(roomId: string): Promise<boolean> {
     return this.isIn(roomId, this.config.serverName);
@@ -61,7 +66,7 @@ export class RoomServers implements OnModuleInit {
 
   /** Those of some rooms in which a server has a joined member. */
   async among(serverName: string, roomIds: readonly string[]): Promise<Set<string>> {
-    const rooms = await this.#servers.fetchMany(roomIds, (missing) => this.memberships.hostsIn(missing));
+    const rooms = await this.ofAll(roomIds);
     return new Set(roomIds.filter((roomId) => rooms.get(roomId)!.has(serverName)));
   }
 

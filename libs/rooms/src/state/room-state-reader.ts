@@ -60,6 +60,15 @@ export class RoomStateReader {
     return this.events.inOrder([...(await this.currentIds(roomId, filter)).values()]);
   }
 
+  /** Current state of many rooms, loaded; rooms without any matching entry are absent. */
+  async currentOf(roomIds: readonly string[], filter?: StateFilter): Promise<Map<string, StoredEvent[]>> {
+    const states = await this.currentIdsOf(roomIds, filter);
+    const found = await this.events.many([...states.values()].flatMap((state) => [...state.values()]));
+    return new Map(
+      [...states].map(([roomId, state]) => [roomId, [...state.values()].flatMap((id) => found.get(id) ?? [])]),
+    );
+  }
+
   /** One entry of current state. */
   async currentEvent(roomId: string, type: string, stateKey = ''): Promise<StoredEvent | undefined> {
     const eventId = await this.currentId(roomId, type, stateKey);

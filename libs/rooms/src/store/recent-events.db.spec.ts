@@ -18,7 +18,7 @@ import { roomsMigrations } from '../migrations/index.js';
 import { EventStore } from './event-store.js';
 import { RoomIds } from './room-ids.js';
 import { Aggregations } from '../reading/aggregations.js';
-import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
+import { buildRooms, queriesOf, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
 import { EventCreation } from '../sending/event-creation.service.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { ReaderStates } from '../reading/reader-states.js';
@@ -48,25 +48,6 @@ eachDatabase('recent events', (open) => {
   };
   const create = async (): Promise<string> =>
     (await rooms.get(RoomCreation).create(alice, { preset: 'public_chat' })).roomId;
-
-  /** How many queries are asked outside of transactions while `work` is done. */
-  async function queriesOf(work: () => Promise<unknown>): Promise<number> {
-    const { database } = test;
-    const { query, get } = database;
-    let count = 0;
-    const counted = <T extends (...args: never[]) => unknown>(method: T): T =>
-      ((...args: Parameters<T>) => {
-        count++;
-        return method.apply(database, args);
-      }) as T;
-    Object.assign(database, { query: counted(query), get: counted(get) });
-    try {
-      await work();
-    } finally {
-      Object.assign(database, { query, get });
-    }
-    return count;
-  }
 
   it('answers as the database does, for every range and limit', async () => {
     const roomIds = [await create(), await create(), await create()];
@@ -124,7 +105,7 @@ eachDatabase('recent events', (open) => {
     since = rooms.get(RoomIds).events.current();
     const eventId = await say(roomId, 'the second');
     let seen: string[] = [];
-    expect(await queriesOf(async () => (seen = await read(since)))).toBe(0);
+    expect(await queriesOf(test.database, async () => (seen = await read(since)))).toBe(0);
     expect(seen).toEqual([eventId]);
   });
 
