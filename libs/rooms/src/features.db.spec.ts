@@ -1,4 +1,4 @@
-import { databaseMigrations } from '@rookery/database';
+import { databaseMigrations, type Db } from '@rookery/database';
 import { type ClientEvent, type JsonObject, MatrixError, parseEventFilter } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { replicationMigrations } from '@rookery/replication';
@@ -17,6 +17,9 @@ import { LeaveService } from './membership/leave.service.js';
 import { MembershipService } from './membership/membership.service.js';
 import { ProfilePropagation } from './accounts/profile-propagation.js';
 import { roomsMigrations } from './migrations/index.js';
+import { dropThreadRepliers, threadRepliersSchema } from './migrations/thread-repliers.migration.js';
+import { selectThreads } from './reading/aggregations.query.js';
+import { selectThreadRoots } from './relations/relations.query.js';
 import { MembershipReader } from './reading/membership-reader.js';
 import { RelationsService } from './relations/relations.service.js';
 import { Reports } from './reports/reports.service.js';
@@ -201,6 +204,78 @@ eachDatabase('the rest of the rooms API', (open) => {
     expect(await counted(bob, roomId, root.eventId)).toBe(2);
     await rooms.get(JoinService).join(bob, roomId);
     expect(await counted(bob, roomId, root.eventId)).toBe(2);
+  });
+
+  it('keeps who replied in a thread, and how often, as if it were counted each time', async () => {
+    const roomId = await create({ preset: 'public_chat' });
+    for (const user of [bob, carol]) await rooms.get(JoinService).join(user, roomId);
+    const [first, second] = [
+      await send(alice, roomId, { msgtype: 'm.text', body: 'first' }),
+      await send(alice, roomId, { msgtype: 'm.text', body: 'second' }),
+    ];
+    const reply = (user: Requester, root: { readonly eventId: string }) =>
+      send(user, roomId, relating('m.thread', root.eventId));
+    const redact = (redacts: string): Promise<unknown> =>
+      rooms.get(EventCreation).send(alice, { roomId, type: 'm.room.redaction', content: {}, redacts });
+    const ignore = (userIds: readonly string[]): Promise<unknown> => {
+      const content = { ignored_users: Object.fromEntries(userIds.map((userId) => [userId, {}])) };
+      const [accountData, type] = [rooms.get(AccountDataService), 'm.ignored_user_list'];
+      return accountData.set(alice.userId, undefined, type, content, { requester: alice });
+    };
+    const repliers = (): Promise<unknown[]> =>
+      test.database.query('SELECT * FROM thread_repliers WHERE room_id = ? ORDER BY thread_id, user_id', [roomId]);
+    const summary = async (reader: Requester, root = first): Promise<unknown[] | undefined> => {
+      const event = await rooms.get(RoomReadingService).event(reader, roomId, root.eventId);
+      const relations = event.unsigned!['m.relations'] as Record<string, JsonObject> | undefined;
+      const thread = relations?.['m.thread'];
+      return (
+        thread && [
+          thread['count'],
+          (thread['latest_event'] as ClientEvent).event_id,
+          thread['current_user_participated'],
+        ]
+      );
+    };
+    const participated = async (reader: Requester): Promise<string[]> => {
+      const found = await rooms.get(RelationsService).threads(reader, roomId, { participated: true, limit: 5 });
+      return (found['chunk'] as ClientEvent[]).map((event) => event.event_id);
+    };
+
+    const bobs = [await reply(bob, first), await reply(bob, first), await reply(bob, first)];
+    const carols = await reply(carol, first);
+    const late = await reply(carol, second);
+    expect(await summary(bob)).toEqual([4, carols.eventId, true]);
+    expect(await participated(bob)).toEqual([first.eventId]);
+    expect(await participated(carol)).toEqual([second.eventId, first.eventId]);
+    await ignore([carol.userId]);
+    expect(await summary(alice)).toEqual([3, bobs[2]!.eventId, true]);
+    expect(await summary(alice, second)).toBeUndefined();
+    await ignore([]);
+    // One in between, the last one of somebody who has others, and the only one of somebody.
+    for (const { eventId } of [bobs[0]!, bobs[2]!, late]) await redact(eventId);
+    expect(await summary(bob)).toEqual([2, carols.eventId, true]);
+    expect(await summary(bob, second)).toBeUndefined();
+    await redact(carols.eventId);
+    expect(await summary(carol)).toEqual([1, bobs[1]!.eventId, false]);
+    expect(await participated(carol)).toEqual([]);
+    await Promise.all([bob, carol, bob].map((user) => reply(user, first)));
+    await reply(bob, second);
+    const kept = await repliers();
+    expect(kept).toHaveLength(3);
+    await test.database.write(async (tx) => {
+      await dropThreadRepliers(tx);
+      await threadRepliersSchema(tx);
+    });
+    expect(await repliers()).toEqual(kept);
+
+    // What is asked does not grow with the replies.
+    const asked: string[] = [];
+    const { dialect } = test.database;
+    const query = (sql: string): Promise<never[]> => Promise.resolve(asked.push(sql)).then(() => []);
+    const db = { dialect, query } as unknown as Db;
+    await selectThreads(db, [first.eventId], bob.userId, []);
+    await selectThreadRoots(db, roomId, bob.userId, undefined, 5);
+    expect(asked.filter((sql) => sql.includes('event_relations'))).toEqual([]);
   });
 
   it('bundles edits and threads, and follows relations', async () => {

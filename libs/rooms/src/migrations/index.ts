@@ -18,6 +18,7 @@ import { slimCost, slimSchema } from './slim.migration.js';
 import { dropStateLink, stateLinkSchema } from './state-link.migration.js';
 import { stateRowsCost, stateRowsSchema } from './state-rows.migration.js';
 import { stateSchema } from './state.migration.js';
+import { dropThreadRepliers, threadRepliersSchema } from './thread-repliers.migration.js';
 import { timelineGapsSchema } from './timeline-gaps.migration.js';
 import { upkeepSchema } from './upkeep.migration.js';
 
@@ -66,5 +67,9 @@ export const roomsMigrations: readonly Migration[] = [
   {
     ...{ version: 1, name: 'rooms_21_reports_by_event', up: reportsByEventSchema, back: dropReportsByEvent },
     cost: [{ tables: ['event_reports'], secondsPerMillion: 1 }],
+  },
+  {
+    ...{ version: 1, name: 'rooms_22_thread_repliers', up: threadRepliersSchema, back: dropThreadRepliers },
+    cost: [{ tables: ['event_relations'], secondsPerMillion: 10 }],
   },
 ];

@@ -155,6 +155,8 @@ async function writeRejudged(
   const accepted = entries.filter(([, { wasRejected, rejectedReason }]) => rejectedReason === undefined && wasRejected);
   const acceptedIds = accepted.map(([eventId]) => eventId);
   const rejectedIds = rejected.map(([eventId]) => eventId);
+  // While they count yet.
+  await forgetReferences(tx, roomId, rejectedIds);
   await each(`UPDATE events SET rejection_reason = NULL`, acceptedIds);
   await each('DELETE FROM rejections', acceptedIds);
   // A rejected event has no place among the auth chains.
@@ -172,7 +174,6 @@ async function writeRejudged(
     rejected.map(([eventId, { rejectedReason }]) => [eventId, rejectedReason ?? '', String(position)]),
     'ON CONFLICT (event_id) DO NOTHING',
   );
-  await forgetReferences(tx, roomId, rejectedIds);
   const standing = accepted.flatMap(([, entry]) => (entry.softFailed ? [] : [entry]));
   const redacted = await selectRedactedBefore(
     tx,

@@ -125,15 +125,29 @@ async function selectRedacted(tx: Tx, roomId: string, redactions: readonly Refer
 /** A redacted event relates to nothing any more. */
 async function dropRelations(tx: Tx, roomId: string, redacted: readonly string[]): Promise<void> {
   if (redacted.length === 0) return;
-  const threadIds = await threadsWith(tx, redacted);
+  const threadIds = await leaveThreads(tx, redacted);
   await tx.exec(`DELETE FROM event_relations WHERE ${tx.dialect.anyOf('event_id')}`, [redacted]);
   await shortenThreads(tx, roomId, threadIds);
 }
 
-/** Threads in which any of these events is a reply. */
-export async function threadsWith(tx: Tx, eventIds: readonly string[]): Promise<string[]> {
+/**
+ * Has replies count in their threads no more. They are about to go, or to leave the timeline; {@link shortenThreads} comes afterwards.
+ * @returns ids of those threads
+ */
+export async function leaveThreads(tx: Tx, eventIds: readonly string[]): Promise<string[]> {
+  const { anyOf } = tx.dialect;
   const rows = await tx.query<{ relates_to_id: string }>(
-    `SELECT DISTINCT relates_to_id FROM event_relations WHERE ${tx.dialect.anyOf('event_id')} AND relation_type = 'm.thread'`,
+    `SELECT DISTINCT relates_to_id FROM event_relations WHERE ${anyOf('event_id')} AND relation_type = 'm.thread'`,
+    [eventIds],
+  );
+  if (rows.length === 0) return [];
+  await tx.exec(
+    `INSERT INTO thread_repliers (${repliersColumns.join(', ')})
+     SELECT e.room_id, r.relates_to_id, e.sender, -COUNT(*), '', 0, 0
+     FROM event_relations r JOIN events e ON e.event_id = r.event_id
+     WHERE ${anyOf('r.event_id')} AND r.relation_type = 'm.thread' AND ${servableSql('e.')}
+     GROUP BY e.room_id, r.relates_to_id, e.sender
+     ON CONFLICT (room_id, thread_id, user_id) DO UPDATE SET replies = thread_repliers.replies + excluded.replies`,
     [eventIds],
   );
   return rows.map((row) => row.relates_to_id);
@@ -142,27 +156,92 @@ export async function threadsWith(tx: Tx, eventIds: readonly string[]): Promise<
 /** Lets threads end with the newest reply that is left; those of which none is left are no threads. */
 export async function shortenThreads(tx: Tx, roomId: string, threadIds: readonly string[]): Promise<void> {
   if (threadIds.length === 0) return;
-  const replies = `FROM event_relations r JOIN events e ON e.event_id = r.event_id
-    WHERE r.relates_to_id = threads.thread_id AND r.relation_type = 'm.thread' AND e.room_id = threads.room_id
-      AND ${servableSql('e.')}`;
   const which = `room_id = ? AND ${tx.dialect.anyOf('thread_id')}`;
-  await tx.run(`DELETE FROM threads WHERE ${which} AND NOT EXISTS (SELECT 1 ${replies})`, [roomId, threadIds]);
+  await tx.run(`DELETE FROM thread_repliers WHERE ${which} AND replies <= 0`, [roomId, threadIds]);
+  await recountEnded(tx, roomId, threadIds);
+  const repliers = 'FROM thread_repliers p WHERE p.room_id = threads.room_id AND p.thread_id = threads.thread_id';
+  await tx.run(`DELETE FROM threads WHERE ${which} AND NOT EXISTS (SELECT 1 ${repliers})`, [roomId, threadIds]);
   await tx.run(
     `UPDATE threads SET (latest_event_id, topological_ordering, stream_ordering) = (
-       SELECT e.event_id, e.topological_ordering, e.stream_ordering ${replies}
-       ORDER BY e.topological_ordering DESC, e.stream_ordering DESC LIMIT 1) WHERE ${which}`,
+       SELECT p.latest_event_id, p.topological_ordering, p.stream_ordering ${repliers}
+       ORDER BY p.topological_ordering DESC, p.stream_ordering DESC LIMIT 1) WHERE ${which}`,
     [roomId, threadIds],
   );
 }
 
+/** Goes through those of some threads in which the last reply of somebody who has others is gone. */
+async function recountEnded(tx: Tx, roomId: string, threadIds: readonly string[]): Promise<void> {
+  const { anyOf } = tx.dialect;
+  const ended = await tx.query<{ thread_id: string }>(
+    `SELECT DISTINCT thread_id FROM thread_repliers p WHERE room_id = ? AND ${anyOf('thread_id')} AND NOT EXISTS (
+       SELECT 1 FROM event_relations r JOIN events e ON e.event_id = r.event_id
+       WHERE r.event_id = p.latest_event_id AND ${servableSql('e.')})`,
+    [roomId, threadIds],
+  );
+  if (ended.length === 0) return;
+  const endedIds = ended.map((row) => row.thread_id);
+  await tx.run(`DELETE FROM thread_repliers WHERE room_id = ? AND ${anyOf('thread_id')}`, [roomId, endedIds]);
+  const one = 'PARTITION BY r.relates_to_id, e.sender';
+  await tx.run(
+    `INSERT INTO thread_repliers (${repliersColumns.join(', ')})
+     SELECT room_id, thread_id, sender, replies, event_id, topological_ordering, stream_ordering FROM (
+       SELECT e.room_id, r.relates_to_id AS thread_id, e.sender, COUNT(*) OVER (${one}) AS replies,
+         e.event_id, e.topological_ordering, e.stream_ordering,
+         ROW_NUMBER() OVER (${one} ORDER BY e.topological_ordering DESC, e.stream_ordering DESC) AS place
+       FROM event_relations r JOIN events e ON e.event_id = r.event_id
+       WHERE ${anyOf('r.relates_to_id')} AND r.relation_type = 'm.thread' AND e.room_id = ? AND ${servableSql('e.')}) AS ranked
+     WHERE place = 1`,
+    [endedIds, roomId],
+  );
+}
+
+const repliersColumns = [
+  ...['room_id', 'thread_id', 'user_id', 'replies'],
+  ...['latest_event_id', 'topological_ordering', 'stream_ordering'],
+];
+
+/** Counts replies, by thread and sender. */
+async function writeRepliers(
+  tx: Tx,
+  roomId: string,
+  replies: readonly (Reference & { threadId: string })[],
+): Promise<void> {
+  const byReplier = Map.groupBy(replies, ({ threadId, event }) => `${event.sender} ${threadId}`);
+  const rows = [...byReplier.values()].map((some) => {
+    const last = some.reduce((one, other) =>
+      (other.event.depth - one.event.depth || other.streamOrdering - one.streamOrdering) > 0 ? other : one,
+    );
+    const { threadId, event, streamOrdering } = last;
+    return [roomId, threadId, event.sender, some.length, event.eventId, event.depth, streamOrdering];
+  });
+  const [place, known] = ['excluded', 'thread_repliers'].map(
+    (table) => `(${table}.topological_ordering, ${table}.stream_ordering)`,
+  );
+  const newest = (column: string): string =>
+    `${column} = CASE WHEN ${place} > ${known} THEN excluded.${column} ELSE thread_repliers.${column} END`;
+  await tx.insertMany(
+    'thread_repliers',
+    repliersColumns,
+    rows,
+    `ON CONFLICT (room_id, thread_id, user_id) DO UPDATE SET replies = thread_repliers.replies + excluded.replies,
+     ${['latest_event_id', 'topological_ordering', 'stream_ordering'].map(newest).join(', ')}`,
+  );
+}
+
 async function writeThreads(tx: Tx, accepted: readonly Reference[], roomId: string): Promise<void> {
-  const latest = new Map<string, readonly [string, string, string, number, number]>();
-  for (const { event, streamOrdering } of accepted) {
-    const relation = event.stateKey === undefined ? relationOf(event.content) : undefined;
-    if (relation?.type !== 'm.thread') continue;
-    latest.set(relation.eventId, [roomId, relation.eventId, event.eventId, event.depth, streamOrdering]);
-  }
-  if (latest.size === 0) return;
+  const replies = accepted.flatMap((reply) => {
+    const { stateKey, content } = reply.event;
+    const relation = stateKey === undefined ? relationOf(content) : undefined;
+    return relation?.type === 'm.thread' ? [{ ...reply, threadId: relation.eventId }] : [];
+  });
+  if (replies.length === 0) return;
+  await writeRepliers(tx, roomId, replies);
+  const latest = new Map(
+    replies.map(({ threadId, event, streamOrdering }) => [
+      threadId,
+      [roomId, threadId, event.eventId, event.depth, streamOrdering],
+    ]),
+  );
   await tx.insertMany(
     'threads',
     ['room_id', 'thread_id', 'latest_event_id', 'topological_ordering', 'stream_ordering'],
@@ -176,7 +255,7 @@ async function writeThreads(tx: Tx, accepted: readonly Reference[], roomId: stri
 /** Takes back what events relate to and redact. */
 export async function forgetReferences(tx: Tx, roomId: string, eventIds: readonly string[]): Promise<void> {
   if (eventIds.length === 0) return;
-  const threadIds = await threadsWith(tx, eventIds);
+  const threadIds = await leaveThreads(tx, eventIds);
   for (const table of ['event_relations', 'redactions'])
     await tx.exec(`DELETE FROM ${table} WHERE ${tx.dialect.anyOf('event_id')}`, [eventIds]);
   await shortenThreads(tx, roomId, threadIds);

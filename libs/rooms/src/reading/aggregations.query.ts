@@ -143,26 +143,25 @@ export function selectAlikeReplies(
   );
 }
 
-/** Thread summaries of the events that are thread roots, without what ignored users said. */
+/** Thread summaries of the events that are thread roots, without what ignored users said. One row is read for each who replied. */
 export async function selectThreads(
   db: Db,
   eventIds: readonly string[],
   userId: string,
   ignored: readonly string[],
 ): Promise<ThreadRow[]> {
-  const notIgnored = ignored.length > 0 ? `AND ${db.dialect.noneOf('e.sender')}` : '';
+  const notIgnored = ignored.length > 0 ? `AND ${db.dialect.noneOf('p.user_id')}` : '';
   return db.query<ThreadRow>(
-    `SELECT target, COUNT(*) AS count, MAX(CASE WHEN place = 1 THEN event_id END) AS latest,
-       MAX(CASE WHEN sender = ? OR root_sender = ? THEN 1 ELSE 0 END) AS participated,
+    `SELECT target, CAST(SUM(replies) AS BIGINT) AS count, MAX(CASE WHEN place = 1 THEN latest_event_id END) AS latest,
+       MAX(CASE WHEN user_id = ? OR root_sender = ? THEN 1 ELSE 0 END) AS participated,
        MIN(room_id) AS room_id, MIN(root_depth) AS root_depth, MIN(root_stream) AS root_stream
      FROM (
-       SELECT r.relates_to_id AS target, e.event_id, e.sender, t.sender AS root_sender, e.room_id,
+       SELECT p.thread_id AS target, p.replies, p.latest_event_id, p.user_id, t.sender AS root_sender, p.room_id,
          t.topological_ordering AS root_depth, t.stream_ordering AS root_stream,
-         ROW_NUMBER() OVER (PARTITION BY r.relates_to_id
-           ORDER BY e.topological_ordering DESC, e.stream_ordering DESC) AS place
-       FROM event_relations r JOIN events e ON e.event_id = r.event_id JOIN events t ON t.event_id = r.relates_to_id
-       WHERE ${db.dialect.anyOf('r.relates_to_id')} AND r.relation_type = 'm.thread' AND e.room_id = t.room_id
-         AND ${servableSql('e.')} ${notIgnored}) AS ranked
+         ROW_NUMBER() OVER (PARTITION BY p.thread_id
+           ORDER BY p.topological_ordering DESC, p.stream_ordering DESC) AS place
+       FROM events t JOIN thread_repliers p ON p.room_id = t.room_id AND p.thread_id = t.event_id
+       WHERE ${db.dialect.anyOf('t.event_id')} ${notIgnored}) AS ranked
      GROUP BY target`,
     [userId, userId, eventIds, ...(ignored.length > 0 ? [ignored] : [])],
   );

@@ -86,8 +86,8 @@ export function selectThreadRoots(
   let where = 't.room_id = ?';
   if (participant !== undefined) {
     where += ` AND (EXISTS (SELECT 1 FROM events x WHERE x.event_id = t.thread_id AND x.sender = ?)
-      OR EXISTS (SELECT 1 FROM event_relations r JOIN events x ON x.event_id = r.event_id
-        WHERE r.relates_to_id = t.thread_id AND r.relation_type = 'm.thread' AND x.sender = ?))`;
+      OR EXISTS (SELECT 1 FROM thread_repliers p
+        WHERE p.room_id = t.room_id AND p.thread_id = t.thread_id AND p.user_id = ?))`;
     params.push(participant, participant);
   }
   if (before) {

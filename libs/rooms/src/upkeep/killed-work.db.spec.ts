@@ -8,6 +8,7 @@ import { roomsMigrations } from '../migrations/index.js';
 import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
 import { EventCreation } from '../sending/event-creation.service.js';
 import type { SentEvent } from '../model/stored-event.js';
+import { servableSql } from '../store/servable.query.js';
 import { PurgeService } from './purge.service.js';
 import { RedactionCensor } from './redaction-censor.js';
 import { RoomShutdown } from './room-shutdown.service.js';
@@ -79,10 +80,14 @@ const byRoom = [
   'state_events',
   'event_txn_id_device_id',
   'threads',
+  'thread_repliers',
   'room_stats_state',
   'room_stats_current',
   'room_aliases',
 ];
+const repliers = 'SELECT room_id, thread_id, user_id, replies FROM thread_repliers';
+const replies = `SELECT e.room_id, r.relates_to_id, e.sender, COUNT(*) FROM event_relations r JOIN events e ON e.event_id = r.event_id
+  WHERE r.relation_type = 'm.thread' AND ${servableSql('e.')} GROUP BY e.room_id, r.relates_to_id, e.sender`;
 /** What must never be found, by name. */
 const dangling: ReadonlyMap<string, string> = new Map([
   ...byEvent.map(
@@ -92,6 +97,9 @@ const dangling: ReadonlyMap<string, string> = new Map([
     (table) =>
       [`${table} of rooms`, `SELECT 1 FROM ${table} WHERE room_id NOT IN (SELECT room_id FROM rooms)`] as const,
   ),
+  ['last replies', 'SELECT 1 FROM thread_repliers WHERE latest_event_id NOT IN (SELECT event_id FROM events)'],
+  ['replies that are not counted', `${replies} EXCEPT ${repliers}`],
+  ['counts of replies', `${repliers} EXCEPT ${replies}`],
   ['threads', 'SELECT 1 FROM threads WHERE thread_id NOT IN (SELECT event_id FROM events)'],
   ['groups of events', 'SELECT 1 FROM event_to_state_groups WHERE state_group NOT IN (SELECT id FROM state_groups)'],
   ['rows of groups', 'SELECT 1 FROM state_groups_state WHERE state_group NOT IN (SELECT id FROM state_groups)'],

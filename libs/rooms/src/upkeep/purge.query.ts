@@ -3,7 +3,7 @@ import { domainOf } from '@rookery/matrix-types';
 import { deleteSomeRows } from '../store/partial-rooms.query.js';
 import { type LeafGroup, selectLeafGroups, selectNamedState, selectSizes } from '../store/state-database.query.js';
 import { deleteEventJson } from '../pipeline/write-events.query.js';
-import { shortenThreads, threadsWith } from '../pipeline/write-references.query.js';
+import { leaveThreads, shortenThreads } from '../pipeline/write-references.query.js';
 
 /** Tables that hold one row or more per event, by the column that names it. */
 const eventTables: readonly (readonly [table: string, column: string])[] = [
@@ -34,6 +34,7 @@ const roomTables: readonly string[] = [
   'current_state_delta_stream',
   'local_current_membership',
   'threads',
+  'thread_repliers',
   'room_depth',
   'forgotten_rooms',
   'room_aliases',
@@ -170,7 +171,7 @@ async function lastStoredBy(db: Db, roomId: string, ts: number): Promise<number>
 
 /** Takes events out of the timeline, whoever asks, and leaves them in the database. */
 export async function setAside(tx: Tx, roomId: string, eventIds: readonly string[]): Promise<void> {
-  const threadIds = await threadsWith(tx, eventIds);
+  const threadIds = await leaveThreads(tx, eventIds);
   await tx.run(`UPDATE events SET outlier = TRUE WHERE ${tx.dialect.anyOf('event_id')}`, [eventIds]);
   await tx.run(`DELETE FROM event_to_state_groups WHERE ${tx.dialect.anyOf('event_id')}`, [eventIds]);
   await shortenThreads(tx, roomId, threadIds);
@@ -191,7 +192,7 @@ export async function deleteEvents(tx: Tx, roomId: string, eventIds: readonly st
     `SELECT DISTINCT chain_id FROM event_auth_chains WHERE ${tx.dialect.anyOf('event_id')}`,
     [eventIds],
   );
-  const threadIds = await threadsWith(tx, eventIds);
+  const threadIds = await leaveThreads(tx, eventIds);
   await deleteEventJson(tx, eventIds);
   for (const [table, column] of eventTables) {
     await tx.run(`DELETE FROM ${table} WHERE ${tx.dialect.anyOf(column)}`, [eventIds]);

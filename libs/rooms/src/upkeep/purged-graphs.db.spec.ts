@@ -109,6 +109,10 @@ eachDatabase(
       expect(await test.database.query(threads, [roomId])).toEqual([
         { thread_id: other.eventId, latest_event_id: kept.eventId },
       ]);
+      const repliers = 'SELECT user_id, replies, latest_event_id FROM thread_repliers WHERE room_id = ?';
+      expect(await test.database.query(repliers, [roomId])).toEqual([
+        { user_id: alice.userId, replies: 1, latest_event_id: kept.eventId },
+      ]);
     });
 
     it('keeps the newest head alone, and the state there', async () => {
