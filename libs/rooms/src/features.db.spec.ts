@@ -278,6 +278,25 @@ eachDatabase('the rest of the rooms API', (open) => {
     expect(asked.filter((sql) => sql.includes('event_relations'))).toEqual([]);
   });
 
+  it('asks no more about an event for its reactions', async () => {
+    const roomId = await create({ preset: 'public_chat' });
+    await rooms.get(JoinService).join(bob, roomId);
+    const { eventId } = await send(alice, roomId, { msgtype: 'm.text', body: 'much liked' });
+    const read = (): Promise<unknown> => rooms.get(RoomReadingService).event(bob, roomId, eventId);
+    const relates = { rel_type: 'm.annotation', event_id: eventId };
+    for (const key of ['a', 'b', 'c']) await send(alice, roomId, { 'm.relates_to': { ...relates, key } }, 'm.reaction');
+    await read();
+    const withReactions = await queriesOf(test.database, read);
+    await send(alice, roomId, relating('m.reference', eventId));
+    await read();
+    expect(await queriesOf(test.database, read)).toBeGreaterThan(withReactions);
+    const plain = await send(alice, roomId, { msgtype: 'm.text', body: 'unheard' });
+    const readPlain = (): Promise<unknown> => rooms.get(RoomReadingService).event(bob, roomId, plain.eventId);
+    await readPlain();
+    // Whether anything relates to it, and no more.
+    expect(withReactions).toBeLessThanOrEqual((await queriesOf(test.database, readPlain)) + 1);
+  });
+
   it('bundles edits and threads, and follows relations', async () => {
     const roomId = await create({ preset: 'public_chat' });
     await rooms.get(JoinService).join(bob, roomId);

@@ -35,13 +35,15 @@ export interface StayStart {
   readonly ts: number;
 }
 
-/** Those of some events to which others relate. */
+/** Those of some stored events to which others relate in a way that is shown with them: however many do, one is looked at. */
 export async function selectRelated(db: Db, eventIds: readonly string[]): Promise<string[]> {
-  const rows = await db.query<{ relates_to_id: string }>(
-    `SELECT DISTINCT relates_to_id FROM event_relations WHERE ${db.dialect.anyOf('relates_to_id')}`,
+  const rows = await db.query<{ event_id: string }>(
+    `SELECT t.event_id FROM events t WHERE ${db.dialect.anyOf('t.event_id')} AND EXISTS (
+       SELECT 1 FROM event_relations r
+       WHERE r.relates_to_id = t.event_id AND r.relation_type IN ('m.replace', 'm.reference', 'm.thread'))`,
     [eventIds],
   );
-  return rows.map((row) => row.relates_to_id);
+  return rows.map((row) => row.event_id);
 }
 
 /**
