@@ -1,4 +1,4 @@
-import { databaseMigrations, type Db } from '@rookery/database';
+import { databaseMigrations, type Db, type SqlValue } from '@rookery/database';
 import { type ClientEvent, type JsonObject, MatrixError, parseEventFilter } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { replicationMigrations } from '@rookery/replication';
@@ -17,8 +17,9 @@ import { LeaveService } from './membership/leave.service.js';
 import { MembershipService } from './membership/membership.service.js';
 import { ProfilePropagation } from './accounts/profile-propagation.js';
 import { roomsMigrations } from './migrations/index.js';
+import { dropRelationPlaces, relationPlacesSchema } from './migrations/relation-places.migration.js';
 import { dropThreadRepliers, threadRepliersSchema } from './migrations/thread-repliers.migration.js';
-import { selectThreads } from './reading/aggregations.query.js';
+import { selectEdits, selectReferences, selectReplies, selectThreads } from './reading/aggregations.query.js';
 import { selectThreadRoots } from './relations/relations.query.js';
 import { MembershipReader } from './reading/membership-reader.js';
 import { RelationsService } from './relations/relations.service.js';
@@ -276,6 +277,65 @@ eachDatabase('the rest of the rooms API', (open) => {
     await selectThreads(db, [first.eventId], bob.userId, []);
     await selectThreadRoots(db, roomId, bob.userId, undefined, 5);
     expect(asked.filter((sql) => sql.includes('event_relations'))).toEqual([]);
+  });
+
+  it('finds the newest edits and replies and the first references without the others', async () => {
+    const roomId = await create({ preset: 'public_chat' });
+    await rooms.get(JoinService).join(bob, roomId);
+    const [one, other] = [
+      await send(alice, roomId, { msgtype: 'm.text', body: 'one' }),
+      await send(alice, roomId, { msgtype: 'm.text', body: 'other' }),
+    ];
+    const sent = new Map<string, string[]>();
+    for (const type of ['m.replace', 'm.thread', 'm.reference'])
+      for (const { eventId } of [one, other, one, one]) {
+        const related = await send(alice, roomId, relating(type, eventId, { 'm.new_content': { body: 'new' } }));
+        sent.set(`${type} ${eventId}`, [...(sent.get(`${type} ${eventId}`) ?? []), related.eventId]);
+        await clock.advance(1);
+      }
+    await send(bob, roomId, relating('m.replace', one.eventId, { 'm.new_content': { body: 'not by its sender' } }));
+    await send(alice, roomId, relating('m.replace', one.eventId), 'org.example.of_another_type');
+    const of = (type: string, eventId: string): readonly string[] => sent.get(`${type} ${eventId}`)!;
+    const found = async (db: Db, select: typeof selectEdits, limit: number): Promise<string[][]> => {
+      const rows = await select(db, [one.eventId, other.eventId, of('m.replace', one.eventId)[0]!], limit);
+      return [one, other].map(({ eventId }) => rows.filter((row) => row.target === eventId).map((row) => row.event_id));
+    };
+    const db = test.database;
+    for (const [type, select] of [
+      ['m.replace', selectEdits],
+      ['m.thread', selectReplies],
+    ] as const) {
+      const newestFirst = [one, other].map(({ eventId }) => of(type, eventId).toReversed());
+      expect(await found(db, select, 50)).toEqual(newestFirst);
+      expect(await found(db, select, 2)).toEqual(newestFirst.map((ids) => ids.slice(0, 2)));
+    }
+    const oldestFirst = [one, other].map(({ eventId }) => of('m.reference', eventId));
+    expect(await found(db, selectReferences, 2)).toEqual(oldestFirst.map((ids) => ids.slice(0, 2)));
+
+    // Written down with each relation is what was worked out for those that were there before.
+    const places = (): Promise<unknown[]> => test.database.query('SELECT * FROM event_relations ORDER BY event_id');
+    const reactions = `DELETE FROM event_relations WHERE relation_type NOT IN ('m.replace', 'm.thread', 'm.reference')`;
+    await test.database.write((tx) => tx.run(reactions));
+    const written = await places();
+    await test.database.write(async (tx) => {
+      await dropRelationPlaces(tx);
+      await relationPlacesSchema(tx);
+    });
+    expect(await places()).toEqual(written);
+
+    if (test.database.dialect.name !== 'sqlite') return;
+    const plans: string[] = [];
+    const query = async (sql: string, params: readonly SqlValue[]): Promise<never[]> => {
+      const steps = await test.database.query<{ detail: string }>(`EXPLAIN QUERY PLAN ${sql}`, params);
+      plans.push(steps.map(({ detail }) => detail).join('; '));
+      return [];
+    };
+    const explaining = { dialect: test.database.dialect, query } as unknown as Db;
+    for (const select of [selectEdits, selectReplies, selectReferences]) await found(explaining, select, 2);
+    expect(plans.filter((plan) => plan.includes('TEMP B-TREE'))).toEqual([]);
+    expect(plans.map((plan) => /event_relations_(?:edits|replies|references)/.exec(plan)?.[0])).toEqual([
+      ...['event_relations_edits', 'event_relations_replies', 'event_relations_references'],
+    ]);
   });
 
   it('asks no more about an event for its reactions', async () => {

@@ -12,6 +12,7 @@ import { partialGroupsSchema } from './partial-groups.migration.js';
 import { partialStateSchema } from './partial-state.migration.js';
 import { dropProfilesBehind, profilesBehindSchema } from './profiles-behind.migration.js';
 import { pushNotesSchema } from './push-notes.migration.js';
+import { dropRelationPlaces, relationPlacesSchema } from './relation-places.migration.js';
 import { removalRedactionsSchema } from './removal-redactions.migration.js';
 import { dropReportsByEvent, reportsByEventSchema } from './reports-by-event.migration.js';
 import { slimCost, slimSchema } from './slim.migration.js';
@@ -70,6 +71,16 @@ export const roomsMigrations: readonly Migration[] = [
   },
   {
     ...{ version: 1, name: 'rooms_22_thread_repliers', up: threadRepliersSchema, back: dropThreadRepliers },
-    cost: [{ tables: ['event_relations'], secondsPerMillion: 10 }],
+    cost: [
+      { tables: ['event_relations'], secondsPerMillion: 10 },
+      { tables: ['events'], secondsPerMillion: 1 },
+    ],
+  },
+  {
+    ...{ version: 1, name: 'rooms_23_relation_places', up: relationPlacesSchema, back: dropRelationPlaces },
+    cost: [
+      { tables: ['event_relations'], secondsPerMillion: 30, rewrites: true },
+      { tables: ['events'], secondsPerMillion: 1 },
+    ],
   },
 ];

@@ -42,14 +42,19 @@ export async function writeReferences(
   const redactedState = accepted.flatMap(({ event: { eventId, stateKey } }) =>
     stateKey !== undefined && redacted.has(eventId) ? [eventId] : [],
   );
-  const relations = standing.flatMap(({ event }) => {
+  const relations = standing.flatMap(({ event, streamOrdering }) => {
     const relation = event.stateKey === undefined ? relationOf(event.content) : undefined;
-    return relation ? [[event.eventId, relation.eventId, relation.type, relation.key ?? null]] : [];
+    if (!relation) return [];
+    const place = [event.sender, event.originServerTs, event.depth, streamOrdering];
+    return [[event.eventId, relation.eventId, relation.type, relation.key ?? null, ...place]];
   });
   if (relations.length > 0) {
     await tx.insertMany(
       'event_relations',
-      ['event_id', 'relates_to_id', 'relation_type', 'aggregation_key'],
+      [
+        ...['event_id', 'relates_to_id', 'relation_type', 'aggregation_key'],
+        ...['sender', 'origin_server_ts', 'topological_ordering', 'stream_ordering'],
+      ],
       relations,
     );
     await writeThreads(tx, standing, roomId);

@@ -47,53 +47,58 @@ export async function selectRelated(db: Db, eventIds: readonly string[]): Promis
 }
 
 /**
+ * The first children of each of some events, in an order that an index has: however many there are behind them, these are read alone.
+ * @param where conditions on the target `t`, the relation `r` and the child `e`, which may be seen by clients and lies in the target's room
+ * @param limit children of one event at most
+ */
+async function selectFirst(
+  db: Db,
+  eventIds: readonly string[],
+  { target = '', where, order }: { readonly target?: string; readonly where: string; readonly order: string },
+  limit: number,
+): Promise<ChildRow[]> {
+  const children = `SELECT r.event_id FROM event_relations r JOIN events e ON e.event_id = r.event_id
+    WHERE r.relates_to_id = t.event_id AND e.room_id = t.room_id AND ${servableSql('e.')} AND ${where}
+    ORDER BY ${order} LIMIT ${Math.trunc(limit)}`;
+  const rows = await db.query<ChildRow & { place: number }>(
+    db.dialect.name === 'sqlite'
+      ? `SELECT t.event_id AS target, c.value AS event_id, c.key AS place
+         FROM events t JOIN json_each((SELECT json_group_array(event_id) FROM (${children}))) c
+         WHERE ${db.dialect.anyOf('t.event_id')} ${target}`
+      : `SELECT t.event_id AS target, c.event_id, c.place
+         FROM events t CROSS JOIN LATERAL (
+           SELECT event_id, ROW_NUMBER() OVER () AS place FROM (${children}) AS first) AS c
+         WHERE ${db.dialect.anyOf('t.event_id')} ${target}`,
+    [eventIds],
+  );
+  return rows.sort((one, other) => one.place - other.place);
+}
+
+/**
  * The newest edits of each event by its own sender, of its own type; the newest first, at most `limit` per event. Edits
  * themselves have none.
  * @spec client-server-api#validity-of-replacement-events
  */
 export function selectEdits(db: Db, eventIds: readonly string[], limit: number): Promise<ChildRow[]> {
-  return db.query<ChildRow>(
-    `SELECT target, event_id FROM (
-       SELECT r.relates_to_id AS target, e.event_id,
-         ROW_NUMBER() OVER (PARTITION BY r.relates_to_id ORDER BY e.origin_server_ts DESC, e.event_id DESC) AS place
-       FROM event_relations r JOIN events e ON e.event_id = r.event_id JOIN events t ON t.event_id = r.relates_to_id
-       WHERE ${db.dialect.anyOf('r.relates_to_id')} AND r.relation_type = 'm.replace' AND e.sender = t.sender
-         AND e.type = t.type AND e.room_id = t.room_id AND e.state_key IS NULL AND t.state_key IS NULL
-         AND NOT EXISTS (
-           SELECT 1 FROM event_relations x WHERE x.event_id = t.event_id AND x.relation_type = 'm.replace')
-         AND ${servableSql('e.')}) AS ranked
-     WHERE place <= ? ORDER BY target, place`,
-    [eventIds, limit],
-  );
+  const isEdit = `SELECT 1 FROM event_relations x WHERE x.event_id = t.event_id AND x.relation_type = 'm.replace'`;
+  const edits = {
+    target: `AND t.state_key IS NULL AND NOT EXISTS (${isEdit})`,
+    where: `r.relation_type = 'm.replace' AND r.sender = t.sender AND e.type = t.type AND e.state_key IS NULL`,
+    order: 'r.origin_server_ts DESC, r.event_id DESC',
+  };
+  return selectFirst(db, eventIds, edits, limit);
 }
 
 /** The newest replies in each thread, the newest first, at most `limit` per thread. */
 export function selectReplies(db: Db, rootIds: readonly string[], limit: number): Promise<ChildRow[]> {
-  return db.query<ChildRow>(
-    `SELECT target, event_id FROM (
-       SELECT r.relates_to_id AS target, e.event_id,
-         ROW_NUMBER() OVER (PARTITION BY r.relates_to_id
-           ORDER BY e.topological_ordering DESC, e.stream_ordering DESC) AS place
-       FROM event_relations r JOIN events e ON e.event_id = r.event_id JOIN events t ON t.event_id = r.relates_to_id
-       WHERE ${db.dialect.anyOf('r.relates_to_id')} AND r.relation_type = 'm.thread' AND e.room_id = t.room_id
-         AND ${servableSql('e.')}) AS ranked
-     WHERE place <= ? ORDER BY target, place`,
-    [rootIds, limit],
-  );
+  const order = 'r.topological_ordering DESC, r.stream_ordering DESC';
+  return selectFirst(db, rootIds, { where: `r.relation_type = 'm.thread'`, order }, limit);
 }
 
 /** Events that refer to each event, oldest first; at most `limit` per event. */
 export function selectReferences(db: Db, eventIds: readonly string[], limit: number): Promise<ChildRow[]> {
-  return db.query<ChildRow>(
-    `SELECT target, event_id FROM (
-       SELECT r.relates_to_id AS target, e.event_id, e.stream_ordering,
-         ROW_NUMBER() OVER (PARTITION BY r.relates_to_id ORDER BY e.topological_ordering, e.stream_ordering) AS place
-       FROM event_relations r JOIN events e ON e.event_id = r.event_id JOIN events t ON t.event_id = r.relates_to_id
-       WHERE ${db.dialect.anyOf('r.relates_to_id')} AND r.relation_type = 'm.reference' AND e.room_id = t.room_id
-         AND ${servableSql('e.')}) AS ranked
-     WHERE place <= ? ORDER BY target, place`,
-    [eventIds, limit],
-  );
+  const order = 'r.topological_ordering, r.stream_ordering';
+  return selectFirst(db, eventIds, { where: `r.relation_type = 'm.reference'`, order }, limit);
 }
 
 /** Where a user's present stay in each room began; rooms that the user is not in are absent. */
