@@ -1,6 +1,9 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { Clock, type Timer } from '@rookery/platform';
 
+/** Somebody waits for a clock that is told to go on: an hour is over in a second, and this is as good as never. Milliseconds of real time. */
+const longestAdvanceMs = 200_000;
+
 interface Waiting {
   dueMs: number;
   readonly periodMs: number | undefined;
@@ -41,9 +44,14 @@ export class FakeClock extends Clock {
     return this.#add(periodMs, periodMs, fn);
   }
 
-  /** Moves time on, firing what falls due in order, and lets the promises that this settles run in between. */
+  /**
+   * Moves time on, firing what falls due in order, and lets the promises that this settles run in between.
+   * @throws Error when that comes to no end; says how far it came and what fired last
+   */
   async advance(byMs: number): Promise<void> {
+    const startedMs = performance.now();
     const untilMs = this.#elapsedMs + byMs;
+    let fired = 0;
     await turn();
     for (let next = this.#next(untilMs); next; next = this.#next(untilMs)) {
       this.#elapsedMs = Math.max(this.#elapsedMs, next.dueMs);
@@ -51,6 +59,11 @@ export class FakeClock extends Clock {
       else next.dueMs += Math.max(next.periodMs, 1);
       next.fn();
       await turn();
+      fired++;
+      if (performance.now() - startedMs > longestAdvanceMs)
+        throw new Error(
+          `${fired} timers have fired, and ${untilMs - this.#elapsedMs} of ${byMs} ms are left; ${this.#waiting.size} wait, the last was ${next.fn.toString()}`,
+        );
     }
     this.#elapsedMs = Math.max(this.#elapsedMs, untilMs);
     await turn();
