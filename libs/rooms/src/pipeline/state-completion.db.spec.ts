@@ -11,6 +11,7 @@ import { buildRooms, requesterOf, type RoomsFixture, stateApart } from '../rooms
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { EventStore } from '../store/event-store.js';
 import { PurgeService } from '../upkeep/purge.service.js';
+import { RoomTasks } from '../upkeep/room-tasks.js';
 import { EventCreation } from '../sending/event-creation.service.js';
 import { PartialRooms } from '../store/partial-rooms.js';
 import { selectBegunGroup } from '../store/partial-rooms.query.js';
@@ -189,6 +190,35 @@ eachDatabase(
       // Elsewhere it goes once nothing here names it.
       if (test.stateOptions) await rooms.get(PurgeService).collectGroups(roomId, { superseded: true });
       expect(await rowsOf(begun)).toBe(0);
+    });
+
+    it('judges what was purged and came back', async () => {
+      const { server, before, join, roomId, all, persister } = await partlyJoined('forgetful');
+      const own = async (body: string): Promise<RoomEvent> => {
+        const draft = { roomId, type: 'm.room.message', content: { body } };
+        const { eventId } = await rooms.get(EventCreation).send(alice, draft);
+        return (await rooms.get(EventStore).one(eventId))!.event;
+      };
+      const receive = async (...events: RoomEvent[]): Promise<string[]> =>
+        (
+          await persister.receive(
+            roomId,
+            events.map((event) => ({ event })),
+          )
+        ).map(({ kind }) => kind);
+      const early = await own('early');
+      const said = { type: 'm.room.message', sender: zoe, content: { body: 'foreign' } };
+      const foreign = server.make(said, [early], applied(before, join));
+      expect(await receive(foreign)).toEqual(['accepted']);
+      const late = await own('late');
+      const { eventId } = await own('last');
+      await rooms.get(PurgeService).purgeHistory(roomId, { eventId }, false);
+      await rooms.get(RoomTasks).settled();
+      expect(await receive(early, foreign)).toEqual(['accepted', 'accepted']);
+      expect(await persister.completeState(roomId, join.eventId, all)).toBe(true);
+      expect(await receive(late)).toEqual(['accepted']);
+      const states = await rooms.get(RoomStateReader).idsAfter([early, foreign, late].map((event) => event.eventId));
+      expect([...states.values()].map(({ size }) => size)).toEqual(Array(3).fill(applied(before, join).size));
     });
 
     it('is not collected as unused while it is being stored', async () => {

@@ -191,11 +191,20 @@ export async function deleteEventJson(tx: Tx, eventIds: readonly string[]): Prom
   );
 }
 
+/**
+ * Tables whose rows are written anew with an event that was stored without a place in the timeline. One that had a place, and was set aside
+ * by a purge, has rows in all of them.
+ */
+const replacedTables: readonly string[] = [
+  ...['events', 'event_auth', 'event_edges', 'event_relations', 'event_to_state_groups'],
+  ...['partial_state_events', 'rejections', 'room_memberships', 'state_events'],
+];
+
 async function deleteReplaced(tx: Tx, room: WorkingRoom): Promise<void> {
   const eventIds = room.staged.filter((staged) => staged.replacesOutlier).map((staged) => staged.event.eventId);
   if (eventIds.length === 0) return;
   await deleteEventJson(tx, eventIds);
-  for (const table of ['events', 'event_auth', 'state_events', 'room_memberships']) {
+  for (const table of replacedTables) {
     await tx.exec(`DELETE FROM ${table} WHERE ${tx.dialect.anyOf('event_id')}`, [eventIds]);
   }
 }

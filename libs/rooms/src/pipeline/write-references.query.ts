@@ -70,6 +70,8 @@ export async function writeReferences(
       receivedTs,
       redactionRecheck!,
     ]),
+    // Where a purge has set it aside, it counts as before, whatever becomes of it when it comes back.
+    'ON CONFLICT (event_id) DO NOTHING',
   );
   const targets = await selectRedacted(tx, roomId, redactions);
   await dropRelations(

@@ -13,6 +13,7 @@ const eventTables: readonly (readonly [table: string, column: string])[] = [
   ['event_to_state_groups', 'event_id'],
   ['event_relations', 'event_id'],
   ['event_reports', 'event_id'],
+  ['partial_state_events', 'event_id'],
   ['redactions', 'event_id'],
   ['rejections', 'event_id'],
   ['state_events', 'event_id'],
@@ -169,7 +170,10 @@ async function lastStoredBy(db: Db, roomId: string, ts: number): Promise<number>
   return found;
 }
 
-/** Takes events out of the timeline, whoever asks, and leaves them in the database. */
+/**
+ * Takes events out of the timeline, whoever asks, and leaves them in the database. What they redact stays redacted. Should they come back
+ * from another server, they are stored as if they were new.
+ */
 export async function setAside(tx: Tx, roomId: string, eventIds: readonly string[]): Promise<void> {
   const threadIds = await leaveThreads(tx, eventIds);
   await tx.run(`UPDATE events SET outlier = TRUE WHERE ${tx.dialect.anyOf('event_id')}`, [eventIds]);

@@ -115,6 +115,61 @@ eachDatabase(
       ]);
     });
 
+    it('takes in again what it had set aside, and counts it once', async () => {
+      const { roomId, server, state, head } = await shared();
+      const own = async (type: string, content: JsonObject, stateKey?: string): Promise<RoomEvent> => {
+        const { eventId } = await rooms.get(EventCreation).send(alice, { roomId, type, content, stateKey });
+        return (await rooms.get(EventStore).one(eventId))!.event;
+      };
+      const message = 'm.room.message';
+      const topic = await own('m.room.topic', { topic: 'redacted' }, '');
+      const root = await own(message, { body: 'root' });
+      const reply = await own(message, { body: 'a', 'm.relates_to': { rel_type: 'm.thread', event_id: root.eventId } });
+      const redaction = await own('m.room.redaction', { redacts: topic.eventId });
+      const unknown = server.make({ type: message, sender: zoe }, [head], state);
+      // It came by way of another server already.
+      const stray = server.make({ type: message, sender: alice.userId }, [unknown], state);
+      const past = rooms.get(EventPersister);
+      await past.backfill(roomId, [stray], { after: head.eventId });
+      const last = await own(message, { body: 'last' });
+      const purge = async (): Promise<void> => {
+        const id = await rooms.get(PurgeService).purgeHistory(roomId, { eventId: last.eventId }, false);
+        await rooms.get(RoomTasks).settled();
+        expect(await rooms.get(RoomTasks).find(id)).toMatchObject({ status: 'complete', result: { deleted: 4 } });
+      };
+      const redactedBy = async (): Promise<string | undefined> => {
+        rooms.get(EventStore).forget([topic.eventId]);
+        return (await rooms.get(EventStore).one(topic.eventId))?.redactedBy;
+      };
+      const back = [root, reply, redaction];
+      const assertBack = async (): Promise<void> => {
+        const stored = await rooms.get(EventStore).inOrder([...back, stray].map(({ eventId }) => eventId));
+        expect(stored.map(({ outlier }) => outlier)).toEqual([false, false, false, false]);
+        const places = await test.database.query(
+          `SELECT r.event_id, r.stream_ordering FROM event_relations r JOIN events e ON e.stream_ordering = r.stream_ordering
+           WHERE e.room_id = ?`,
+          [roomId],
+        );
+        expect(places).toEqual([{ event_id: reply.eventId, stream_ordering: stored[1]?.streamOrdering }]);
+        const repliers = 'SELECT user_id, replies, stream_ordering FROM thread_repliers WHERE room_id = ?';
+        expect(await test.database.query(repliers, [roomId])).toEqual([
+          { user_id: alice.userId, replies: 1, stream_ordering: stored[1]?.streamOrdering },
+        ]);
+        expect(await redactedBy()).toBe(redaction.eventId);
+      };
+      await purge();
+      expect(await test.database.query('SELECT 1 FROM thread_repliers WHERE room_id = ?', [roomId])).toEqual([]);
+      // State stays, and so does what was done to it.
+      expect(await redactedBy()).toBe(redaction.eventId);
+      await past.backfill(roomId, back);
+      await past.backfill(roomId, [stray], { after: head.eventId });
+      await assertBack();
+      await purge();
+      expect(await receive(...back)).toEqual(['accepted', 'accepted', 'accepted']);
+      await past.backfill(roomId, [stray], { after: head.eventId });
+      await assertBack();
+    });
+
     it('keeps the newest head alone, and the state there', async () => {
       const { roomId, server, state, head } = await shared();
       const say = (type: string, content: JsonObject, prev = head, before = state): RoomEvent =>
