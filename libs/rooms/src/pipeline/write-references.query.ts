@@ -143,8 +143,10 @@ async function dropRelations(tx: Tx, roomId: string, redacted: readonly string[]
  */
 export async function leaveThreads(tx: Tx, eventIds: readonly string[]): Promise<string[]> {
   const { anyOf } = tx.dialect;
+  // Changes nothing, so that it waits for whoever does the same: a purge has no turn of the room, and what it takes may be redacted now.
   const rows = await tx.query<{ relates_to_id: string }>(
-    `SELECT DISTINCT relates_to_id FROM event_relations WHERE ${anyOf('event_id')} AND relation_type = 'm.thread'`,
+    `UPDATE event_relations SET relation_type = relation_type WHERE ${anyOf('event_id')} AND relation_type = 'm.thread'
+     RETURNING relates_to_id`,
     [eventIds],
   );
   if (rows.length === 0) return [];
@@ -157,7 +159,7 @@ export async function leaveThreads(tx: Tx, eventIds: readonly string[]): Promise
      ON CONFLICT (room_id, thread_id, user_id) DO UPDATE SET replies = thread_repliers.replies + excluded.replies`,
     [eventIds],
   );
-  return rows.map((row) => row.relates_to_id);
+  return [...new Set(rows.map((row) => row.relates_to_id))];
 }
 
 /** Lets threads end with the newest reply that is left; those of which none is left are no threads. */

@@ -169,6 +169,37 @@ eachDatabase('the history of a room that is purged', (open) => {
     );
   const upTo = (count: number): number[] => Array.from({ length: count }, (_, n) => n + 1);
 
+  it('is taken out of a thread once, whoever else takes it out at the same time', async () => {
+    const room = '!threads:a.test';
+    const positions = upTo(3).map((n) => 100_000 + n);
+    await store(room, positions, () => ({}));
+    const [first, ...others] = positions.map((position) => `$${room}${position}`);
+    await test.database.write(async (tx) => {
+      await tx.insertMany(
+        'event_relations',
+        ['event_id', 'relates_to_id', 'relation_type', 'topological_ordering', 'stream_ordering'],
+        positions.map((position) => [`$${room}${position}`, '$root', 'm.thread', position, position]),
+      );
+      const place = ['room_id', 'thread_id', 'latest_event_id', 'topological_ordering', 'stream_ordering'];
+      const last = [room, '$root', others.at(-1)!, 100_003, 100_003];
+      await tx.insertMany('threads', place, [last]);
+      await tx.insertMany('thread_repliers', [...place, 'user_id', 'replies'], [[...last, '@u:far.test', 3]]);
+    });
+    const begun = Promise.withResolvers<void>();
+    const one = test.database.write(async (tx) => {
+      await setAside(tx, room, [first!]);
+      begun.resolve();
+      if (tx.dialect.name === 'sqlite') return;
+      const waiting = `SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`;
+      while ((await test.database.query(waiting)).length === 0);
+    });
+    await begun.promise;
+    await test.database.write((tx) => deleteEvents(tx, room, [first!]));
+    await one;
+    const repliers = 'SELECT replies FROM thread_repliers WHERE room_id = ?';
+    expect(await test.database.query(repliers, [room])).toEqual([{ replies: 2 }]);
+  });
+
   it('looks at each event once, whatever of it stays', async () => {
     const room = '!mixed:a.test';
     await store(room, upTo(100), (n) => ({
