@@ -35,6 +35,8 @@ export interface EventPush {
   readonly own: ReadonlyMap<string, NotifyOutcome>;
   /** An invite that another server sent: it counts only if it became the user's membership. */
   readonly outOfBand: boolean;
+  /** Whom such an invite is for, in a room that this server is in or not. */
+  readonly invited?: string | undefined;
 }
 
 /** The part of {@link PushContext} that is the same for all users of a room; `threadSubscribed` for those who are not. */

@@ -1,4 +1,5 @@
 import { buildEvent, type RoomEvent, roomVersionRules, signEvent, SigningKey } from '@rookery/events';
+import type { JsonObject } from '@rookery/matrix-types';
 import { EventPersister } from '@rookery/rooms';
 import { eachDatabase, FakeClock } from '@rookery/testing';
 import type { Requester } from '@rookery/platform';
@@ -10,19 +11,24 @@ const zoe = '@zoe:remote.test';
 const bob = '@bob:example.org';
 const roomId = '!far:remote.test';
 
-function invite(target: string, depth: number): RoomEvent {
+const invite = (target: string, depth: number): RoomEvent => made([], depth, target, zoe, { membership: 'invite' });
+
+/** A piece of state that rests upon others, and follows upon the last of them. */
+function made(
+  before: readonly RoomEvent[],
+  depth: number,
+  stateKey: string,
+  sender: string,
+  content: JsonObject,
+  type = 'm.room.member',
+  prev = before.at(-1),
+): RoomEvent {
   return signEvent(
     buildEvent(
       {
-        type: 'm.room.member',
-        stateKey: target,
-        sender: zoe,
-        content: { membership: 'invite' },
-        roomId,
-        originServerTs: depth,
-        depth,
-        prevEventIds: [],
-        authEventIds: [],
+        ...{ type, stateKey, sender, content, roomId, originServerTs: depth, depth },
+        prevEventIds: prev ? [prev.eventId] : [],
+        authEventIds: before.map(({ eventId }) => eventId),
       },
       roomVersionRules('10')!,
     ),
@@ -42,8 +48,8 @@ eachDatabase('invites of other servers', (open) => {
   });
   afterAll(() => push.close());
 
-  const notified = async (): Promise<unknown[]> => {
-    const requester = { userId: bob } as Requester;
+  const notified = async (userId = bob): Promise<unknown[]> => {
+    const requester = { userId } as Requester;
     const page = await push.get(NotificationHistory).page(requester, { limit: 10, onlyHighlights: false });
     return page.notifications.map((one) => (one['event'] as { event_id: string }).event_id);
   };
@@ -61,5 +67,21 @@ eachDatabase('invites of other servers', (open) => {
     const before = await notified();
     await push.get(EventPersister).receiveOutliers(roomId, '10', [invite(bob, 2)]);
     expect(await notified()).toEqual(before);
+  });
+
+  it('once, also where the room comes to be known and the invite has its place in it', async () => {
+    const [carol, dan] = ['@carol:example.org', '@dan:example.org'];
+    const create = made([], 1, '', zoe, { room_version: '10', creator: zoe }, 'm.room.create');
+    const first = made([create], 2, zoe, zoe, { membership: 'join' });
+    const rules = made([create, first], 3, '', zoe, { join_rule: 'public' }, 'm.room.join_rules');
+    const join = made([create, rules], 4, carol, carol, { membership: 'join' });
+    const event = made([create, first, rules], 5, dan, zoe, { membership: 'invite' }, 'm.room.member', join);
+    const persister = push.get(EventPersister);
+    await persister.receiveOutOfBand('10', event);
+    const given = { state: [create, first, rules], authChain: [] };
+    expect(await persister.receiveWithState('10', { event: join }, given)).toMatchObject({ kind: 'accepted' });
+    expect(await persister.receive(roomId, [{ event }])).toMatchObject([{ kind: 'accepted' }]);
+    expect(await notified(dan)).toEqual([event.eventId]);
+    expect(await push.get(PushCounts).badge(dan)).toEqual({ messages: 1, rooms: 1 });
   });
 });

@@ -25,10 +25,27 @@ export async function insertOwnPushes(tx: Tx, pushes: readonly EventPush[]): Pro
 
 /** Which of these invites to a room are their target's membership now. */
 export async function currentInvites(tx: Tx, roomId: string, eventIds: readonly string[]): Promise<Set<string>> {
+  if (eventIds.length === 0) return new Set();
   const rows = await tx.query<{ event_id: string }>(
     `SELECT event_id FROM local_current_membership
      WHERE room_id = ? AND membership = 'invite' AND ${tx.dialect.anyOf('event_id')}`,
     [roomId, eventIds],
+  );
+  return new Set(rows.map((row) => row.event_id));
+}
+
+/** Which of some events of a room, each about one of these users, somebody has been told of in a way of their own. */
+export async function selectTold(
+  tx: Tx,
+  roomId: string,
+  userIds: readonly string[],
+  eventIds: readonly string[],
+): Promise<Set<string>> {
+  if (eventIds.length === 0) return new Set();
+  const { anyOf } = tx.dialect;
+  const rows = await tx.query<{ event_id: string }>(
+    `SELECT event_id FROM event_push_actions WHERE ${anyOf('user_id')} AND room_id = ? AND ${anyOf('event_id')}`,
+    [userIds, roomId, eventIds],
   );
   return new Set(rows.map((row) => row.event_id));
 }

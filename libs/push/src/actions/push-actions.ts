@@ -39,6 +39,7 @@ import {
   deleteRoomPushes,
   insertMarks,
   insertOwnPushes,
+  selectTold,
   type ThreadMark,
   withdrawPushes,
 } from './push-actions.query.js';
@@ -207,12 +208,21 @@ export class PushActions implements OnModuleInit {
     if (withdrawn.length > 0) hasWithdrawn = await withdrawPushes(tx, withdrawn);
   }
 
-  /** Without invites that did not become what the user's membership is. */
+  /**
+   * Without invites that did not become what the user's membership is. Who was told of one while this server was not in the room is not
+   * told again when it comes as part of the room.
+   */
   async #accepted(tx: Tx, roomId: string, pushes: readonly EventPush[]): Promise<readonly EventPush[]> {
-    const outOfBand = pushes.filter((push) => push.outOfBand).map((push) => push.eventId);
-    if (outOfBand.length === 0) return pushes;
-    const current = await currentInvites(tx, roomId, outOfBand);
-    return pushes.filter((push) => !push.outOfBand || current.has(push.eventId));
+    const invites = pushes.filter(({ invited }) => invited !== undefined);
+    if (invites.length === 0) return pushes;
+    const [outOfBand, placed] = [invites.filter((push) => push.outOfBand), invites.filter((push) => !push.outOfBand)];
+    const current = await currentInvites(tx, roomId, outOfBand.map(eventIdOf));
+    const told = await selectTold(tx, roomId, placed.map(inviteeOf), placed.map(eventIdOf));
+    return pushes
+      .filter((push) => !push.outOfBand || current.has(push.eventId))
+      .map((push) =>
+        told.has(push.eventId) ? { ...push, own: new Map([...push.own].filter(([id]) => id !== push.invited)) } : push,
+      );
   }
 
   /**
@@ -275,7 +285,8 @@ export class PushActions implements OnModuleInit {
       const judged = this.#judgeAll(event, tied, { localMembers, untold, candidates: own });
       if (judged.everyone === undefined && judged.own.size === 0) return undefined;
       const { eventId, roomId, sender } = event;
-      return { eventId, roomId, streamOrdering, sender, threadId, ...judged, outOfBand: false };
+      const foreign = this.#isLocal(sender) ? undefined : invited;
+      return { eventId, roomId, streamOrdering, sender, threadId, ...judged, outOfBand: false, invited: foreign };
     });
   }
 
@@ -371,6 +382,9 @@ export class PushActions implements OnModuleInit {
     return domainOf(userId) === this.config.serverName;
   }
 }
+
+const eventIdOf = ({ eventId }: EventPush): string => eventId;
+const inviteeOf = ({ invited = '' }: EventPush): string => invited;
 
 /** Whether somebody was there to send it: state is also set by what runs unattended, as are events that were left to be sent. */
 function isSentByHand(stored: StoredEvent): boolean {
