@@ -1111,6 +1111,38 @@ eachDatabase('events of other servers', (open) => {
     expect(change).toMatchObject({ roomId, membership: 'leave' });
   });
 
+  it('brings no room back to who has forgotten it, because somebody else joins', async () => {
+    const server = new RemoteServer('10', `!forgotten:${remoteServer}`);
+    let state: Map<string, RoomEvent> = new Map();
+    let last: RoomEvent[] = [];
+    const add = (type: string, stateKey: string, sender: string, content: JsonObject): RoomEvent => {
+      const event = server.make({ type, stateKey, sender, content }, last, state);
+      state = applied(state, event);
+      last = [event];
+      return event;
+    };
+    add('m.room.create', '', zoe, { room_version: '10', creator: zoe });
+    add('m.room.member', zoe, zoe, { membership: 'join' });
+    add('m.room.join_rules', '', zoe, { join_rule: 'public' });
+    const invite = add('m.room.member', bob.userId, zoe, { membership: 'invite' });
+    const { roomId } = invite;
+    const persister = rooms.get(EventPersister);
+    await persister.receiveOutOfBand('10', invite);
+    await persister.receiveOutOfBand('10', add('m.room.member', bob.userId, bob.userId, { membership: 'leave' }));
+    await rooms.get(RoomForgetting).forget(bob, roomId);
+    const known = [...state.values()];
+    const join = add('m.room.member', alice.userId, alice.userId, { membership: 'join' });
+    const given = { state: known, authChain: [...known, invite] };
+    expect(await persister.receiveWithState('10', { event: join }, given)).toMatchObject({ kind: 'accepted' });
+    const ofBob = async (): Promise<unknown> =>
+      (await rooms.get(MembershipReader).roomsOf(bob.userId)).find((each) => each.roomId === roomId);
+    expect(await ofBob()).toMatchObject({ membership: 'leave', forgotten: true });
+    // Whatever is new about their membership does.
+    const again = add('m.room.member', bob.userId, zoe, { membership: 'invite' });
+    expect(await receive(again)).toEqual(['accepted']);
+    expect(await ofBob()).toMatchObject({ membership: 'invite', forgotten: false });
+  });
+
   it('joins and knocks by the servers that are named, and by what it knows of the room where none is', async () => {
     const asked: (readonly string[])[] = [];
     const note = async (_user: string, _room: string, servers: readonly string[]): Promise<void> => {

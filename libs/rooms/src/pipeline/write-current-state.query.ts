@@ -81,8 +81,11 @@ function finalChanges({ room, stored, position, serverName }: StateBatch): Final
 const isLocalMember = ({ change, serverName }: FinalChange): boolean =>
   change.type === 'm.room.member' && domainOf(change.stateKey) === serverName;
 
+/** A room stays forgotten where the state of the room only says what was known of the user's membership before. */
 const membershipUpsert = `ON CONFLICT (user_id, room_id) DO UPDATE SET event_id = excluded.event_id,
-  membership = excluded.membership, event_stream_ordering = excluded.event_stream_ordering, forgotten = 0`;
+  membership = excluded.membership, event_stream_ordering = excluded.event_stream_ordering,
+  forgotten = CASE WHEN local_current_membership.event_id = excluded.event_id
+    THEN local_current_membership.forgotten ELSE 0 END`;
 
 /** Memberships of rooms in which this server has nobody. */
 async function writeOutOfBand(tx: Tx, room: WorkingRoom, stored: readonly StoredEvent[]): Promise<void> {
