@@ -74,8 +74,9 @@ export interface Purgeable {
 }
 
 /**
- * What may be purged of the next `limit` events of a room: no state, no forward extremities, nothing that was set aside before. What
- * stays may be most of what there is: each event is looked at once.
+ * What may be purged of the next `limit` events of a room: no state, no forward extremities, nothing that was set aside before, and no
+ * redaction of what stays, as long as it is not final: else that would be read again. What stays may be most of what there is: each event
+ * is looked at once.
  * @param behind where the part before ended
  * @returns `undefined` where there are no more events before the point
  */
@@ -86,34 +87,39 @@ export async function selectPurgeable(
   limit: number,
 ): Promise<Purgeable | undefined> {
   const isByArrival = before.topological === undefined;
-  const order = isByArrival ? 'e.stream_ordering' : 'e.topological_ordering, e.stream_ordering';
+  const orderOf = (alias: string): string =>
+    isByArrival ? `${alias}.stream_ordering` : `${alias}.topological_ordering, ${alias}.stream_ordering`;
+  const order = orderOf('e');
   const place = isByArrival ? '(?)' : '(?, ?)';
   const valuesOf = ({ topological, stream }: PurgeBefore): number[] =>
     isByArrival ? [stream] : [topological ?? Number.MIN_SAFE_INTEGER, stream];
-  const isSetAside = `e.outlier = TRUE AND e.sender LIKE ? ESCAPE '\\'`;
+  const isOwn = (alias: string): string => `${alias}.sender LIKE ? ESCAPE '\\'`;
+  const own = includeLocal ? [] : [`%:${likeText(serverName)}`];
   const rows = await db.query<{
     event_id: string;
     sender: string;
     topological_ordering: number;
     stream_ordering: number;
     is_due: SqlBool;
+    is_needed: SqlBool;
   }>(
     `SELECT e.event_id, e.sender, e.topological_ordering, e.stream_ordering,
-       (e.state_key IS NULL ${includeLocal ? '' : `AND NOT (${isSetAside})`} AND NOT EXISTS (
-         SELECT 1 FROM event_forward_extremities f WHERE f.room_id = e.room_id AND f.event_id = e.event_id)) AS is_due
+       (e.state_key IS NULL ${includeLocal ? '' : `AND NOT (e.outlier = TRUE AND ${isOwn('e')})`} AND NOT EXISTS (
+         SELECT 1 FROM event_forward_extremities f WHERE f.room_id = e.room_id AND f.event_id = e.event_id)) AS is_due,
+       EXISTS (
+         SELECT 1 FROM redactions d JOIN events t ON t.event_id = d.redacts
+         WHERE d.event_id = e.event_id AND d.have_censored = FALSE AND t.room_id = e.room_id
+           AND (t.state_key IS NOT NULL OR (${orderOf('t')}) >= ${place} ${includeLocal ? '' : `OR ${isOwn('t')}`})) AS is_needed
      FROM events e WHERE e.room_id = ? AND (${order}) < ${place} ${behind ? `AND (${order}) > ${place}` : ''}
      ORDER BY ${order} LIMIT ${Math.trunc(limit)}`,
-    [
-      ...(includeLocal ? [] : [`%:${likeText(serverName)}`]),
-      ...[roomId, ...valuesOf(before), ...(behind ? valuesOf(behind) : [])],
-    ],
+    [...[...own, ...valuesOf(before), ...own], ...[roomId, ...valuesOf(before), ...(behind ? valuesOf(behind) : [])]],
   );
   const last = rows.at(-1);
   if (last === undefined) return undefined;
   const isKept = ({ sender }: { readonly sender: string }): boolean => !includeLocal && domainOf(sender) === serverName;
   const due = rows.filter((row) => row.is_due);
   return {
-    deleted: due.filter((row) => !isKept(row)).map((row) => row.event_id),
+    deleted: due.filter((row) => !isKept(row) && !row.is_needed).map((row) => row.event_id),
     setAside: due.filter(isKept).map((row) => row.event_id),
     last: { topological: last.topological_ordering, stream: last.stream_ordering },
   };

@@ -15,6 +15,7 @@ import { buildRooms, requesterOf, type RoomsFixture, stateApart } from '../rooms
 import { EventCreation } from '../sending/event-creation.service.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { PurgeService } from './purge.service.js';
+import { RedactionCensor } from './redaction-censor.js';
 import { RoomTasks } from './room-tasks.js';
 import { RoomRepair } from './room-repair.service.js';
 
@@ -168,6 +169,56 @@ eachDatabase(
       expect(await receive(...back)).toEqual(['accepted', 'accepted', 'accepted']);
       await past.backfill(roomId, [stray], { after: head.eventId });
       await assertBack();
+    });
+
+    it('leaves redacted what stays, and what redacts it until that is final', async () => {
+      const { roomId, server, state, head } = await shared();
+      const events = rooms.get(EventStore);
+      let prev = head;
+      const say = async (type: string, content: JsonObject): Promise<RoomEvent> => {
+        prev = server.make({ type, sender: zoe, content }, [prev], state);
+        expect(await receive(prev)).toEqual(['accepted']);
+        return prev;
+      };
+      const own = (type: string, content: JsonObject, stateKey?: string): Promise<SentEvent> =>
+        rooms.get(EventCreation).send(alice, { roomId, type, content, stateKey });
+      const topic = await own('m.room.topic', { topic: 'redacted' }, '');
+      const kept = await own('m.room.message', { body: 'redacted' });
+      const gone = await say('m.room.message', { body: 'redacted' });
+      const late = server.make(
+        { type: 'm.room.message', sender: zoe, content: { body: 'late' }, depth: 999 },
+        [head],
+        state,
+      );
+      const redactions: RoomEvent[] = [];
+      for (const { eventId } of [topic, kept, gone, late])
+        redactions.push(await say('m.room.redaction', { redacts: eventId }));
+      const last = await own('m.room.message', { body: 'last' });
+      const ts = clock.nowMs();
+      await clock.jump(dayMs);
+      expect(await receive(late)).toEqual(['accepted']);
+      const redactedBy = async ({ eventId }: { readonly eventId: string }): Promise<string | undefined> => {
+        events.forget([eventId]);
+        return (await events.one(eventId))?.redactedBy;
+      };
+      const left = async (): Promise<boolean[]> => {
+        const stored = await events.stored(redactions.map(({ eventId }) => eventId));
+        return redactions.map(({ eventId }) => stored.has(eventId));
+      };
+      await rooms.get(PurgeService).purgeHistory(roomId, { eventId: last.eventId }, false);
+      await rooms.get(RoomTasks).settled();
+      const [ofTopic, ofKept, , ofLate] = redactions.map(({ eventId }) => eventId);
+      expect(await Promise.all([topic, kept, late].map(redactedBy))).toEqual([ofTopic, ofKept, ofLate]);
+      expect(await left()).toEqual([true, true, false, true]);
+      await rooms.get(PurgeService).purgeOlder(roomId, ts);
+      expect(await left()).toEqual([true, false, false, true]);
+      expect(await Promise.all([topic, late].map(redactedBy))).toEqual([ofTopic, ofLate]);
+      await clock.jump(8 * dayMs);
+      await rooms.get(RedactionCensor).run();
+      await rooms.get(PurgeService).purgeOlder(roomId, ts);
+      expect(await left()).toEqual([false, false, false, false]);
+      events.forget([topic.eventId]);
+      expect((await events.one(topic.eventId))?.event.content).toEqual({});
     });
 
     it('keeps the newest head alone, and the state there', async () => {
