@@ -5,7 +5,11 @@ import { countEvents, countMails } from './server-metrics.js';
 
 describe('the count of stored events', () => {
   const batch = (backfilled: boolean, ...events: (readonly [type: string, sender: string])[]): EventBatch =>
-    ({ backfilled, events: events.map(([type, sender]) => ({ event: { type, sender } })) }) as unknown as EventBatch;
+    ({
+      backfilled,
+      events: events.map(([type, sender]) => ({ event: { type, sender } })),
+      extremities: () => ({ now: 1, left: 0 }),
+    }) as unknown as EventBatch;
 
   it('tells types and origins, not what was fetched, and grows no further than its bound', async () => {
     const metrics = new Metrics('here.org');
