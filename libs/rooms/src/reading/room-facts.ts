@@ -74,6 +74,7 @@ export class RoomFactsReader {
         for (const row of await selectLastActivity(this.database, some, [...activityTypes], count)) {
           const position = row.position ?? row.edge;
           if (position !== null) activity.set(row.room_id, position);
+          else activity.delete(row.room_id);
           if (row.position === null && row.edge !== null) left.push(row.room_id);
         }
       }

@@ -1,4 +1,4 @@
-import { databaseMigrations, type Db } from '@rookery/database';
+import { databaseMigrations, type Db, type Tx } from '@rookery/database';
 import { replicationMigrations } from '@rookery/replication';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { scansOf } from '@rookery/testing/internal';
@@ -14,25 +14,28 @@ const roomId = '!large:a.test';
 const count = 25_000;
 const rare = 2_500;
 
+/** Two events at each depth. @param after the position behind which they arrived */
+function insertEvents(tx: Tx, id: string, length: number, after: number, typeOf: (n: number) => string): Promise<void> {
+  const columns = ['event_id', 'room_id', 'type', 'sender', 'topological_ordering', 'depth', 'stream_ordering'];
+  return tx.insertMany(
+    'events',
+    [...columns, 'origin_server_ts', 'received_ts'],
+    Array.from({ length }, (_, index) => {
+      const [n, place] = [index + 1, index + 1 + after];
+      const depth = Math.ceil(n / 2);
+      return [`$${place}`, id, typeOf(n), '@a:a.test', depth, depth, place, n, n];
+    }),
+  );
+}
+
 eachDatabase('pages of a large room', (open) => {
   let test: TestDatabase;
 
   beforeAll(async () => {
     test = await open();
     await test.migrate([...databaseMigrations, ...replicationMigrations, ...usersMigrations, ...roomsMigrations]);
-    const columns = ['event_id', 'room_id', 'type', 'sender', 'topological_ordering', 'depth', 'stream_ordering'];
     await test.database.write((tx) => tx.insertMany('rooms', ['room_id', 'room_version'], [[roomId, '12']]));
-    await test.database.write((tx) =>
-      tx.insertMany(
-        'events',
-        [...columns, 'origin_server_ts', 'received_ts'],
-        Array.from({ length: count }, (_, index) => {
-          const n = index + 1;
-          const depth = Math.ceil(n / 2);
-          return [`$${n}`, roomId, n % rare === 0 ? 'rare' : 'usual', '@a:a.test', depth, depth, n, n, n];
-        }),
-      ),
-    );
+    await test.database.write((tx) => insertEvents(tx, roomId, count, 0, (n) => (n % rare === 0 ? 'rare' : 'usual')));
   });
   afterAll(() => test.close());
 
@@ -192,8 +195,14 @@ eachDatabase('pages of a large room', (open) => {
   it('are looked through for activity as far as that is likely', async () => {
     const rooms = await buildRooms({ database: test.database, clock: new FakeClock() });
     try {
-      const activity = async (): Promise<number | undefined> =>
-        (await rooms.get(RoomFactsReader).of([roomId])).get(roomId)?.lastActivity;
+      const activity = async (id = roomId): Promise<number | undefined> =>
+        (await rooms.get(RoomFactsReader).of([id])).get(id)?.lastActivity;
+      const quiet = '!quiet:a.test';
+      await test.database.write(async (tx) => {
+        await tx.insertMany('rooms', ['room_id', 'room_version'], [[quiet, '12']]);
+        await insertEvents(tx, quiet, 30, count, () => 'usual');
+      });
+      expect(await activity(quiet)).toBeUndefined();
       const setType = (n: number): Promise<number> =>
         test.database.write((tx) => tx.run("UPDATE events SET type = 'm.room.message' WHERE stream_ordering = ?", [n]));
       await setType(10);
