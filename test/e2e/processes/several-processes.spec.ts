@@ -562,12 +562,14 @@ describeWithRedis('A server of several processes', () => {
   });
 
   it('keeps its database from a newer program until those that could not serve it afterwards have ended', async () => {
-    const newer = await anotherBuild(
-      '/homeserver/dist/schema.js',
-      'export const migrations = [',
-      `export const migrations = [{
-        version: 2, name: 'of_tomorrow', up: async (tx) => void (await tx.run('CREATE TABLE of_tomorrow (id BIGINT)')) },`,
-    );
+    const buildWith = (schemaVersion: number, name: string): Promise<string> =>
+      anotherBuild(
+        '/homeserver/dist/schema.js',
+        'export const migrations = [',
+        `export const migrations = [{
+          version: ${schemaVersion}, name: '${name}', up: async (tx) => void (await tx.run('CREATE TABLE ${name} (id BIGINT)')) },`,
+      );
+    const newer = await buildWith(2, 'of_tomorrow');
     const today = start('--config', file);
     const token = await register(port, 'erin');
     const tomorrowPort = await freePort();
@@ -577,6 +579,13 @@ describeWithRedis('A server of several processes', () => {
     expect(early.exitCode).toBe(1);
     expect(log).toMatch(
       /would need schema version 2 or newer afterwards, and a process of this server that runs .* knows versions up to 1: stop/,
+    );
+    // A step of the version that the one that runs knows, and yet not one of its own.
+    const almost = startBuild(await buildWith(1, 'of_this_evening'), '--config', file, tomorrow);
+    await new Promise((resolve) => almost.once('exit', resolve));
+    expect(almost.exitCode).toBe(1);
+    expect(log).toMatch(
+      /would need programs that know the step of_this_evening afterwards, and a process of this server that runs .* does not: stop/,
     );
     expect((await ask(port, 'POST', '/createRoom', {}, token)).status).toBe(200);
 

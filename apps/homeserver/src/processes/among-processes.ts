@@ -6,6 +6,7 @@ import {
   joinProcesses,
   migrate,
   openDatabase,
+  pendingMigrations,
   type PostgresOptions,
   type ProcessRegistry,
   type ProcessView,
@@ -429,14 +430,26 @@ const protocolOf = (addresses: Addresses | undefined): number => addresses?.prot
 
 const addressesIn = (text: string): Addresses => JSON.parse(text) as Addresses;
 
-/** A database is not changed beneath a process that could not serve it afterwards. @throws StartupError */
+/**
+ * A database is not changed beneath a process that could not serve it afterwards: neither where that needs a later version of the schema,
+ * nor where steps of the version that it knows are missing, which it would have taken when it began, had it known them.
+ * @throws StartupError
+ */
 async function checkOthersServe(tx: Tx, compatVersion: number): Promise<void> {
-  for (const { name, version: theirVersion, address } of await runningProcesses(tx)) {
+  const others = await runningProcesses(tx);
+  // Whatever those have taken is there by now.
+  const missing = pendingMigrations(await readSchemaState(tx), migrations);
+  for (const { name, version: theirVersion, address } of others) {
     const { schema = 1 } = address === null ? {} : addressesIn(address);
-    if (schema >= compatVersion) continue;
+    const unknown = missing.find((step) => step.version <= schema);
+    if (schema >= compatVersion && unknown === undefined) continue;
+    const [need, knows] =
+      schema < compatVersion
+        ? [`schema version ${compatVersion} or newer`, `knows versions up to ${schema}`]
+        : [`programs that know the step ${unknown?.name}`, 'does not'];
     throw new StartupError(
-      `The database would need schema version ${compatVersion} or newer afterwards, and a process of this server that runs (${name}, ` +
-        `version ${theirVersion}) knows versions up to ${schema}: stop such processes first. "rookery upgrade check" tells what changes.`,
+      `The database would need ${need} afterwards, and a process of this server that runs (${name}, version ${theirVersion}) ` +
+        `${knows}: stop such processes first. "rookery upgrade check" tells what changes.`,
     );
   }
 }
