@@ -2,6 +2,7 @@ import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { DeviceService } from '@rookery/users';
 import { buildE2ee, type E2eeFixture, fixtureMigrations } from '../e2ee.fixture.js';
 import { KeyUploads } from './key-uploads.service.js';
+import { insertOneTimeKeys } from './one-time-key.query.js';
 import { OneTimeKeyService } from './one-time-key.service.js';
 
 const algorithm = 'signed_curve25519';
@@ -168,6 +169,18 @@ eachDatabase('one-time keys', (open, kind) => {
     await expect(upload({}, { 'another:A': { key: 'x' } })).rejects.toMatchObject(refused);
     await upload({ 'one-time0:B': { key: 'x' }, 'fallback0:B': { key: 'x' } }, { 'one-time1:B': { key: 'x' } });
     expect(Object.keys((await keys.counts(alice, 'PHONE')).counts)).toHaveLength(12);
+  });
+
+  it('lets who has too many from before renew a fallback key', async () => {
+    const more = Array.from({ length: 5_001 }, (_, index) => ({
+      ...{ algorithm: `of${index % 25}`, keyId: `K${index}`, keyJson: '{}' },
+    }));
+    await test.database.write((tx) => insertOneTimeKeys(tx, alice, 'PHONE', more, clock.nowMs()));
+    await upload({}, { 'of0:F': { key: 'x' } });
+    expect((await keys.counts(alice, 'PHONE')).unusedFallbackTypes).toEqual(['of0']);
+    const refused = { status: 413, errcode: 'M_TOO_LARGE' };
+    await expect(upload({ 'of0:A': { key: 'x' } })).rejects.toMatchObject(refused);
+    await expect(upload({}, { 'another:F': { key: 'x' } })).rejects.toMatchObject(refused);
   });
 
   it('refuses too many keys, nonsense names and nonsense keys', async () => {

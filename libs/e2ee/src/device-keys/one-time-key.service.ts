@@ -209,6 +209,7 @@ export class OneTimeKeyService {
     });
   }
 
+  /** A device that has more than it may, from before there were limits, may renew its fallback keys. */
   async #checkRoom(
     tx: Tx,
     userId: string,
@@ -219,10 +220,11 @@ export class OneTimeKeyService {
     const held = await oneTimeKeyCounts(tx, userId, deviceId);
     let count = fresh.length;
     for (const ofAlgorithm of held.values()) count += ofAlgorithm;
-    if (count > limits.heldKeys) throw MatrixError.tooLarge(`A device can have ${limits.heldKeys} one-time keys`);
-    const algorithms = new Set([...held.keys(), ...(await fallbackAlgorithms(tx, userId, deviceId))]);
-    for (const { algorithm } of [...fresh, ...fallbackKeys]) algorithms.add(algorithm);
-    if (algorithms.size > limits.algorithms)
+    if (fresh.length > 0 && count > limits.heldKeys)
+      throw MatrixError.tooLarge(`A device can have ${limits.heldKeys} one-time keys`);
+    const known = new Set([...held.keys(), ...(await fallbackAlgorithms(tx, userId, deviceId))]);
+    const algorithms = new Set([...known, ...[...fresh, ...fallbackKeys].map((key) => key.algorithm)]);
+    if (algorithms.size > Math.max(limits.algorithms, known.size))
       throw MatrixError.tooLarge(`A device can have keys of ${limits.algorithms} algorithms`);
   }
 }
