@@ -132,7 +132,7 @@ async function selectRedacted(tx: Tx, roomId: string, redactions: readonly Refer
 /** A redacted event relates to nothing any more. */
 async function dropRelations(tx: Tx, roomId: string, redacted: readonly string[]): Promise<void> {
   if (redacted.length === 0) return;
-  const threadIds = await leaveThreads(tx, redacted);
+  const threadIds = await leaveThreads(tx, roomId, redacted);
   await tx.exec(`DELETE FROM event_relations WHERE ${tx.dialect.anyOf('event_id')}`, [redacted]);
   await shortenThreads(tx, roomId, threadIds);
 }
@@ -141,15 +141,19 @@ async function dropRelations(tx: Tx, roomId: string, redacted: readonly string[]
  * Has replies count in their threads no more. They are about to go, or to leave the timeline; {@link shortenThreads} comes afterwards.
  * @returns ids of those threads
  */
-export async function leaveThreads(tx: Tx, eventIds: readonly string[]): Promise<string[]> {
+export async function leaveThreads(tx: Tx, roomId: string, eventIds: readonly string[]): Promise<string[]> {
   const { anyOf } = tx.dialect;
-  // Changes nothing, so that it waits for whoever does the same: a purge has no turn of the room, and what it takes may be redacted now.
   const rows = await tx.query<{ relates_to_id: string }>(
-    `UPDATE event_relations SET relation_type = relation_type WHERE ${anyOf('event_id')} AND relation_type = 'm.thread'
-     RETURNING relates_to_id`,
+    `SELECT DISTINCT relates_to_id FROM event_relations WHERE ${anyOf('event_id')} AND relation_type = 'm.thread'`,
     [eventIds],
   );
   if (rows.length === 0) return [];
+  const threadIds = rows.map((row) => row.relates_to_id);
+  // Who is replying, or takes the same replies away, is waited for, and waits: a purge is in no room's turn.
+  await tx.exec(`UPDATE threads SET thread_id = thread_id WHERE room_id = ? AND ${anyOf('thread_id')}`, [
+    roomId,
+    threadIds,
+  ]);
   await tx.exec(
     `INSERT INTO thread_repliers (${repliersColumns.join(', ')})
      SELECT e.room_id, r.relates_to_id, e.sender, -COUNT(*), '', 0, 0
@@ -159,7 +163,7 @@ export async function leaveThreads(tx: Tx, eventIds: readonly string[]): Promise
      ON CONFLICT (room_id, thread_id, user_id) DO UPDATE SET replies = thread_repliers.replies + excluded.replies`,
     [eventIds],
   );
-  return [...new Set(rows.map((row) => row.relates_to_id))];
+  return threadIds;
 }
 
 /** Lets threads end with the newest reply that is left; those of which none is left are no threads. */
@@ -244,7 +248,6 @@ async function writeThreads(tx: Tx, accepted: readonly Reference[], roomId: stri
     return relation?.type === 'm.thread' ? [{ ...reply, threadId: relation.eventId }] : [];
   });
   if (replies.length === 0) return;
-  await writeRepliers(tx, roomId, replies);
   const latest = new Map(
     replies.map(({ threadId, event, streamOrdering }) => [
       threadId,
@@ -259,12 +262,14 @@ async function writeThreads(tx: Tx, accepted: readonly Reference[], roomId: stri
      topological_ordering = excluded.topological_ordering, stream_ordering = excluded.stream_ordering
      WHERE excluded.topological_ordering >= threads.topological_ordering`,
   );
+  // The threads are held from here on.
+  await writeRepliers(tx, roomId, replies);
 }
 
 /** Takes back what events relate to and redact. */
 export async function forgetReferences(tx: Tx, roomId: string, eventIds: readonly string[]): Promise<void> {
   if (eventIds.length === 0) return;
-  const threadIds = await leaveThreads(tx, eventIds);
+  const threadIds = await leaveThreads(tx, roomId, eventIds);
   for (const table of ['event_relations', 'redactions'])
     await tx.exec(`DELETE FROM ${table} WHERE ${tx.dialect.anyOf('event_id')}`, [eventIds]);
   await shortenThreads(tx, roomId, threadIds);

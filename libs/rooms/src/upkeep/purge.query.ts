@@ -181,7 +181,7 @@ async function lastStoredBy(db: Db, roomId: string, ts: number): Promise<number>
  * from another server, they are stored as if they were new.
  */
 export async function setAside(tx: Tx, roomId: string, eventIds: readonly string[]): Promise<void> {
-  const threadIds = await leaveThreads(tx, eventIds);
+  const threadIds = await leaveThreads(tx, roomId, eventIds);
   await tx.run(`UPDATE events SET outlier = TRUE WHERE ${tx.dialect.anyOf('event_id')}`, [eventIds]);
   await tx.run(`DELETE FROM event_to_state_groups WHERE ${tx.dialect.anyOf('event_id')}`, [eventIds]);
   await shortenThreads(tx, roomId, threadIds);
@@ -202,7 +202,7 @@ export async function deleteEvents(tx: Tx, roomId: string, eventIds: readonly st
     `SELECT DISTINCT chain_id FROM event_auth_chains WHERE ${tx.dialect.anyOf('event_id')}`,
     [eventIds],
   );
-  const threadIds = await leaveThreads(tx, eventIds);
+  const threadIds = await leaveThreads(tx, roomId, eventIds);
   await deleteEventJson(tx, eventIds);
   for (const [table, column] of eventTables) {
     await tx.run(`DELETE FROM ${table} WHERE ${tx.dialect.anyOf(column)}`, [eventIds]);

@@ -1,9 +1,9 @@
-import { databaseMigrations } from '@rookery/database';
+import { databaseMigrations, type Tx } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
 import { replicationMigrations } from '@rookery/replication';
 import { stateKeyOf } from '@rookery/state-res';
-import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
+import { eachDatabase, eventually, FakeClock, type TestDatabase } from '@rookery/testing';
 import { usersMigrations } from '@rookery/users';
 import { RoomCreation } from '../creation/room-creation.service.js';
 import { roomsMigrations } from '../migrations/index.js';
@@ -14,6 +14,7 @@ import type { SentEvent } from '../model/stored-event.js';
 import { buildRooms, requesterOf, type RoomsFixture, stateApart } from '../rooms.fixture.js';
 import { EventCreation } from '../sending/event-creation.service.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
+import { deleteEvents } from './purge.query.js';
 import { PurgeService } from './purge.service.js';
 import { RedactionCensor } from './redaction-censor.js';
 import { RoomTasks } from './room-tasks.js';
@@ -219,6 +220,49 @@ eachDatabase(
       expect(await left()).toEqual([false, false, false, false]);
       events.forget([topic.eventId]);
       expect((await events.one(topic.eventId))?.event.content).toEqual({});
+    });
+
+    it('counts who replies in a thread while a reply there is purged', async () => {
+      const { database } = test;
+      if (database.dialect.name === 'sqlite') return;
+      const { roomId, server, state, head } = await shared();
+      const say = (content: JsonObject): Promise<SentEvent> =>
+        rooms.get(EventCreation).send(alice, { roomId, type: 'm.room.message', content });
+      const root = await say({ body: 'root' });
+      const inThread = { body: 'reply', 'm.relates_to': { rel_type: 'm.thread', event_id: root.eventId } };
+      const [kept, gone] = [await say(inThread), await say(inThread)];
+      const foreign = server.make({ type: 'm.room.message', sender: zoe, content: inThread }, [head], state);
+      let isDone = false;
+      const reached = Promise.withResolvers<void>();
+      const replying = reached.promise.then(() => receive(foreign)).finally(() => (isDone = true));
+      const isWaiting = async (): Promise<boolean> =>
+        (await database.query('SELECT 1 AS found FROM pg_locks WHERE NOT granted')).length > 0;
+      await database.write(async (tx) => {
+        const run: Tx['run'] = async (sql, params) => {
+          if (sql.startsWith('INSERT INTO thread_repliers')) {
+            reached.resolve();
+            await eventually(async () => isDone || (await isWaiting()));
+          }
+          return tx.run(sql, params);
+        };
+        const slow: Tx = new Proxy(tx, {
+          get: (target, key) => {
+            const value: unknown = key === 'run' ? run : Reflect.get(target, key, target);
+            return typeof value === 'function' ? (value.bind(target) as unknown) : value;
+          },
+        });
+        await deleteEvents(slow, roomId, [gone.eventId]);
+      });
+      expect(await replying).toEqual(['accepted']);
+      expect(
+        await database.query(
+          'SELECT user_id, replies, latest_event_id FROM thread_repliers WHERE room_id = ? ORDER BY user_id',
+          [roomId],
+        ),
+      ).toEqual([
+        { user_id: alice.userId, replies: 1, latest_event_id: kept.eventId },
+        { user_id: zoe, replies: 1, latest_event_id: foreign.eventId },
+      ]);
     });
 
     it('keeps the newest head alone, and the state there', async () => {
