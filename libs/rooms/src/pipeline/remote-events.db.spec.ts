@@ -395,6 +395,25 @@ eachDatabase('events of other servers', (open) => {
     expect(rows.map((row) => row.event_id)).toEqual(past.slice(1).map((event) => event.eventId));
   });
 
+  it('ends a thread with the reply that is the last in the room, whichever came last', async () => {
+    const { roomId, server, state, head } = await shared();
+    const say = (body: string, more: JsonObject = {}, depth?: number): RoomEvent => {
+      const content = { body, ...more };
+      return server.make({ type: 'm.room.message', sender: zoe, content, ...(depth && { depth }) }, [head], state);
+    };
+    const root = say('root');
+    const inThread = { 'm.relates_to': { rel_type: 'm.thread', event_id: root.eventId } };
+    const latest = async (): Promise<unknown> =>
+      test.database.query('SELECT latest_event_id FROM threads WHERE room_id = ?', [roomId]);
+    const live = say('live', inThread);
+    expect(await receive(root, live)).toEqual(['accepted', 'accepted']);
+    await rooms.get(EventPersister).backfill(roomId, [say('just as deep', inThread)]);
+    expect(await latest()).toEqual([{ latest_event_id: live.eventId }]);
+    const deeper = say('deeper', inThread, live.depth + 2);
+    await rooms.get(EventPersister).backfill(roomId, [deeper, say('less so', inThread, live.depth + 1)]);
+    expect(await latest()).toEqual([{ latest_event_id: deeper.eventId }]);
+  });
+
   it('gives the past the state of what follows upon it, where it is told to, and makes no other', async () => {
     const { roomId, server, state, head } = await shared();
     const message = (body: string, prev: RoomEvent): RoomEvent =>

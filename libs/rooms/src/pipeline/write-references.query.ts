@@ -208,38 +208,41 @@ async function recountEnded(tx: Tx, roomId: string, threadIds: readonly string[]
   );
 }
 
-const repliersColumns = [
-  ...['room_id', 'thread_id', 'user_id', 'replies'],
-  ...['latest_event_id', 'topological_ordering', 'stream_ordering'],
-];
+/** What says which reply is the last one, by the room's own order. */
+const columnsOfLast = ['latest_event_id', 'topological_ordering', 'stream_ordering'];
+const repliersColumns = ['room_id', 'thread_id', 'user_id', 'replies', ...columnsOfLast];
+
+interface Reply extends Reference {
+  readonly threadId: string;
+}
+
+function lastOf(replies: readonly Reply[]): readonly [string, number, number] {
+  const { event, streamOrdering } = replies.reduce((one, other) =>
+    (other.event.depth - one.event.depth || other.streamOrdering - one.streamOrdering) > 0 ? other : one,
+  );
+  return [event.eventId, event.depth, streamOrdering];
+}
 
 /** Counts replies, by thread and sender. */
-async function writeRepliers(
-  tx: Tx,
-  roomId: string,
-  replies: readonly (Reference & { threadId: string })[],
-): Promise<void> {
+async function writeRepliers(tx: Tx, roomId: string, replies: readonly Reply[]): Promise<void> {
   const byReplier = Map.groupBy(replies, ({ threadId, event }) => `${event.sender} ${threadId}`);
   const rows = [...byReplier.values()].map((some) => {
-    const last = some.reduce((one, other) =>
-      (other.event.depth - one.event.depth || other.streamOrdering - one.streamOrdering) > 0 ? other : one,
-    );
-    const { threadId, event, streamOrdering } = last;
-    return [roomId, threadId, event.sender, some.length, event.eventId, event.depth, streamOrdering];
+    const { threadId, event } = some[0]!;
+    return [roomId, threadId, event.sender, some.length, ...lastOf(some)];
   });
-  const [place, known] = ['excluded', 'thread_repliers'].map(
-    (table) => `(${table}.topological_ordering, ${table}.stream_ordering)`,
-  );
   const newest = (column: string): string =>
-    `${column} = CASE WHEN ${place} > ${known} THEN excluded.${column} ELSE thread_repliers.${column} END`;
+    `${column} = CASE WHEN ${isLater('thread_repliers')} THEN excluded.${column} ELSE thread_repliers.${column} END`;
   await tx.insertMany(
     'thread_repliers',
     repliersColumns,
     rows,
     `ON CONFLICT (room_id, thread_id, user_id) DO UPDATE SET replies = thread_repliers.replies + excluded.replies,
-     ${['latest_event_id', 'topological_ordering', 'stream_ordering'].map(newest).join(', ')}`,
+     ${columnsOfLast.map(newest).join(', ')}`,
   );
 }
+
+const isLater = (table: string): string =>
+  `(excluded.topological_ordering, excluded.stream_ordering) > (${table}.topological_ordering, ${table}.stream_ordering)`;
 
 async function writeThreads(tx: Tx, accepted: readonly Reference[], roomId: string): Promise<void> {
   const replies = accepted.flatMap((reply) => {
@@ -248,19 +251,13 @@ async function writeThreads(tx: Tx, accepted: readonly Reference[], roomId: stri
     return relation?.type === 'm.thread' ? [{ ...reply, threadId: relation.eventId }] : [];
   });
   if (replies.length === 0) return;
-  const latest = new Map(
-    replies.map(({ threadId, event, streamOrdering }) => [
-      threadId,
-      [roomId, threadId, event.eventId, event.depth, streamOrdering],
-    ]),
-  );
+  const byThread = Map.groupBy(replies, ({ threadId }) => threadId);
   await tx.insertMany(
     'threads',
-    ['room_id', 'thread_id', 'latest_event_id', 'topological_ordering', 'stream_ordering'],
-    [...latest.values()],
-    `ON CONFLICT (room_id, thread_id) DO UPDATE SET latest_event_id = excluded.latest_event_id,
-     topological_ordering = excluded.topological_ordering, stream_ordering = excluded.stream_ordering
-     WHERE excluded.topological_ordering >= threads.topological_ordering`,
+    ['room_id', 'thread_id', ...columnsOfLast],
+    [...byThread].map(([threadId, some]) => [roomId, threadId, ...lastOf(some)]),
+    `ON CONFLICT (room_id, thread_id) DO UPDATE SET ${columnsOfLast.map((column) => `${column} = excluded.${column}`).join(', ')}
+     WHERE ${isLater('threads')}`,
   );
   // The threads are held from here on.
   await writeRepliers(tx, roomId, replies);
