@@ -51,8 +51,9 @@ interface Due {
 
 /** Rounds are so far apart at most, milliseconds: who is left without a word goes offline so much too early. */
 const longestRoundMs = 5_000;
-/** ... and at most this part of the time after which a device counts as gone. */
+/** ... and at most this part of the time after which a device counts as gone, where that is no moment. */
 const roundsPerGap = 6;
+const shortestRoundMs = 1_000;
 /** That somebody is active is told no oftener, milliseconds. */
 const tellActiveMs = 10_000;
 const maxToldBytes = 8 * 1024 * 1024;
@@ -145,7 +146,7 @@ export class PresenceElsewhere implements OnModuleInit {
   }
 
   get #roundMs(): number {
-    return Math.min(longestRoundMs, this.#gapMs / roundsPerGap);
+    return Math.max(shortestRoundMs, Math.min(longestRoundMs, this.#gapMs / roundsPerGap));
   }
 
   async #say(key: string, due: Due): Promise<void> {

@@ -285,8 +285,17 @@ export class PushActions implements OnModuleInit {
       const judged = this.#judgeAll(event, tied, { localMembers, untold, candidates: own });
       if (judged.everyone === undefined && judged.own.size === 0) return undefined;
       const { eventId, roomId, sender } = event;
-      const foreign = this.#isLocal(sender) ? undefined : invited;
-      return { eventId, roomId, streamOrdering, sender, threadId, ...judged, outOfBand: false, invited: foreign };
+      const invitedByRemote = this.#isLocal(sender) ? undefined : invited;
+      return {
+        eventId,
+        roomId,
+        streamOrdering,
+        sender,
+        threadId,
+        ...judged,
+        outOfBand: false,
+        invited: invitedByRemote,
+      };
     });
   }
 
