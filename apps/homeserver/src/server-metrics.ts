@@ -347,18 +347,8 @@ export function countNews(metrics: Metrics, bus: Bus, instance: string | undefin
   const heard = metrics.counter('synapse_replication_tcp_protocol_inbound_rdata_count');
   const told = metrics.counter('synapse_replication_tcp_resource_stream_updates');
   if (!bus.isShared) return;
-  // The streams are the program's own.
-  const childrenOf = (counter: typeof heard): ((stream: string) => ReturnType<typeof heard.child>) => {
-    const byStream = new Map<string, ReturnType<typeof heard.child>>();
-    return (stream) => {
-      let child = byStream.get(stream);
-      if (child === undefined) byStream.set(stream, (child = counter.child({ stream_name: stream })));
-      return child;
-    };
-  };
-  const [ofHeard, ofTold] = [childrenOf(heard), childrenOf(told)];
   // What this process says comes back to it once it is on its way to all.
-  bus.subscribe(({ stream, writer }) => (writer === instance ? ofTold : ofHeard)(stream).inc());
+  bus.subscribe(({ stream, writer }) => (writer === instance ? told : heard).inc({ stream_name: stream }));
 }
 
 /** Counts the calls to other processes, by what each came to: 503 where nobody answered. */

@@ -25,7 +25,7 @@ import { StateResolver } from '../state/state-resolver.js';
 import { EventStore } from '../store/event-store.js';
 import { EventPersister } from './event-persister.js';
 import { InboundEvents } from './inbound-events.service.js';
-import { applied, remoteKey, remoteServer, RemoteServer, yan, zoe } from './remote-server.fixture.js';
+import { applied, remoteKey, remoteServer, RemoteServer, stateLine, yan, zoe } from './remote-server.fixture.js';
 
 eachDatabase('events of other servers', (open) => {
   const clock = new FakeClock();
@@ -1077,15 +1077,7 @@ eachDatabase('events of other servers', (open) => {
   });
 
   it('covers the auth chain of an invite that was known before its room', async () => {
-    const server = new RemoteServer('10', `!later:${remoteServer}`);
-    let state: Map<string, RoomEvent> = new Map();
-    let last: RoomEvent[] = [];
-    const add = (type: string, stateKey: string, sender: string, content: JsonObject): RoomEvent => {
-      const event = server.make({ type, stateKey, sender, content }, last, state);
-      state = applied(state, event);
-      last = [event];
-      return event;
-    };
+    const { state, add } = stateLine(new RemoteServer('10', `!later:${remoteServer}`));
     add('m.room.create', '', zoe, { room_version: '10', creator: zoe });
     add('m.room.member', zoe, zoe, { membership: 'join' });
     add('m.room.join_rules', '', zoe, { join_rule: 'invite' });
@@ -1131,15 +1123,7 @@ eachDatabase('events of other servers', (open) => {
   });
 
   it('brings no room back to who has forgotten it, because somebody else joins', async () => {
-    const server = new RemoteServer('10', `!forgotten:${remoteServer}`);
-    let state: Map<string, RoomEvent> = new Map();
-    let last: RoomEvent[] = [];
-    const add = (type: string, stateKey: string, sender: string, content: JsonObject): RoomEvent => {
-      const event = server.make({ type, stateKey, sender, content }, last, state);
-      state = applied(state, event);
-      last = [event];
-      return event;
-    };
+    const { state, add } = stateLine(new RemoteServer('10', `!forgotten:${remoteServer}`));
     add('m.room.create', '', zoe, { room_version: '10', creator: zoe });
     add('m.room.member', zoe, zoe, { membership: 'join' });
     add('m.room.join_rules', '', zoe, { join_rule: 'public' });

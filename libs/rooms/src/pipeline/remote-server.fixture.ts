@@ -69,3 +69,19 @@ export const applied = (state: ReadonlyMap<string, RoomEvent>, ...events: RoomEv
     if (event.stateKey !== undefined) after.set(stateKeyOf(event.type, event.stateKey), event);
   return after;
 };
+
+/** The state events of a room that are made by `add`, each upon the one before it. */
+export function stateLine(server: RemoteServer): {
+  readonly state: ReadonlyMap<string, RoomEvent>;
+  readonly add: (type: string, stateKey: string, sender: string, content: JsonObject) => RoomEvent;
+} {
+  const state = new Map<string, RoomEvent>();
+  let last: readonly RoomEvent[] = [];
+  const add = (type: string, stateKey: string, sender: string, content: JsonObject): RoomEvent => {
+    const event = server.make({ type, stateKey, sender, content }, last, state);
+    state.set(stateKeyOf(type, stateKey), event);
+    last = [event];
+    return event;
+  };
+  return { state, add };
+}

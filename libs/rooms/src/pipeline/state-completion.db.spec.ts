@@ -1,6 +1,5 @@
 import { databaseMigrations } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
-import type { JsonObject } from '@rookery/matrix-types';
 import { replicationMigrations } from '@rookery/replication';
 import { stateKeyOf } from '@rookery/state-res';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
@@ -16,7 +15,7 @@ import { EventCreation } from '../sending/event-creation.service.js';
 import { PartialRooms } from '../store/partial-rooms.js';
 import { selectBegunGroup } from '../store/partial-rooms.query.js';
 import { EventPersister } from './event-persister.js';
-import { applied, remoteServer, RemoteServer, zoe } from './remote-server.fixture.js';
+import { applied, remoteServer, RemoteServer, stateLine, zoe } from './remote-server.fixture.js';
 
 const version = '11';
 const memberCount = 700;
@@ -52,14 +51,7 @@ eachDatabase(
     /** A room of many members that was joined with a part of its state. */
     const partlyJoined = async (name: string) => {
       const server = new RemoteServer(version, `!${name}:${remoteServer}`);
-      const state = new Map<string, RoomEvent>();
-      let last: RoomEvent[] = [];
-      const add = (type: string, stateKey: string, sender: string, content: JsonObject): RoomEvent => {
-        const event = server.make({ type, stateKey, sender, content }, last, state);
-        state.set(stateKeyOf(type, stateKey), event);
-        last = [event];
-        return event;
-      };
+      const { state, add } = stateLine(server);
       add('m.room.create', '', zoe, { room_version: version });
       add('m.room.member', zoe, zoe, { membership: 'join' });
       add('m.room.join_rules', '', zoe, { join_rule: 'public' });

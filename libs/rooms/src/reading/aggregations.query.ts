@@ -35,12 +35,15 @@ export interface StayStart {
   readonly ts: number;
 }
 
+/** Whether a relation is shown with the event that it leads to. Reactions are not: clients count them. */
+export const isShownSql = (relation: string): string =>
+  `${relation}.relation_type IN ('m.replace', 'm.reference', 'm.thread')`;
+
 /** Those of some stored events to which others relate in a way that is shown with them: however many do, one is looked at. */
 export async function selectRelated(db: Db, eventIds: readonly string[]): Promise<string[]> {
   const rows = await db.query<{ event_id: string }>(
     `SELECT t.event_id FROM events t WHERE ${db.dialect.anyOf('t.event_id')} AND EXISTS (
-       SELECT 1 FROM event_relations r
-       WHERE r.relates_to_id = t.event_id AND r.relation_type IN ('m.replace', 'm.reference', 'm.thread'))`,
+       SELECT 1 FROM event_relations r WHERE r.relates_to_id = t.event_id AND ${isShownSql('r')})`,
     [eventIds],
   );
   return rows.map((row) => row.event_id);

@@ -3,6 +3,7 @@ import { ownTurn } from '@rookery/platform';
 import { eventColumns, type EventRow, eventTables } from '../store/event-store.query.js';
 import type { EventPlace, HeardEvent } from '../store/recent-events.js';
 import { servableSql } from '../store/servable.query.js';
+import { isShownSql } from './aggregations.query.js';
 import type { EventFilter } from './event-filter.js';
 import { eventFilterSql, lookedAtFor } from './event-filter.query.js';
 import type { PlaceInRoom } from './room-token.js';
@@ -83,7 +84,7 @@ export async function selectNewEnds(
     range,
     limit,
     `, ${eventColumns}, e.sender, g.state_group,
-      EXISTS (SELECT 1 FROM event_relations x WHERE x.relates_to_id = e.event_id) AS is_related,
+      EXISTS (SELECT 1 FROM event_relations x WHERE x.relates_to_id = e.event_id AND ${isShownSql('x')}) AS is_related,
       EXISTS (SELECT 1 FROM redactions d WHERE d.redacts = e.event_id) AS is_redacted`,
     `${eventTables} LEFT JOIN event_to_state_groups g ON g.event_id = e.event_id`,
   );
