@@ -1,4 +1,4 @@
-import { databaseMigrations, type Database, StreamIds } from '@rookery/database';
+import { databaseMigrations, type Database, type SqlValue, StreamIds } from '@rookery/database';
 import { type Clock, SystemClock } from '@rookery/platform';
 import { eventually, eachDatabase, FakeClock, RecordingLogger, type TestDatabase } from '@rookery/testing';
 import {
@@ -126,6 +126,45 @@ eachDatabase('Follower', (open) => {
     await add('new');
     await eventually(() => read.length > 0);
     expect(read).toEqual(['new']);
+  });
+
+  /** Answers are old by the time they are heard: each waits to be let go. */
+  const slowReads = (): { readonly database: Database; readonly letGo: () => Promise<void> } => {
+    const held: (() => void)[] = [];
+    const get = async <Row>(sql: string, params?: readonly SqlValue[]): Promise<Row | undefined> => {
+      const answer = await db.get<Row>(sql, params);
+      await new Promise<void>((resolve) => void held.push(resolve));
+      return answer;
+    };
+    const letGo = async (): Promise<void> => {
+      await eventually(() => held.length > 0);
+      held.shift()!();
+    };
+    return { database: { get, write: db.write.bind(db) } as unknown as Database, letGo };
+  };
+
+  it('ends while it looks whether another process has said where to begin', async () => {
+    const { database, letGo } = slowReads();
+    const [follower] = await Promise.all([
+      follow(async () => undefined, { startAt: 'once stored', database }),
+      letGo(),
+    ]);
+    const ended = follower.stop();
+    await letGo();
+    await ended;
+  });
+
+  it('misses nothing that another process stores while it looks', async () => {
+    const { database, letGo } = slowReads();
+    const read: string[] = [];
+    const handle = async (rows: readonly NoteRow[]): Promise<void> => void read.push(...rows.map((row) => row.text));
+    await Promise.all([follow(handle, { startAt: 'once stored', database }), letGo()]);
+    await db.write((tx) => saveCursor(tx, 'reader', 0));
+    await add('a');
+    await letGo();
+    await letGo();
+    await eventually(() => read.length === 1);
+    expect(read).toEqual(['a']);
   });
 
   it('repeats what failed, after a growing pause, without losing or skipping anything', async () => {

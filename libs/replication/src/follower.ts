@@ -124,13 +124,13 @@ export class Follower {
     while (!signal.aborted) {
       const upTo = this.#options.notifier.position(this.#options.stream);
       if (this.#isBegun && upTo <= this.#position) {
-        await this.#idle();
+        await this.#idle(upTo);
         continue;
       }
       try {
         if (!this.#isBegun) {
           await this.#begin();
-          if (!this.#isBegun) await this.#idle();
+          if (!this.#isBegun) await this.#idle(upTo);
           continue;
         }
         const reached = await this.#options.advance(this.#position, upTo, signal);
@@ -147,8 +147,10 @@ export class Follower {
     }
   }
 
-  /** Sleeps until the stream moves on; stores a cursor that is behind when nothing happens for a while. */
-  async #idle(): Promise<void> {
+  /** Sleeps until the stream moves on from where it was seen; stores a cursor that is behind when nothing happens for a while. */
+  async #idle(seen: number): Promise<void> {
+    // What came, or the end, while the cursor was looked for has woken nobody.
+    if (this.#stopping.signal.aborted || this.#options.notifier.position(this.#options.stream) > seen) return;
     const behind = this.#isBegun && this.#position !== this.#saved;
     const timer = behind
       ? this.#options.clock.after(this.#options.saveEveryMs ?? 1000, () => this.#wake?.())
