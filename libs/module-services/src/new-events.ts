@@ -47,7 +47,8 @@ export class NewEvents {
       if (wanted && !this.#follower) {
         const { database, notifier, clock } = this;
         const logger = this.logger.child('modules');
-        const advance = (after: number, upTo: number): Promise<number> => this.#advance(after, upTo);
+        const advance = (after: number, upTo: number, signal: AbortSignal): Promise<number> =>
+          this.#advance(after, upTo, signal);
         const options = { name: cursor, stream: 'events', database, notifier, clock, logger, advance };
         const follower = new Follower({ ...options, startAt: 'now' });
         await follower.start();
@@ -74,10 +75,10 @@ export class NewEvents {
     this.#follower = undefined;
   }
 
-  async #advance(after: number, upTo: number): Promise<number> {
+  async #advance(after: number, upTo: number, signal: AbortSignal): Promise<number> {
     const { clock } = this;
     const earlyMs = this.#nextRoundAtMs - clock.monotonicMs();
-    if (earlyMs > 0) await clock.sleep(earlyMs);
+    if (earlyMs > 0) await clock.sleep(earlyMs, signal);
     const startedAtMs = clock.monotonicMs();
     const { stored, reached } = await this.timeline.news(after, upTo, batchSize);
     // Whoever is behind does not rest.

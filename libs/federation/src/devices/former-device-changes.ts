@@ -32,6 +32,6 @@ export class FormerDeviceChanges implements OnModuleInit {
   async forget(signal?: AbortSignal): Promise<void> {
     const upTo = (await cursorOf(this.database, deviceListsCursor)) ?? 0;
     while (this.#after < upTo && signal?.aborted !== true)
-      this.#after = await atEase(this.clock, () => this.deviceLists.forgetFormer(this.#after, upTo));
+      this.#after = await atEase(this.clock, signal, () => this.deviceLists.forgetFormer(this.#after, upTo));
   }
 }

@@ -87,7 +87,7 @@ export class StateCompleter implements OnModuleInit {
       if (this.#stopping.signal.aborted || this.partial.get(room.roomId) !== room) return true;
       if (await this.#turns.run(() => this.#completeBy(server, room))) return true;
     }
-    return this.persister.abandonState(room.roomId, room.joinEventId);
+    return this.persister.abandonState(room.roomId, room.joinEventId, this.#stopping.signal);
   }
 
   async #completeBy(server: string, room: PartialRoom): Promise<boolean> {
@@ -97,7 +97,7 @@ export class StateCompleter implements OnModuleInit {
       const given = await this.states.before(server, joinEventId, signal);
       const earlier = given && (await this.#fetchEarlier(server, room));
       if (!given || !earlier || signal.aborted) return false;
-      if (await this.persister.completeState(roomId, joinEventId, given, earlier)) return true;
+      if (await this.persister.completeState(roomId, joinEventId, given, earlier, signal)) return true;
       this.#logger.warn('The join does not stand in the state that another server tells', {
         destination: server,
         roomId,

@@ -214,7 +214,7 @@ export class StoredStates {
     };
     try {
       const step = async (): Promise<boolean> => {
-        if (!isAwaited) return atEase(this.clock, storeSome);
+        if (!isAwaited) return atEase(this.clock, signal, storeSome);
         await nextTurn();
         return storeSome();
       };

@@ -31,7 +31,7 @@ export class Strangers {
     let after: string | undefined = '';
     while (after !== undefined && signal?.aborted !== true) {
       const from: string = after;
-      after = await atEase(this.clock, () => this.#forgetSome(from, beforeTs));
+      after = await atEase(this.clock, signal, () => this.#forgetSome(from, beforeTs));
     }
   }
 

@@ -1,3 +1,4 @@
+import { eventually, FakeClock } from '@rookery/testing';
 import { atEase, SystemClock } from '../index.js';
 
 /** Time passes as the test says. */
@@ -22,14 +23,24 @@ it.each([
     clock.ms += tookMs;
     return 'done';
   };
-  expect(await atEase(clock, step)).toBe('done');
+  expect(await atEase(clock, undefined, step)).toBe('done');
   expect(clock.slept).toEqual(slept);
 });
 
 it('gives others a turn after a short step', async () => {
   const order: string[] = [];
   setImmediate(() => order.push('others'));
-  await atEase(new SteppedClock(), async () => void order.push('step'));
+  await atEase(new SteppedClock(), undefined, async () => void order.push('step'));
   order.push('next');
   expect(order).toEqual(['step', 'others', 'next']);
+});
+
+it('rests no longer when the work is to end', async () => {
+  const clock = new FakeClock();
+  const ending = new AbortController();
+  const work = atEase(clock, ending.signal, () => clock.advance(40));
+  await eventually(() => clock.pendingTimers === 1);
+  ending.abort();
+  await work;
+  expect(clock.pendingTimers).toBe(0);
 });

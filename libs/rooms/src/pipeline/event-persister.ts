@@ -43,19 +43,23 @@ export abstract class EventPersister {
    * and current state follows. Does nothing where the room is not known in part any more, or another join counts.
    * @param joinEventId with which this server came in
    * @param earlier the state before other joins that came with a part of it, by event
+   * @param signal gives it up: the room stays known in part, and whoever comes next begins anew
    * @returns whether the join stands in that state; otherwise nothing was changed
+   * @throws the reason of `signal` when it was given up
    */
   abstract completeState(
     roomId: string,
     joinEventId: string,
     state: KnownState,
     earlier?: ReadonlyMap<string, KnownState>,
+    signal?: AbortSignal,
   ): Promise<boolean>;
   /**
    * Gives up to learn the rest of a room's state, where nobody of this server is in it any more.
    * @returns whether there is nothing left to be learned
+   * @throws the reason of `signal` when it was given up before the end
    */
-  abstract abandonState(roomId: string, joinEventId: string): Promise<boolean>;
+  abstract abandonState(roomId: string, joinEventId: string, signal?: AbortSignal): Promise<boolean>;
   /**
    * Stores history older than what is known, oldest first; the events get negative stream orderings. What has no known
    * ancestors, or an auth event that is not known, is left out.

@@ -340,9 +340,10 @@ export class LocalEventPersister extends EventPersister {
     joinEventId: string,
     given: KnownState,
     earlier: ReadonlyMap<string, KnownState> = new Map(),
+    signal?: AbortSignal,
   ): Promise<boolean> {
     if (!given.state.has(createKey)) return false;
-    const group = await this.#storeInParts(roomId, joinEventId, given.state);
+    const group = await this.#storeInParts(roomId, joinEventId, given.state, signal);
     if (typeof group !== 'number') return group === 'over';
     return this.#inTurn(roomId, async (room) => {
       if (!this.#awaits(room, joinEventId)) return true;
@@ -363,10 +364,16 @@ export class LocalEventPersister extends EventPersister {
    * other rooms with it.
    * @returns the group; `refused` when the join does not stand in that state, `over` when nobody waits for it any more
    */
-  async #storeInParts(roomId: string, joinEventId: string, state: StateMap): Promise<number | 'refused' | 'over'> {
-    await this.#dropBegun(roomId, joinEventId);
+  async #storeInParts(
+    roomId: string,
+    joinEventId: string,
+    state: StateMap,
+    signal: AbortSignal | undefined,
+  ): Promise<number | 'refused' | 'over'> {
+    await this.#dropBegun(roomId, joinEventId, signal);
     let group: number | undefined;
     for (const rows of parts(state)) {
+      signal?.throwIfAborted();
       const store = async (room: WorkingRoom): Promise<'stored' | 'refused' | 'over'> => {
         if (!this.#awaits(room, joinEventId)) return 'over';
         const isFirst = group === undefined;
@@ -376,14 +383,14 @@ export class LocalEventPersister extends EventPersister {
         room.found = { group, begins: isFirst ? joinEventId : undefined, rows };
         return 'stored';
       };
-      const outcome = await atEase(this.clock, () => this.#inTurn(roomId, store));
+      const outcome = await atEase(this.clock, signal, () => this.#inTurn(roomId, store));
       if (outcome !== 'stored') return outcome;
     }
     return group ?? 'refused';
   }
 
   /** Takes away what somebody began to store of a room's state, who was killed or found that it cannot be the state. */
-  async #dropBegun(roomId: string, joinEventId: string): Promise<void> {
+  async #dropBegun(roomId: string, joinEventId: string, signal: AbortSignal | undefined): Promise<void> {
     // For another join by now, somebody may be storing the state before that one.
     if (!this.#counts(roomId, joinEventId)) return;
     const { main, state, isSplit } = this.stores;
@@ -403,7 +410,7 @@ export class LocalEventPersister extends EventPersister {
         },
         { name },
       );
-    while (await atEase(this.clock, drop));
+    while (await atEase(this.clock, signal, drop)) signal?.throwIfAborted();
   }
 
   /** Does something with a room in its turn, in a transaction of its own. */
@@ -420,8 +427,8 @@ export class LocalEventPersister extends EventPersister {
     });
   }
 
-  async abandonState(roomId: string, joinEventId: string): Promise<boolean> {
-    await this.#dropBegun(roomId, joinEventId);
+  async abandonState(roomId: string, joinEventId: string, signal?: AbortSignal): Promise<boolean> {
+    await this.#dropBegun(roomId, joinEventId, signal);
     return this.#inTurn(roomId, (room) => {
       if (!this.#awaits(room, joinEventId)) return Promise.resolve(true);
       if (room.base.localMembers.size > 0) return Promise.resolve(false);

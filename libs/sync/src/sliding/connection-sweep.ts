@@ -24,7 +24,7 @@ export class ConnectionSweep implements OnModuleInit {
 
   async #sweep(signal: AbortSignal): Promise<void> {
     const beforeMs = this.clock.nowMs() - expiryMs;
-    while (!signal.aborted && (await atEase(this.clock, () => this.#sweepSome(beforeMs))));
+    while (!signal.aborted && (await atEase(this.clock, signal, () => this.#sweepSome(beforeMs))));
   }
 
   /** @returns whether there may be more */
