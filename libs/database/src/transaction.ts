@@ -1,4 +1,4 @@
-import type { Clock, Logger } from '@rookery/platform';
+import { type Clock, type Logger, SystemClock } from '@rookery/platform';
 import type { Db, Dialect, SqlValue, Tx, WriteOptions } from './database.js';
 import { DatabaseError } from './errors.js';
 
@@ -42,6 +42,9 @@ export type Ending = 'committed' | 'rolled back' | 'unknown';
 const rowsAtOnce = 500;
 const warnAfterMs = 10_000;
 const defaultLimitMs = 60_000;
+
+/** Real time, not the server's: what a statement waits for happens elsewhere, however fast a test lets time pass here. */
+const realTime: Pick<Clock, 'after'> = new SystemClock();
 
 /**
  * A transaction's bookkeeping, the same on both databases: a failed statement spoils it, it cannot be used once it has
@@ -111,16 +114,21 @@ export class Transaction implements Tx {
    * Runs the transaction's function with its time limit. Whatever comes of it, the transaction cannot be used afterwards.
    * @throws what `fn` threw, or the error of a failed statement that `fn` swallowed
    */
-  async execute<T>(fn: (tx: Tx) => Promise<T>, clock: Clock, logger: Logger, options: WriteOptions): Promise<T> {
+  async execute<T>(
+    fn: (tx: Tx) => Promise<T>,
+    logger: Logger,
+    options: WriteOptions,
+    time: Pick<Clock, 'after'> = realTime,
+  ): Promise<T> {
     const name = options.name ?? 'unnamed';
     const limitMs = options.limitMs ?? defaultLimitMs;
     let giveUp: (error: Error) => void = () => {};
     const tooLong = new Promise<never>((_, reject) => (giveUp = reject));
     const stop = (): void => giveUp(new DatabaseError(`Transaction ${name} was given up after ${limitMs} ms`));
-    let timer = clock.after(Math.min(warnAfterMs, limitMs), () => {
+    let timer = time.after(Math.min(warnAfterMs, limitMs), () => {
       if (limitMs <= warnAfterMs) return stop();
       logger.warn('A transaction is still open; it holds up others', { transaction: name, openMs: warnAfterMs });
-      if (limitMs !== Infinity) timer = clock.after(limitMs - warnAfterMs, stop);
+      if (limitMs !== Infinity) timer = time.after(limitMs - warnAfterMs, stop);
     });
     try {
       const result = await Promise.race([fn(this), tooLong]);

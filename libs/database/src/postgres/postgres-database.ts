@@ -144,7 +144,7 @@ export class PostgresDatabase extends Database {
     let unusable: Error | undefined;
     let ending: Ending = 'rolled back';
     try {
-      const value = await this.#open.run(transaction, () => transaction.execute(fn, clock, logger, options));
+      const value = await this.#open.run(transaction, () => transaction.execute(fn, logger, options));
       try {
         await this.#commit(statements);
       } catch (error) {

@@ -270,22 +270,6 @@ describe('SqliteDatabase', () => {
     expect(await ids()).toEqual([2, 3]);
   });
 
-  it('reports a transaction that holds up others, once, while it does', async () => {
-    const clock = new SystemClock();
-    const fast = Object.assign(clock, {
-      after: (delayMs: number, fn: () => void) => new SystemClock().after(delayMs / 1000, fn),
-    });
-    const other = await openTestDatabase('sqlite', fast, { logger });
-    await other.database.write(() => new Promise((resolve) => setTimeout(resolve, 40)), {
-      name: 'slow_one',
-      limitMs: Infinity,
-    });
-    expect(logger.lines.map((line) => [line.message, line.fields['transaction']])).toEqual([
-      ['A transaction is still open; it holds up others', 'slow_one'],
-    ]);
-    await other.close();
-  });
-
   it('tells how long transactions waited and took', async () => {
     reports.length = 0;
     const slow = db.write(() => new Promise((resolve) => setTimeout(resolve, 30)), { name: 'slow' });

@@ -284,7 +284,7 @@ export class SqliteDatabase extends Database {
       if (erase) writer.handle.pragma('secure_delete = ON');
       if (isGuest) writer.run('SAVEPOINT write_job');
       const value = await job.context.runInAsyncScope(() =>
-        this.#open.run(transaction, () => transaction.execute(job.run.bind(job), clock, logger, job.options)),
+        this.#open.run(transaction, () => transaction.execute(job.run.bind(job), logger, job.options)),
       );
       if (isGuest) writer.run('RELEASE write_job');
       return { job, transaction, startedAtMs, value };
