@@ -94,6 +94,27 @@ eachDatabase('events that are sent later', (open) => {
     await until(() => sent.length === 58);
   });
 
+  it('are sent that were stored while it was looked for the next one', async () => {
+    const { get } = test.database;
+    const heard = hold();
+    let looks = 0;
+    // The answer is old by the time it is heard.
+    test.database.get = async (sql, params) => {
+      const answer = await get.call(test.database, sql, params);
+      if (sql.includes('ORDER BY send_ts LIMIT 1') && ++looks === 1) await heard.promise;
+      return answer as never;
+    };
+    await add('first', 10);
+    await clock.advance(10);
+    await eventually(() => looks === 1);
+    await add('second', 1);
+    await clock.advance(1);
+    heard.resolve();
+    await eventually(() => sent.length === 2);
+    test.database.get = get;
+    expect(sent).toEqual(['first', 'second']);
+  });
+
   it('obey their owner, who has an answer, whatever becomes due meanwhile', async () => {
     const { write } = test.database;
     await add('restarted', 1_000);

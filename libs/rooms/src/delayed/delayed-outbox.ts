@@ -37,6 +37,8 @@ export class DelayedOutbox implements OnApplicationBootstrap, OnModuleDestroy {
   /** By id. Not in the rows: from those clients are told since when an event waits. */
   readonly #postponed = new Map<string, Postponed>();
   #working: Promise<void> | undefined;
+  /** Since the last look for what is due began: that may have been too early. */
+  #hasRung = false;
   #stopped = false;
 
   constructor(
@@ -46,9 +48,8 @@ export class DelayedOutbox implements OnApplicationBootstrap, OnModuleDestroy {
     private readonly logger: Logger,
   ) {
     this.#alarm = new Alarm(clock, () => {
-      this.#working ??= this.#sendDue().finally(() => {
-        this.#working = undefined;
-      });
+      this.#hasRung = true;
+      this.#working ??= this.#work();
     });
   }
 
@@ -111,7 +112,16 @@ export class DelayedOutbox implements OnApplicationBootstrap, OnModuleDestroy {
     });
   }
 
-  /** Begins to send what is due; does not wait until it is sent. */
+  /** Never rejects. */
+  async #work(): Promise<void> {
+    while (this.#hasRung && !this.#stopped) {
+      this.#hasRung = false;
+      await this.#sendDue();
+    }
+    this.#working = undefined;
+  }
+
+  /** Begins to send what is due; does not wait until it is sent. Never rejects. */
   async #sendDue(): Promise<void> {
     try {
       while (!this.#stopped) {

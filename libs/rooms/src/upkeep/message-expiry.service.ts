@@ -30,6 +30,7 @@ export class MessageExpiry implements OnApplicationBootstrap, OnModuleDestroy {
   readonly #isOn: boolean;
   readonly #job: BackgroundTask;
   readonly #alarm: Alarm;
+  #isRunning = false;
 
   constructor(
     private readonly database: Database,
@@ -45,7 +46,7 @@ export class MessageExpiry implements OnApplicationBootstrap, OnModuleDestroy {
       ...{ name: 'expire_messages', role: 'writer', everyMs: periodMs },
       run: (signal) => this.#run(signal),
     });
-    this.#alarm = new Alarm(clock, () => void this.#job.run());
+    this.#alarm = new Alarm(clock, () => void this.#ring());
     if (!this.#isOn) return;
     hooks.subscribe({
       inTransaction: async (tx, { events }) => {
@@ -70,7 +71,22 @@ export class MessageExpiry implements OnApplicationBootstrap, OnModuleDestroy {
     await this.#job.stop();
   }
 
+  async #ring(): Promise<void> {
+    // The run that is under way may have looked too early.
+    if (this.#isRunning) await this.#job.run();
+    await this.#job.run();
+  }
+
   async #run(signal: AbortSignal): Promise<void> {
+    this.#isRunning = true;
+    try {
+      await this.#expireDue(signal);
+    } finally {
+      this.#isRunning = false;
+    }
+  }
+
+  async #expireDue(signal: AbortSignal): Promise<void> {
     const nowMs = this.clock.nowMs();
     let last: ExpiredRow | undefined;
     while (!signal.aborted) {
