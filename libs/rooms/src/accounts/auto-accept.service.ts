@@ -62,7 +62,7 @@ export class AutoAcceptInvites implements OnModuleInit, OnModuleDestroy {
     this.#follower = this.sharing.share({
       ...{ name: 'auto_accept_invites', stream: eventsStream.name, role: inviteAcceptorRole, pauseMs, saveEveryMs },
       startAt: 'now',
-      advance: (after, upTo) => this.#look(after, Math.min(upTo, after + maxPositions)),
+      advance: (after, upTo, signal) => this.#look(after, Math.min(upTo, after + maxPositions), signal),
     });
   }
 
@@ -78,7 +78,7 @@ export class AutoAcceptInvites implements OnModuleInit, OnModuleDestroy {
   }
 
   /** @returns how far that was */
-  async #look(after: number, upTo: number): Promise<number> {
+  async #look(after: number, upTo: number, signal: AbortSignal): Promise<number> {
     const sinceTs = this.clock.nowMs() - longestWaitMs;
     const found = await openInvites(this.database, after, upTo, sinceTs, maxInvites);
     const events = await this.events.many(found.map(({ eventId }) => eventId));
@@ -87,7 +87,7 @@ export class AutoAcceptInvites implements OnModuleInit, OnModuleDestroy {
       .map(({ event }) => this.#start(event));
     if (begun.length > 0) {
       const over = new AbortController();
-      await Promise.race([Promise.all(begun), this.clock.sleep(patienceMs, over.signal)]);
+      await Promise.race([Promise.all(begun), this.clock.sleep(patienceMs, AbortSignal.any([over.signal, signal]))]);
       over.abort();
     }
     return found.length < maxInvites ? upTo : (found.at(-1)?.streamOrdering ?? upTo);

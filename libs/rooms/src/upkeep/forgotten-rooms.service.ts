@@ -51,17 +51,18 @@ export class ForgottenRooms implements OnModuleInit, OnModuleDestroy {
       for (const roomId of due) {
         if (signal.aborted) return;
         tried.push(roomId);
-        await this.#tryPurge(roomId);
+        await this.#tryPurge(roomId, signal);
       }
       if (due.length < batchSize) return;
     }
   }
 
   /** Somebody may have come back meanwhile. A failure holds up no other room. */
-  async #tryPurge(roomId: string): Promise<void> {
+  async #tryPurge(roomId: string, signal: AbortSignal): Promise<void> {
     try {
       if (!(await mayRemoveHistory(this.hooks, roomId, 'forgotten'))) return;
-      const isPurged = await this.purge.purgeRoom(roomId, async () => !(await isRemembered(this.database, roomId)));
+      const isDue = async (): Promise<boolean> => !(await isRemembered(this.database, roomId));
+      const isPurged = await this.purge.purgeRoom(roomId, isDue, signal);
       if (isPurged) return this.logger.info('A room that everybody had forgotten was deleted', { roomId });
       await this.database.write((tx) => unlistForgottenRoom(tx, roomId), { name: 'remember_room' });
     } catch (error) {

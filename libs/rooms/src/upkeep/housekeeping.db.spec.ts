@@ -20,7 +20,7 @@ import { DummyEvents } from './dummy-events.service.js';
 import { ForgottenRooms } from './forgotten-rooms.service.js';
 import { PurgeService } from './purge.service.js';
 import { Retention } from './retention.service.js';
-import { RoomTasks } from './room-tasks.js';
+import { RoomTasks, TaskInterrupted } from './room-tasks.js';
 import { SpaceReclaimer } from './space-reclaimer.js';
 
 const hourMs = 3_600_000;
@@ -126,6 +126,23 @@ eachDatabase('housekeeping', (open) => {
     await get(ForgottenRooms).run();
     expect([await exists(forgotten), await exists(kept), await exists(returned)]).toEqual([false, true, true]);
     expect(await test.database.query('SELECT room_id FROM forgotten_rooms')).toEqual([]);
+  });
+
+  it('ends between two steps of deleting a room when the server stops', async () => {
+    const roomId = await create();
+    const ending = new AbortController();
+    const purging = rooms.get(PurgeService).purgeRoom(
+      roomId,
+      async () => {
+        ending.abort();
+        return true;
+      },
+      ending.signal,
+    );
+    await expect(purging).rejects.toThrow(TaskInterrupted);
+    expect(await exists(roomId)).toBe(true);
+    expect(await rooms.get(PurgeService).purgeRoom(roomId)).toBe(true);
+    expect(await exists(roomId)).toBe(false);
   });
 
   it('joins heads that have piled up, by events that clients do not see', async () => {

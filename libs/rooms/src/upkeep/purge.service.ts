@@ -92,24 +92,26 @@ export class PurgeService implements OnModuleInit {
     if (!before || !(await mayRemoveHistory(this.hooks, roomId, 'retention'))) return 0;
     const point = { roomId, before, includeLocal: true, serverName: this.config.serverName };
     const deleted = await this.#purgeTo(point, undefined, signal);
-    if (deleted > 0) await this.collectGroups(roomId);
+    if (deleted > 0) await this.collectGroups(roomId, { signal });
     return deleted;
   }
 
   /**
    * Deletes a room and all that hangs on it. Whether people are in it, and who may ask, is the caller's business.
    * @param isDue asked once nothing else can happen in the room; by default it is
+   * @param signal ends it between two steps
    * @returns whether it was deleted
+   * @throws TaskInterrupted when it was ended: what is left is deleted the next time
    */
-  async purgeRoom(roomId: string, isDue?: () => Promise<boolean>): Promise<boolean> {
+  async purgeRoom(roomId: string, isDue?: () => Promise<boolean>, signal?: AbortSignal): Promise<boolean> {
     return this.persister.exclusively(roomId, async () => {
       if (isDue && !(await isDue())) return false;
       for (;;) {
         const eventIds = await selectSomeEvents(this.database, roomId, roomEventsAtOnce);
         if (eventIds.length === 0) break;
-        await this.#goOn(this.#deleteEvents(roomId, eventIds));
+        await this.#goOn(this.#deleteEvents(roomId, eventIds), signal);
       }
-      const others = (): Promise<void> => this.#goOn(nextTurn());
+      const others = (): Promise<void> => this.#goOn(nextTurn(), signal);
       await this.groups.removeAll(roomId, others);
       const isStateLeft = (): Promise<boolean> =>
         this.database.write((tx) => deleteSomeState(tx, roomId, roomRowsAtOnce), { name: 'purge_state' });
@@ -141,9 +143,9 @@ export class PurgeService implements OnModuleInit {
   }
 
   /** A large room must not keep the server from its end: what is left is deleted after the next start. */
-  async #goOn(step: Promise<void>): Promise<void> {
+  async #goOn(step: Promise<void>, signal?: AbortSignal): Promise<void> {
     await step;
-    if (this.tasks.stopping) throw new TaskInterrupted();
+    if (this.tasks.stopping || signal?.aborted === true) throw new TaskInterrupted();
   }
 
   async #purgeTo(

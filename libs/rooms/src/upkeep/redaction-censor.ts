@@ -34,11 +34,12 @@ export class RedactionCensor implements OnModuleInit {
   ) {}
 
   onModuleInit(): void {
-    this.tasks.add({ name: 'censor_redactions', role: 'writer', everyMs: periodMs, run: () => this.run() }).start();
+    const run = (signal: AbortSignal): Promise<void> => this.run(signal);
+    this.tasks.add({ name: 'censor_redactions', role: 'writer', everyMs: periodMs, run }).start();
   }
 
-  /** Makes all redactions final that are old enough. */
-  async run(): Promise<void> {
+  /** Makes all redactions final that are old enough, until the signal ends it. */
+  async run(signal?: AbortSignal): Promise<void> {
     const now = this.clock.nowMs();
     await this.database.write(
       async (tx) => {
@@ -51,7 +52,7 @@ export class RedactionCensor implements OnModuleInit {
     if (retentionMs === undefined || retentionMs === null) return;
     let last: DueRow | undefined;
     do last = await this.#censorSome(now - retentionMs, last);
-    while (last);
+    while (last && signal?.aborted !== true);
   }
 
   /** The last of those that were looked at, where there may be more. */
