@@ -148,6 +148,27 @@ eachDatabase('Background updates', (open) => {
     expect(logger.messages('warn')).toEqual(['A background update is queued that this version does not know']);
   });
 
+  it('does what was queued while it looked whether there is anything', async () => {
+    const updates = runner([mover('first'), mover('second')]);
+    const { query } = db;
+    const heard = Promise.withResolvers<void>();
+    let looks = 0;
+    // The answer, that there is nothing, is old by the time it is heard.
+    db.query = async (sql, params) => {
+      const answer = await query.call(db, sql, params);
+      if (sql.includes('FROM background_updates AS waiting') && ++looks === 1) await heard.promise;
+      return answer as never;
+    };
+    updates.start();
+    await eventually(() => looks === 1);
+    await updates.queue('first');
+    heard.resolve();
+    await finished(updates);
+    db.query = query;
+    expect(await updates.isQueued()).toBe(false);
+    await updates.stop();
+  });
+
   it('tries a failing update again later, and does others meanwhile', async () => {
     let attempts = 0;
     const bad: BackgroundUpdate = {

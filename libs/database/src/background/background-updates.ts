@@ -129,6 +129,8 @@ export class BackgroundUpdates {
   #current: string | undefined;
   #loop: Promise<void> | undefined;
   #pause: AbortController | undefined;
+  /** Since the last look for what is queued began: that may have been too early. */
+  #isWoken = false;
 
   constructor(parts: BackgroundUpdatesParts) {
     this.#parts = parts;
@@ -152,6 +154,7 @@ export class BackgroundUpdates {
   /** Begins to work on what is queued; returns at once. Also after something was queued by hand. */
   start(): void {
     if (this.#stopping.signal.aborted) return;
+    this.#isWoken = true;
     if (this.#loop) this.#pause?.abort();
     else this.#loop = this.#run().finally(() => (this.#loop = undefined));
   }
@@ -221,7 +224,9 @@ export class BackgroundUpdates {
     let failures = 0;
     while (this.#enabled && !this.#stopping.signal.aborted) {
       try {
+        this.#isWoken = false;
         const next = await this.#next();
+        if (this.#isWoken) continue;
         if (next === 'none') break;
         if (typeof next === 'number') await this.#sleep(next);
         else await this.#runOne(next.update, next.row);
