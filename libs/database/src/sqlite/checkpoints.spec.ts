@@ -140,4 +140,19 @@ describe('Checkpoints', () => {
     expect(isMoved()).toBe(true);
     checkpoints.committed();
   });
+
+  it('leaves it to commits where the disk fails behind the thread', async () => {
+    begin();
+    const pragma = handle.pragma.bind(handle);
+    handle.pragma = (text, ...options) => {
+      if (text === 'wal_checkpoint(PASSIVE)') throw new Error('disk I/O error');
+      return pragma(text, ...options);
+    };
+    write(2 * pages);
+    checkpoints.committed();
+    await eventually(() => logger.messages('error').length === 1);
+    handle.pragma = pragma;
+    expect(writer.get('PRAGMA wal_autocheckpoint')).toEqual({ wal_autocheckpoint: pages });
+    checkpoints.committed();
+  });
 });

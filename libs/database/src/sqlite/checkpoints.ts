@@ -90,13 +90,7 @@ export class Checkpoints {
       this.#isMoved = true;
       if (!this.writer.handle.inTransaction && !this.#isOver) this.#finish();
     });
-    worker.on('error', (err) => {
-      this.options.logger.error('The thread that moves the log of the database into its file failed: commits do it', {
-        err,
-      });
-      if (!this.#isOver) this.#commitsMove(this.options.pages);
-      this.#isOver = true;
-    });
+    worker.on('error', (err) => this.#leaveToCommits(err));
     worker.on('exit', () => {
       if (this.#worker === worker) this.#worker = undefined;
     });
@@ -105,11 +99,24 @@ export class Checkpoints {
 
   #finish(): void {
     this.#isMoving = this.#isMoved = false;
-    this.writer.handle.pragma('wal_checkpoint(PASSIVE)');
+    try {
+      this.writer.handle.pragma('wal_checkpoint(PASSIVE)');
+    } catch (error) {
+      // A full disk, or one that fails: whoever commits is told.
+      return this.#leaveToCommits(error);
+    }
     this.#idle = this.options.clock.after(idleMs, () => {
       this.#worker?.postMessage('end');
       this.#worker = undefined;
     });
+  }
+
+  #leaveToCommits(err: unknown): void {
+    this.options.logger.error('The log of the database could not be moved into its file by a thread: commits do it', {
+      err,
+    });
+    if (!this.#isOver) this.#commitsMove(this.options.pages);
+    this.#isOver = true;
   }
 
   #commitsMove(pages: number): void {
