@@ -25,6 +25,7 @@ const drainMs = 1_500;
 @Injectable()
 export class NewEvents {
   #follower: Follower | undefined;
+  #isStopped = false;
   /** No further event of the batch in hand is told. */
   #cut = false;
   readonly #changing = new Semaphore(1);
@@ -43,6 +44,7 @@ export class NewEvents {
   /** Begins or ends, as the modules in force want it. */
   refresh(): Promise<void> {
     return this.#changing.run(async () => {
+      if (this.#isStopped) return;
       const wanted = this.dispatcher.has('onNewEvent');
       if (wanted && !this.#follower) {
         const { database, notifier, clock } = this;
@@ -62,8 +64,9 @@ export class NewEvents {
     });
   }
 
-  /** Ends; the next start goes on where this stopped. */
+  /** Ends for good; the next start goes on where this stopped. */
   stop(): Promise<void> {
+    this.#isStopped = true;
     return this.#changing.run(() => this.#end());
   }
 

@@ -296,6 +296,19 @@ eachDatabase('jobs of modules', (open) => {
     expect(await one.cancel('m', 'note', 'key')).toBe(false);
   });
 
+  it('nothing runs any more when the stop comes before the start is done', async () => {
+    const one = runner();
+    const calls: string[] = [];
+    one.handle('m', 'note', async () => void calls.push('note'));
+    const begun = one.start();
+    await one.stop();
+    await begun;
+    await one.runAt('m', 'note', clock.nowMs(), 'null', undefined);
+    await pass(60_000);
+    expect(calls).toEqual([]);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
   it('what waits for a module that is not there stays, until it is very old', async () => {
     const one = runner();
     await one.start();

@@ -75,6 +75,7 @@ export class JobRunner implements JobBackend {
   readonly #handlers = new Map<string, Handler>();
   readonly #running = new Map<ClaimedJob, RunningJob>();
   #started = false;
+  #isStopped = false;
   #work: Promise<void> | undefined;
   #again = false;
   #timer: Timer | undefined;
@@ -125,6 +126,7 @@ export class JobRunner implements JobBackend {
   async start(): Promise<void> {
     const { database, clock } = this;
     await database.write((tx) => deleteOldJobs(tx, clock.nowMs() - abandonedMs), { name: 'module_job_clean' });
+    if (this.#isStopped) return;
     this.#started = true;
     this.#renewal = clock.every(renewEveryMs, () => void this.#renew());
     this.#wake();
@@ -132,6 +134,7 @@ export class JobRunner implements JobBackend {
 
   /** Begins no more jobs, and waits a little for those that are running. */
   async stop(): Promise<void> {
+    this.#isStopped = true;
     this.#started = false;
     this.#timer?.cancel();
     await this.#work;
