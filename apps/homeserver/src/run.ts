@@ -169,6 +169,7 @@ async function startAmongOthers(
   const logger = openLog(config);
   const stopping = new AbortController();
   const isWorker = config.get('worker_app') !== undefined;
+  let stopGuarding = (): void => {};
   const name = isWorker ? (config.get('worker_name') ?? 'worker') : `${hostname()}-${process.pid}`;
   const starting = AmongProcesses.start(
     config,
@@ -176,7 +177,10 @@ async function startAmongOthers(
     {
       ...{ name, logger, canWrite: !isWorker, sharesPorts: isOneOfSeveral, signal: stopping.signal },
       ...{ host: config.get('processes.address'), encrypted: config.get('processes.tls') },
-      onServer: (server) => server.guardProcess(),
+      onServer: (server) => {
+        stopGuarding();
+        stopGuarding = server.guardProcess();
+      },
     },
   );
   let begun: AmongProcesses | undefined;

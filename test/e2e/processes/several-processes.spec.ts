@@ -370,6 +370,17 @@ describeWithRedis('A server of several processes', () => {
       expect((await ask(one.at, 'GET', path, undefined, token)).body).toEqual({ n: 1 });
     });
 
+    it('writes by the settings that were reloaded last, whatever became of those before', async () => {
+      const reload = (more: object): Promise<object> =>
+        two.among.reload(Config.fromObject(settings({ presence: { enabled: false }, ...more })));
+      const [refused, taken] = [reload({ modules: [{ module: './nowhere.js' }] }), reload({ max_upload_size: '7M' })];
+      await expect(refused).rejects.toThrow('nowhere.js');
+      await taken;
+      await one.among.stop();
+      await eventually(() => two.among.isWriter);
+      expect(two.among.server.config.get('max_upload_size')).toBe(7 * 1024 * 1024);
+    });
+
     it('looks for what that one has written and could not tell', async () => {
       two.among.server.service(Bus).publish = () => undefined;
       const { outcome } = await wait(one);

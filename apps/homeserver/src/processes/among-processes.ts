@@ -22,6 +22,7 @@ import {
   type Ids,
   type Logger,
   processProtocol,
+  Semaphore,
   SystemClock,
   SystemIds,
 } from '@rookery/platform';
@@ -100,6 +101,8 @@ export class AmongProcesses {
   #writerKnown: { readonly view: ProcessView; readonly address: ProcessAddress } | undefined;
   #sharing: { readonly view: ProcessView; readonly isKnown: boolean } | undefined;
   #changing: Promise<void> | undefined;
+  /** One at a time: what the last one took over holds. */
+  readonly #reloads = new Semaphore(1);
   #stopped: Promise<void> | undefined;
   #isStopping = false;
   #tellLost: (reason: Error) => void = () => {};
@@ -176,15 +179,17 @@ export class AmongProcesses {
   }
 
   /** Takes over changed settings, as {@link Homeserver.reload} does, also for what it begins later. */
-  async reload(next: Config): ReturnType<Homeserver['reload']> {
-    const before = this.config;
-    this.config = next;
-    try {
-      return await this.server.reload(next);
-    } catch (error) {
-      this.config = before;
-      throw error;
-    }
+  reload(next: Config): ReturnType<Homeserver['reload']> {
+    return this.#reloads.run(async () => {
+      for (;;) {
+        await this.#changing;
+        const { server } = this;
+        const report = await server.reload(next);
+        this.config = next;
+        // Otherwise it has taken another place meanwhile, with the settings of before.
+        if (this.#server === server) return report;
+      }
+    });
   }
 
   /** Answers what is under way and ends; another process takes over what this one did. Never rejects. */
