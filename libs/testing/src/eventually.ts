@@ -1,4 +1,5 @@
-const pauseMs = 10;
+/** Between two checks, milliseconds: what takes long is asked for less often, since a check takes time from what it waits for. */
+const [shortestPauseMs, longestPauseMs, partOfWait] = [10, 100, 0.05];
 
 /**
  * Waits until a check gives something other than `undefined` or `false`, and returns it. The limit is wide: a slow machine is no
@@ -9,11 +10,13 @@ export async function eventually<T>(
   check: () => T | undefined | false | Promise<T | undefined | false>,
   limitMs = 90_000,
 ): Promise<T> {
-  const endMs = performance.now() + limitMs;
+  const beganMs = performance.now();
   for (;;) {
     const found = await check();
     if (found !== undefined && found !== false) return found;
-    if (performance.now() > endMs) throw new Error(`It did not happen in time: ${check.toString()}`);
+    const waitedMs = performance.now() - beganMs;
+    if (waitedMs > limitMs) throw new Error(`It did not happen in time: ${check.toString()}`);
+    const pauseMs = Math.min(Math.max(waitedMs * partOfWait, shortestPauseMs), longestPauseMs);
     await new Promise((resolve) => setTimeout(resolve, pauseMs));
   }
 }
