@@ -15,18 +15,33 @@ export interface UserEventsFilter {
   readonly afterTs?: number | undefined;
 }
 
+/** A part of a room: from one stream ordering to another, both included. */
+export interface RoomSpan {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** An event that is to be redacted. */
+export interface RedactableEvent {
+  readonly eventId: string;
+  readonly streamOrdering: number;
+}
+
 /**
- * Ids of messages and joins of a user in a room that are not redacted yet, the newest first. The room is read backwards
+ * Messages and joins of a user in a room that are not redacted yet, the newest first. The room is read backwards
  * piece by piece, so that no statement takes long however large it is.
+ * @param span where to look, if not in the whole room
  */
 export async function redactableEvents(
   db: Db,
   roomId: string,
   userId: string,
   filter: UserEventsFilter,
-): Promise<string[]> {
-  const found: string[] = [];
-  for (let before = Number.MAX_SAFE_INTEGER; found.length < filter.limit;) {
+  span?: RoomSpan,
+): Promise<RedactableEvent[]> {
+  const found: RedactableEvent[] = [];
+  const from = span?.from ?? Number.MIN_SAFE_INTEGER;
+  for (let before = span ? span.to + 1 : Number.MAX_SAFE_INTEGER; found.length < filter.limit && before > from;) {
     const window = await db.get<{ lowest: number | null }>(
       `SELECT MIN(stream_ordering) AS lowest FROM (SELECT stream_ordering FROM events
        WHERE room_id = ? AND stream_ordering < ? ORDER BY stream_ordering DESC LIMIT ${windowSize}) w`,
@@ -34,8 +49,8 @@ export async function redactableEvents(
     );
     const lowest = window?.lowest ?? undefined;
     if (lowest === undefined) break;
-    const rows = await db.query<{ event_id: string }>(
-      `SELECT e.event_id FROM events e LEFT JOIN room_memberships m ON m.event_id = e.event_id
+    const rows = await db.query<{ event_id: string; stream_ordering: number }>(
+      `SELECT e.event_id, e.stream_ordering FROM events e LEFT JOIN room_memberships m ON m.event_id = e.event_id
        WHERE e.room_id = ? AND e.stream_ordering >= ? AND e.stream_ordering < ? AND e.sender = ?
          AND e.type IN (${types.map((type) => `'${type}'`).join(', ')})
          AND (e.type <> 'm.room.member' OR (m.membership = 'join' AND m.user_id = e.sender))
@@ -44,7 +59,7 @@ export async function redactableEvents(
        ORDER BY e.stream_ordering DESC LIMIT ?`,
       [
         roomId,
-        lowest,
+        Math.max(lowest, from),
         before,
         userId,
         filter.beforeTs ?? Number.MAX_SAFE_INTEGER,
@@ -52,7 +67,7 @@ export async function redactableEvents(
         filter.limit - found.length,
       ],
     );
-    found.push(...rows.map((row) => row.event_id));
+    found.push(...rows.map((row) => ({ eventId: row.event_id, streamOrdering: row.stream_ordering })));
     before = lowest;
   }
   return found;

@@ -4,7 +4,7 @@ import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { EventPersister } from '../pipeline/event-persister.js';
 import { type RoomTask, RoomTasks, TaskInterrupted } from '../upkeep/room-tasks.js';
-import { redactableEvents, roomsToRedactIn } from './user-redactions.query.js';
+import { redactableEvents, roomsToRedactIn, type RoomSpan } from './user-redactions.query.js';
 
 /** Which events of a user are to be redacted, and by whom. */
 export interface UserRedactionRequest {
@@ -21,6 +21,14 @@ export interface UserRedactionRequest {
   readonly afterTs?: number | undefined;
 }
 
+/** What is noted of a task when it begins with a room. */
+interface Progress {
+  /** The room, and the part of it that holds what is to be redacted there. */
+  readonly at?: RoomSpan & { readonly room_id: string };
+  /** In the rooms before it. */
+  readonly failed_redactions?: Readonly<Record<string, string>>;
+}
+
 const action = 'redact_all_events';
 /** Most failures that are told one by one. */
 const maxFailures = 10_000;
@@ -35,8 +43,7 @@ export class UserRedactions implements OnModuleInit {
   ) {}
 
   onModuleInit(): void {
-    // What a former run has redacted is not found again, so that a task goes on after a restart.
-    this.tasks.define(action, (task) => this.#redact(task));
+    this.tasks.define(action, (task, report) => this.#redact(task, report));
   }
 
   /**
@@ -56,15 +63,28 @@ export class UserRedactions implements OnModuleInit {
     return task?.action === action ? task : undefined;
   }
 
-  async #redact(task: RoomTask): Promise<JsonObject> {
+  /**
+   * A room's part is noted before anything in it is redacted. Who goes on after a restart looks there alone: what is redacted by then is not
+   * found again, and nothing else takes its place.
+   */
+  async #redact(task: RoomTask, report: (progress: JsonObject) => Promise<void>): Promise<JsonObject> {
     const { userId, roomIds, sender, reason, ...filter } = task.params as unknown as UserRedactionRequest;
-    const failures: Record<string, string> = {};
-    let failed = 0;
-    for (const roomId of roomIds.length > 0 ? roomIds : await roomsToRedactIn(this.database, userId)) {
-      for (const redacts of await redactableEvents(this.database, roomId, userId, filter)) {
+    const { at, failed_redactions: before } = (task.result ?? {}) as Progress;
+    const failures: Record<string, string> = { ...before };
+    let failed = Object.keys(failures).length;
+    const rooms = roomIds.length > 0 ? roomIds : await roomsToRedactIn(this.database, userId);
+    for (const roomId of [...new Set(rooms)].sort()) {
+      if (at !== undefined && roomId < at.room_id) continue;
+      const begun = at?.room_id === roomId ? at : undefined;
+      const events = await redactableEvents(this.database, roomId, userId, filter, begun);
+      const [newest, oldest] = [events[0], events.at(-1)];
+      if (!newest || !oldest) continue;
+      const span = { from: oldest.streamOrdering, to: newest.streamOrdering };
+      if (!begun) await report({ at: { room_id: roomId, ...span }, failed_redactions: failures });
+      for (const { eventId } of events) {
         if (this.tasks.stopping) throw new TaskInterrupted();
-        const failure = await this.#redactOne(roomId, redacts, sender, reason);
-        if (failure !== undefined && failed++ < maxFailures) failures[redacts] = failure;
+        const failure = await this.#redactOne(roomId, eventId, sender, reason);
+        if (failure !== undefined && failed++ < maxFailures) failures[eventId] = failure;
       }
     }
     return { failed_redactions: failures };
