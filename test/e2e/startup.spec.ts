@@ -101,6 +101,22 @@ describe('starting', () => {
     expect(end).toEqual([0, null]);
   });
 
+  it('goes on when it is told to reload before it has read its settings', async () => {
+    const hooks = `process.getBuiltinModule('node:module').registerHooks({
+      load(url, context, next) {
+        if (/\\/run-[^/]*\\.js$/.test(url)) process.kill(process.pid, 'SIGHUP');
+        return next(url, context);
+      },
+    })`;
+    const args = ['--server-name', 'early.test', '--port', String(await freePort())];
+    const { code, readyAfterMs } = await run(folder(), args, undefined, [
+      '--import',
+      `data:text/javascript,${encodeURIComponent(hooks)}`,
+    ]);
+    expect(code).toBe(0);
+    expect(readyAfterMs).toBeDefined();
+  });
+
   it('writes settings, key and database on the first run, and uses them on the second', async () => {
     const at = folder();
     const port = await freePort();

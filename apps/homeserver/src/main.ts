@@ -6,6 +6,8 @@ import { mapStacks } from './source-maps.js';
 const problem = nodeProblem(process.versions.node);
 if (problem === undefined) {
   leanHeap();
+  // A reload that is asked for from here on would end the process. It need not be remembered: settings are read later.
+  process.on('SIGHUP', () => {});
   relaxLargeHeap();
   mapStacks();
   await leanImports();

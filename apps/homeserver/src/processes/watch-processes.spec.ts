@@ -18,6 +18,27 @@ process.on('disconnect', () => process.exit());
 process.on('SIGTERM', () => process.exit());
 `;
 
+/** Is not ready before it is told so by a file; until then nothing minds a signal. Says how often it has reloaded. */
+const hastyProgram = `
+const { existsSync, writeFileSync } = require('node:fs');
+const note = (what) => writeFileSync(process.argv[2] + '/' + what + process.pid, '');
+process.on('message', () => {});
+process.on('disconnect', () => process.exit());
+let reloads = 0;
+const waiting = setInterval(() => {
+  if (!existsSync(process.argv[2] + '/go' + process.pid)) return;
+  clearInterval(waiting);
+  process.on('SIGHUP', () => {
+    reloads++;
+    note('reloaded');
+    const report = { changed: [String(reloads)], modules: { added: [], changed: [], removed: [] }, left: [] };
+    process.send({ reloaded: { report } });
+  });
+  process.send('ready');
+}, 10);
+note('began');
+`;
+
 interface Times {
   readonly beganAtMs: number;
   readonly readyAtMs: number;
@@ -63,6 +84,38 @@ describe('Processes of one machine', () => {
       process.execPath = execPath;
     }
     expect(logger.lines.map(({ level }) => level)).toEqual(['error']);
+  });
+
+  it('take over what changed while they started once they are ready, and are not ended by being told before', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'rookery-watch-'));
+    const notes = mkdtempSync(join(folder, 'notes-'));
+    const file = join(folder, 'program.cjs');
+    writeFileSync(file, hastyProgram);
+    const watched = new WatchedProcesses({ count: 2, program: file, args: [notes], logger: new SilentLogger() });
+    const noted = (what: string): string[] => readdirSync(notes).filter((name) => name.startsWith(what));
+    const goOn = (name = ''): void => writeFileSync(join(notes, name.replace('began', 'go')), '');
+    const nothing = { changed: [], modules: { added: [], changed: [], removed: [] }, left: [] };
+    let failed = false;
+    void watched.failed.then(() => (failed = true));
+    try {
+      await eventually(() => noted('began').length === 1);
+      const [first] = noted('began');
+      expect(await watched.reload()).toEqual({ report: nothing });
+      expect(await watched.reload()).toEqual({ report: nothing });
+      goOn(first);
+      await eventually(() => noted('reloaded').length === 1);
+      await eventually(() => noted('began').length === 2);
+      // Of the one that has begun, while the other begins.
+      expect(await watched.reload()).toEqual({ report: { ...nothing, changed: ['2'] } });
+      goOn(noted('began').find((name) => name !== first));
+      await eventually(() => noted('reloaded').length === 2);
+      expect(await watched.reload()).toEqual({ report: { ...nothing, changed: ['3', '2'] } });
+      expect(noted('began')).toHaveLength(2);
+      expect(failed).toBe(false);
+    } finally {
+      await watched.stop();
+      rmSync(folder, { recursive: true, force: true });
+    }
   });
 
   it('start one first, then no more at a time than there are processors', async () => {

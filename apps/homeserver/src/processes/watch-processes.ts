@@ -28,12 +28,21 @@ const reloadLimitMs = 110_000;
 /** One that starts for longer waits for something, and not for a processor. */
 const startLimitMs = 20_000;
 
+/** A process, from its beginning to its end. */
+interface Watched {
+  readonly child: ChildProcess;
+  /** It has said so. Before, a signal might end it: it may not have got to where it minds one. */
+  isReady: boolean;
+  /** It was to take over what changed before it was ready. */
+  isReloadDue: boolean;
+}
+
 /** Starts the processes of a server on one machine, starts those anew that end or hang, and stops them together. */
 export class WatchedProcesses {
   /** Resolves when a process could not start the first time: there is no use in trying again. It has said why. */
   readonly failed: Promise<void>;
   readonly #options: WatchOptions;
-  readonly #children = new Map<number, ChildProcess>();
+  readonly #children = new Map<number, Watched>();
   readonly #timers = new Set<NodeJS.Timeout>();
   readonly #startedOnce = new Set<number>();
   /** Those that are to be started, with how often they failed, and those that are at it. */
@@ -52,27 +61,33 @@ export class WatchedProcesses {
 
   /** Their process ids. */
   get pids(): readonly number[] {
-    return [...this.#children.values()].flatMap(({ pid }) => pid ?? []);
+    return [...this.#children.values()].flatMap(({ child }) => child.pid ?? []);
   }
 
-  /** Passes a signal on to all. */
-  signal(signal: NodeJS.Signals): void {
-    for (const child of this.#children.values()) child.kill(signal);
+  /** Passes a signal that ends them on to all. */
+  signal(signal: 'SIGTERM' | 'SIGKILL'): void {
+    for (const { child } of this.#children.values()) child.kill(signal);
   }
 
-  /** Has all take over what changed; one that begins meanwhile does so anyway. @returns what became of it. Never rejects */
+  /**
+   * Has all take over what changed; one that still starts does so once it is ready.
+   * @returns what became of it in those that were ready. Never rejects
+   */
   reload(): Promise<ReloadOutcome> {
     // One after the other: signals that a process has not looked at yet count once.
-    return this.#reloads.run(async () =>
-      joinedOutcome((await Promise.all([...this.#children.values()].map(reloadOf))).flat()),
-    );
+    return this.#reloads.run(async () => {
+      const all = [...this.#children.values()];
+      for (const watched of all) watched.isReloadDue = !watched.isReady;
+      const ready = all.filter(({ isReady }) => isReady);
+      return joinedOutcome((await Promise.all(ready.map(({ child }) => reloadOf(child)))).flat());
+    });
   }
 
   /** Stops all, and kills those that do not in time. */
   async stop(): Promise<void> {
     this.#isStopping = true;
     for (const timer of this.#timers) clearTimeout(timer);
-    const ends = [...this.#children.values()].map((child) => new Promise((resolve) => child.once('exit', resolve)));
+    const ends = [...this.#children.values()].map(({ child }) => new Promise((resolve) => child.once('exit', resolve)));
     this.signal('SIGTERM');
     const late = setTimeout(() => this.signal('SIGKILL'), stopLimitMs);
     await Promise.all(ends);
@@ -122,10 +137,10 @@ export class WatchedProcesses {
       // So it does where there is no memory; where there are too many processes or files it says so later.
       return notBegun(err);
     }
-    this.#children.set(index, child);
+    const watched: Watched = { child, isReady: false, isReloadDue: false };
+    this.#children.set(index, watched);
     const startedAtMs = performance.now();
     let heardAtMs = startedAtMs;
-    let isReady = false;
     const late = this.#after(startLimitMs, () => this.#noLongerStarts(index));
     const notLate = (): void => {
       clearTimeout(late);
@@ -139,14 +154,16 @@ export class WatchedProcesses {
     child.on('message', (message: WatchMessage) => {
       heardAtMs = performance.now();
       if (message !== 'ready') return;
-      isReady = true;
+      watched.isReady = true;
       this.#startedOnce.add(index);
       notLate();
       this.#noLongerStarts(index);
+      // It may have read its settings before they changed.
+      if (watched.isReloadDue) void this.#reloads.run(() => reloadOf(child));
     });
     const pinging = setInterval(() => {
       // While it starts it may wait for the database, or change it.
-      if (isReady && performance.now() - heardAtMs > silentMs) {
+      if (watched.isReady && performance.now() - heardAtMs > silentMs) {
         logger.error('A process of the server hangs: it is ended, and begins anew', { pid: child.pid });
         child.kill('SIGKILL');
       } else if (child.connected) child.send('ping' satisfies WatchMessage, () => {});
@@ -194,6 +211,6 @@ function reloadOf(child: ChildProcess): Promise<readonly ReloadOutcome[]> {
     const silent = `process ${String(child.pid)} has not said yet what it took over`;
     const late = setTimeout(() => finish([{ report: { ...nothing, left: [silent] } }]), reloadLimitMs);
     child.on('message', hear).once('exit', end);
-    child.kill('SIGHUP');
+    if (!child.kill('SIGHUP')) finish([]);
   });
 }
