@@ -1,6 +1,7 @@
 import { timingSafeEqual } from 'node:crypto';
 import { chmodSync, existsSync, lstatSync, readFileSync, unlinkSync } from 'node:fs';
-import { createServer, type Server, type Socket } from 'node:net';
+import { createServer, isIPv6, type Server, type Socket, SocketAddress } from 'node:net';
+import { endianness } from 'node:os';
 import { createInterface } from 'node:readline';
 import type * as Repls from 'node:repl';
 import type { Config, Logger } from '@rookery/platform';
@@ -117,27 +118,57 @@ function isSame(given: string, wanted: string): boolean {
   return a.length === b.length && timingSafeEqual(a, b);
 }
 
+/** The ends of a TCP connection, as a process sees them. */
+export type ConnectionEnds = Pick<Socket, 'localAddress' | 'localPort' | 'remoteAddress' | 'remotePort'>;
+
+/** Where Linux lists connections. Those of the process itself: what is below `/proc/net` alone a hardened unit hides (`ProcSubset=pid`). */
+const connectionTables = ['/proc/self/net/tcp', '/proc/self/net/tcp6'];
+
 /**
  * Whether the other end of a connection of this machine belongs to the user of this process, or to root. Where the system does
- * not tell (outside Linux), the password decides.
+ * not tell (outside Linux, or no table can be read), the password decides.
+ * @param tables files in the form of `/proc/net/tcp`
  */
-function isOwnUser({ remoteAddress, remotePort = 0, localPort = 0 }: Socket): boolean {
-  if (process.platform !== 'linux' || process.getuid === undefined || remoteAddress === undefined) return true;
-  const hex = (port: number): string => port.toString(16).toUpperCase().padStart(4, '0');
-  for (const file of ['/proc/net/tcp', '/proc/net/tcp6']) {
+export function isOwnUser(
+  { localAddress, localPort = 0, remoteAddress, remotePort = 0 }: ConnectionEnds,
+  tables: readonly string[] = connectionTables,
+): boolean {
+  if (process.platform !== 'linux' || process.getuid === undefined) return true;
+  // It has ended already.
+  if (localAddress === undefined || remoteAddress === undefined) return true;
+  const [here, there] = [placeOf(localAddress, localPort), placeOf(remoteAddress, remotePort)];
+  let isTold = false;
+  for (const file of tables) {
     let table: string;
     try {
       table = readFileSync(file, 'utf8');
     } catch {
       continue;
     }
-    for (const line of table.split('\n')) {
+    isTold = true;
+    for (const line of table.trim().split('\n').slice(1)) {
       const [, local = '', remote = '', , , , , uid] = line.trim().split(/\s+/);
-      if (local.endsWith(`:${hex(remotePort)}`) && remote.endsWith(`:${hex(localPort)}`))
+      if (listedPlace(local) === there && listedPlace(remote) === here)
         return Number(uid) === process.getuid() || uid === '0';
     }
   }
-  return false;
+  return !isTold;
+}
+
+/** One name for each address and port, whichever way a program has written an IPv4 address. */
+function placeOf(address: string, port: number): string {
+  const bare = address.split('%')[0]!;
+  const { address: plain } = new SocketAddress({ address: bare, family: isIPv6(bare) ? 'ipv6' : 'ipv4' });
+  return `${plain.replace(/^::ffff:(?=.*\.)/, '')} ${port}`;
+}
+
+/** The same of what a table holds: an address as words of the machine in hexadecimal digits, and a port. */
+function listedPlace(text: string): string {
+  const [words = '', port = ''] = text.split(':');
+  const bytes = Buffer.from(words, 'hex');
+  if (endianness() === 'LE') bytes.swap32();
+  const address = bytes.length === 4 ? bytes.join('.') : bytes.toString('hex').replace(/(....)(?!$)/g, '$1:');
+  return placeOf(address, parseInt(port, 16));
 }
 
 /** The shells that the settings ask for; `undefined` for none. @param names what they know by name */
