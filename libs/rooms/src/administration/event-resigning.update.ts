@@ -59,7 +59,8 @@ export function eventResigning({ serverName, key, events }: ResigningParts): Bac
           row.stream_ordering,
         ]);
       }
-      events.forget(ours.map((row) => row.event_id));
+      // Not before: who reads until then would keep what was signed with the old key.
+      tx.unlessRolledBack(() => events.forget(ours.map((row) => row.event_id)));
       return {
         items: seen.length,
         progress: { ...progress, after: seen.at(-1)?.stream_ordering ?? after },
