@@ -1,3 +1,5 @@
+import type { JsonObject } from '@rookery/matrix-types';
+import { EventPersister } from '@rookery/rooms';
 import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
 import {
   act,
@@ -383,6 +385,24 @@ describe.each(databases)('rooms in the admin API (%s)', (database) => {
       await root.ok('POST', `/v1/rooms/${roomId}/make_room_admin`, { user_id: bob.userId });
       await join(bob, roomId);
       await setState(bob, roomId, 'm.room.name', { name: 'Mine, too' });
+    });
+
+    it('is given in rooms where no event says who has it, and the creator keeps it', async () => {
+      const state = (type: string, stateKey: string, content: JsonObject) => ({
+        ...{ type, stateKey, content, sender: alice.userId },
+      });
+      const { roomId } = await homeserver.server.service(EventPersister).createRoom({
+        ...{ roomVersion: '11', roomId: '!bare:rookery.test', creator: alice.userId, isPublic: false },
+        drafts: [
+          state('m.room.create', '', { room_version: '11' }),
+          state('m.room.member', alice.userId, { membership: 'join' }),
+        ],
+      });
+      await root.ok('POST', `/v1/rooms/${roomId}/make_room_admin`, { user_id: bob.userId });
+      expect([await levelOf(roomId, alice.userId), await levelOf(roomId, bob.userId)]).toEqual([100, 100]);
+      await join(bob, roomId);
+      await setState(bob, roomId, 'm.room.name', { name: 'Ours' });
+      await setState(alice, roomId, 'm.room.name', { name: 'Still ours' });
     });
 
     it('cannot be given where nobody of this server has any', async () => {

@@ -93,9 +93,12 @@ export class RoomRepair {
     if (best === undefined || levels.user(best) < levels.event('m.room.power_levels', true)) {
       throw MatrixError.badRequest('Nobody of this server has the power to do this');
     }
-    const content = state('m.room.power_levels', '')?.content ?? {};
-    const users: JsonObject = { ...(isJsonObject(content['users']) ? content['users'] : {}) };
     const power = levels.user(best);
+    // Where no event says so, whoever has power is the creator, who would lose it by the first event that does not name them.
+    const content = state('m.room.power_levels', '')?.content ?? {
+      users: Number.isFinite(power) ? { [best]: power } : {},
+    };
+    const users: JsonObject = { ...(isJsonObject(content['users']) ? content['users'] : {}) };
     const needed = Number.isFinite(power) ? power : Math.max(100, levels.event('m.room.power_levels', true));
     if (levels.user(userId) < needed) {
       users[userId] = needed;
