@@ -8,7 +8,7 @@ const bucket = (perSecond: number, burst: number, doc: string) =>
 /** What the server refuses when there is too much of it, and how long it keeps things. */
 export const limitSettings = {
   admin_contact: optional(k.text(), 'Address shown when a limit is reached, such as `mailto:admin@example.org`.'),
-  hs_disabled: setting(k.flag, false, 'Answer every request with 403.'),
+  hs_disabled: setting(k.flag, false, 'Answer everybody but administrators with 403.'),
   hs_disabled_message: setting(k.text(), '', 'Why, for people.'),
   limit_usage_by_mau: setting(k.flag, false, 'Limit the monthly active users.'),
   max_mau_value: setting(k.whole(), 0, 'Most monthly active users.'),
