@@ -193,11 +193,14 @@ export class Homeserver {
    */
   async reload(next: Config): Promise<ReloadReport> {
     // Also where nothing changed in the settings: the file that log_config names may have.
-    const { level, levels } = loggerOptions(next);
+    const logging = loggerOptions(next);
     const { keptProviders, ...modules } = await this.modules.reload([...moduleEntriesOf(next), ...this.#moreModules]);
     const { changed, needRestart } = this.config.reload(next);
-    if (this.log instanceof PinoLogger) this.log.setLevels(level, levels);
     const left: string[] = [];
+    if (this.log instanceof PinoLogger && !this.log.setLevels(logging)) {
+      left.push('of the log, levels hold; where lines go and how they look holds after a restart only');
+      this.logger.warn('Where lines of the log go and how they look holds after a restart only');
+    }
     try {
       this.#http?.reloadTls();
     } catch (err) {

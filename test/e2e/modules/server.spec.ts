@@ -2,10 +2,11 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Database } from '@rookery/database';
 import { ModuleServices } from '@rookery/module-services';
-import { Config } from '@rookery/platform';
+import { Config, loggerOptions, PinoLogger } from '@rookery/platform';
 import { eventually, createTestHomeserver } from '@rookery/testing';
 import { temporaryFolder } from '@rookery/testing/internal';
 import { operatorOf } from '../admin/operator-world.js';
+import { stringify } from 'yaml';
 import { probe, startProbe } from './probe-server.js';
 
 const limited = { per_second: 0.001, burst_count: 2 };
@@ -156,6 +157,37 @@ describe('modules that come and go while the server runs', () => {
       await writeFile(log, 'root: {level: DEBUG}');
       await server.server.reload(next);
       expect(server.server.moduleNames).toEqual(['probe']);
+    } finally {
+      await server.stop();
+    }
+  });
+
+  it('are in force beside the levels of the log, and what else changed of it waits for a restart, which is said', async () => {
+    const folder = await temporaryFolder('rookery-log-');
+    const log = join(folder, 'log.yaml');
+    const write = (level: string, file: string): Promise<void> =>
+      writeFile(
+        log,
+        stringify({
+          handlers: { file: { class: 'logging.FileHandler', filename: join(folder, file) } },
+          root: { level, handlers: ['file'] },
+        }),
+      );
+    await write('INFO', 'one.log');
+    const settings = { server_name: 'rookery.test', report_stats: false, log_config: log };
+    const logger = PinoLogger.create(loggerOptions(Config.fromObject(settings)));
+    const server = await createTestHomeserver({ logger, settings: { log_config: log } });
+    const reload = async (): Promise<readonly string[]> =>
+      (await server.server.reload(Config.fromObject(settings))).left;
+    const said = 'of the log, levels hold; where lines go and how they look holds after a restart only';
+    try {
+      await write('DEBUG', 'one.log');
+      expect(await reload()).not.toContain(said);
+      await write('ERROR', 'two.log');
+      expect(await reload()).toContain(said);
+      expect(logger.isEnabled('info')).toBe(false);
+      await write('INFO', 'one.log');
+      expect(await reload()).not.toContain(said);
     } finally {
       await server.stop();
     }

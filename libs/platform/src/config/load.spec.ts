@@ -273,11 +273,13 @@ url_preview_url_blacklist: [{netloc: example.org, port: 8080}]`;
     const config = Config.fromObject({ caches: { global_factor: 1 } });
     const seen: string[] = [];
     config.onReload((changed) => seen.push(...changed));
-    const result = config.reload(Config.fromObject({ caches: { global_factor: 4 }, enable_search: false }));
-    expect([...result.changed]).toEqual(['caches.global_factor']);
+    const result = config.reload(
+      Config.fromObject({ caches: { global_factor: 4 }, enable_search: false, worker_log_config: 'worker.yaml' }),
+    );
+    expect([...result.changed].sort()).toEqual(['caches.global_factor', 'worker_log_config']);
     expect(result.needRestart).toEqual(['enable_search']);
     expect(config.get('caches.global_factor')).toBe(4);
     expect(config.get('enable_search')).toBe(true);
-    expect(seen).toEqual(['caches.global_factor']);
+    expect(seen.sort()).toEqual(['caches.global_factor', 'worker_log_config']);
   });
 });

@@ -81,7 +81,7 @@ describe('the logger', () => {
     expect(parsed(lines).map((line) => line['msg'])).toEqual(['1', '2']);
     expect([logger.isEnabled('debug'), deep.isEnabled('debug'), noisy.isEnabled('warn')]).toEqual([false, true, false]);
     lines.length = 0;
-    logger.setLevels('debug', { rooms: 'info' });
+    logger.setLevels({ level: 'debug', levels: { rooms: 'info' } });
     say();
     expect(parsed(lines).map((line) => line['msg'])).toEqual(['0']);
   });

@@ -34,11 +34,16 @@ export interface NamedOutputs {
 interface Levels {
   level: LogLevel;
   byName: Readonly<Record<string, LogLevel>>;
+  /** Where lines go and how they look, as text. */
+  readonly places: string;
 }
 
 /** Whether lines are written for persons to read, not as JSON. */
 export const isReadable = ({ format, file, write }: LoggerOptions): boolean =>
   format === 'text' || (format !== 'json' && !file && !write && process.stdout.isTTY === true);
+
+const placesOf = ({ format, file, outputs, named }: LoggerOptions): string =>
+  JSON.stringify({ format, file, outputs, named });
 
 const hide = (): string => '[hidden]';
 
@@ -103,7 +108,8 @@ export class PinoLogger extends Logger {
       },
       stream,
     );
-    return new PinoLogger(root, '', { level: options.level, byName: options.levels ?? {} }, new Set());
+    const { level, levels: byName = {} } = options;
+    return new PinoLogger(root, '', { level, byName, places: placesOf(options) }, new Set());
   }
 
   debug(message: string, fields?: LogFields): void {
@@ -127,15 +133,19 @@ export class PinoLogger extends Logger {
     return new PinoLogger(this.root.child({ ...all, logger: full }), full, this.levels, this.family, this.root, all);
   }
 
-  /** Changes the levels of this logger and of all that share its destination. */
-  setLevels(level: LogLevel, byName: Readonly<Record<string, LogLevel>> = {}): void {
-    this.levels.level = level;
-    this.levels.byName = byName;
+  /**
+   * Changes the levels of this logger and of all that share its destination.
+   * @returns whether that is all: `false` where the options want lines elsewhere, or otherwise than when it was opened
+   */
+  setLevels(options: LoggerOptions): boolean {
+    this.levels.level = options.level;
+    this.levels.byName = options.levels ?? {};
     for (const reference of this.family) {
       const logger = reference.deref();
       if (logger) logger.pino.level = levelOf(logger.name, this.levels);
       else this.family.delete(reference);
     }
+    return placesOf(options) === this.levels.places;
   }
 }
 

@@ -60,7 +60,7 @@ export const workerSettings = {
     meaningless: 'leave it to the service manager, such as systemd',
   }),
   worker_pid_file: optional(k.path, "File that holds this worker's process id."),
-  worker_log_config: optional(k.path, "This worker's `log_config`."),
+  worker_log_config: optional(k.path, "This worker's `log_config`.", { reload: true }),
   worker_replication_secret: optional(k.secretText, 'Secret shared by all processes.', { secret: true }),
   worker_replication_secret_path: secretFile(k.path, 'worker_replication_secret'),
   instance_map: setting(k.mapOf(location), {}, 'Where each process listens for the others, by name.', {
