@@ -32,8 +32,18 @@ export async function forgetPart(tx: Tx): Promise<void> {
   await tx.run(`DROP TABLE IF EXISTS ${partMarker}`);
 }
 
+/** Tables that say how a database came to be what it is, and are no part of what it holds. */
+export const restoredMarkers: readonly string[] = [marker, partMarker];
+
 /** Whether a database was put back to an earlier day and no server has made it fit to go on yet. */
 export const isRestored = (db: Db): Promise<boolean> => hasTable(db, marker);
+
+/** What is to be done with a database that was put back is to be done with a copy of it. Does nothing for any other. */
+export async function passOnRestored(source: Db, tx: Tx): Promise<void> {
+  if (!(await isRestored(source))) return;
+  const row = await source.get<{ at: number | null }>(`SELECT MAX(restored_ts) AS at FROM ${marker}`);
+  await markRestored(tx, row?.at ?? 0);
+}
 
 /**
  * Makes a database that was put back to an earlier day fit to go on, in one transaction: its counters go on far behind where

@@ -10,11 +10,12 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { claimDatabase, migrate, openDatabase } from '@rookery/database';
+import { claimDatabase, migrate, openDatabase, reviveRestored } from '@rookery/database';
 import { migrations } from '@rookery/homeserver';
 import { SystemClock } from '@rookery/platform';
 import { eachDatabase, makeTestDatabasePlace, type TestDatabase, type TestDatabasePlace } from '@rookery/testing';
-import { rookery, settingsFor } from './fixtures/rookery.fixture.js';
+import { stringify } from 'yaml';
+import { rookery, sectionFor, settingsFor } from './fixtures/rookery.fixture.js';
 
 eachDatabase('rookery backup and restore', (open, kind) => {
   let test: TestDatabase;
@@ -196,6 +197,21 @@ eachDatabase('rookery backup and restore', (open, kind) => {
     expect(await rookery(['backup', 'verify', '--from', backups])).toMatchObject({ code: 0 });
     expect((await make('--keep-last', '1')).out).toContain(`Removed ${newer}`);
     expect(await restore()).toMatchObject({ code: 0 });
+  });
+
+  it('lets what was restored be moved to the other kind of database, before any server has begun on it', async () => {
+    await make();
+    expect(await restore()).toMatchObject({ code: 0 });
+    const elsewhere = await makeTestDatabasePlace(kind === 'sqlite' ? 'postgres' : 'sqlite');
+    write(join(folder, 'next.yaml'), stringify({ database: sectionFor(elsewhere.options) }));
+    const moved = await rookery(['move-database', '-c', other, '--to', join(folder, 'next.yaml')]);
+    expect(moved).toMatchObject({ code: 0, out: expect.stringContaining('counts and hashes agree') });
+    const database = await openDatabase(elsewhere.options, new SystemClock());
+    expect(await database.query('SELECT name FROM users')).toEqual([{ name: '@alice:example.org' }]);
+    // Its counters have yet to skip what was given out since the backup.
+    expect(await reviveRestored(database, [], 1)).toBe(true);
+    await database.close();
+    await elsewhere.remove();
   });
 
   it('lets a database that was put back otherwise be taken for restored', async () => {

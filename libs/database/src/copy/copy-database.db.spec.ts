@@ -1,5 +1,5 @@
 import { openTestDatabase, type TestDatabase } from '@rookery/testing';
-import type { Database, DialectName, Migration } from '../index.js';
+import { type Database, type DialectName, isRestored, markRestored, type Migration } from '../index.js';
 import { copyDatabase } from './copy-database.js';
 
 const schema: readonly Migration[] = [
@@ -120,6 +120,15 @@ describe.each([
     expect(await all(target.database, 'things', 'id')).toEqual(await all(source.database, 'things', 'id'));
     expect(await all(target.database, 'keyed', 'room, at')).toEqual(await all(source.database, 'keyed', 'room, at'));
     expect(pages).toBeGreaterThan(before);
+  });
+
+  it('is one of a database that was put back where the old one is, unless only some tables are copied', async () => {
+    await source.database.write((tx) => markRestored(tx, 7));
+    await copyDatabase(source.database, target.database, { only: ['keyed'], targetOptions: target.options });
+    expect(await isRestored(target.database)).toBe(false);
+    await copyDatabase(source.database, target.database, { derived, targetOptions: target.options });
+    expect(await target.database.query('SELECT restored_ts FROM database_restored')).toEqual([{ restored_ts: 7 }]);
+    expect(await isRestored(source.database)).toBe(true);
   });
 
   it('does not go on where the old database has changed meanwhile', async () => {

@@ -1,6 +1,7 @@
 import type { Database, Db, SqlValue, Tx } from '../database.js';
 import { DatabaseError } from '../errors.js';
 import type { DatabaseOptions } from '../options.js';
+import { passOnRestored, restoredMarkers } from '../restored.query.js';
 import { readSchemaState } from '../schema-state.js';
 import type { BulkTarget } from './bulk-rows.query.js';
 import { type Cursor, nextPage, pageSourceOf } from './pages.js';
@@ -50,6 +51,7 @@ const bookkeeping = new Set([
   'applied_schema_deltas',
   progressTable,
   'database_move_indexes',
+  ...restoredMarkers,
 ]);
 const pageRows = 5_000;
 const mask = (1n << 64n) - 1n;
@@ -57,7 +59,8 @@ const mask = (1n << 64n) - 1n;
 /**
  * Copies every row of a database into another one, whose schema is the same and which holds nothing yet, or what an interrupted
  * copy has left. Nobody may use either meanwhile. At the end each table is read back and compared by count and hash. Between the
- * interruption and now somebody may have used the source: what was copied before is compared with what is there now.
+ * interruption and now somebody may have used the source: what was copied before is compared with what is there now. A copy of a
+ * whole database that was put back to an earlier day, and that no server has begun on, is one that was put back, too.
  * @throws DatabaseError when the databases do not fit, what was copied has changed since, or what arrived is not what was sent
  */
 export async function copyDatabase(
@@ -85,6 +88,7 @@ export async function copyDatabase(
   await target.write(
     async (tx) => {
       await resetIdentities(tx, tables);
+      if (options.only === undefined) await passOnRestored(source, tx);
       await options.finish?.(source, tx);
       if (!options.isPart) await tx.run(`DROP TABLE ${progressTable}`);
     },
