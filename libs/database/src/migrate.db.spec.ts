@@ -182,6 +182,31 @@ eachDatabase('migrate', (open) => {
     expect(await migrate(db, [table(1, 'a')])).toEqual({ version: 1, applied: [] });
   });
 
+  it('goes on with going back that was interrupted when all steps were undone', async () => {
+    const steps = [table(1, 'a'), table(2, 'b')];
+    await migrate(db, steps);
+    await rollback(db, steps, 1);
+    // The records of the steps are gone, while the database still calls itself newer.
+    await db.write(async (tx) => {
+      await tx.run('UPDATE schema_version SET version = 2');
+      await tx.run('UPDATE schema_compat_version SET compat_version = 2');
+    });
+    await expect(migrate(db, [table(1, 'a')])).rejects.toThrow(/newer Rookery/);
+    expect(await planRollback(db, steps, 1)).toMatchObject({ isServable: false, steps: [], obstacles: [] });
+    await rollback(db, steps, 1);
+    expect(await migrate(db, [table(1, 'a')])).toEqual({ version: 1, applied: [] });
+  });
+
+  it('goes back where an upgrade was interrupted before its first step', async () => {
+    const older = [table(1, 'a')];
+    await migrate(db, older);
+    const up = (): Promise<void> => Promise.reject(new Error('power failure'));
+    await expect(migrate(db, [...older, { ...table(2, 'b'), up }])).rejects.toThrow('power failure');
+    await expect(migrate(db, older)).rejects.toThrow(/newer Rookery/);
+    await rollback(db, [...older, table(2, 'b')], 1);
+    expect(await migrate(db, older)).toEqual({ version: 1, applied: [] });
+  });
+
   it('refuses the database of another homeserver', async () => {
     await migrate(db, []);
     await db.write((tx) => tx.run("INSERT INTO applied_schema_deltas VALUES (72, '72/full_schemas/main.sql')"));

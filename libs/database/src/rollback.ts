@@ -17,7 +17,7 @@ export interface SchemaRollback {
   readonly to: number;
   /** Programs of that version can serve the database as it is: nothing needs to change. */
   readonly isServable: boolean;
-  /** Steps to undo, the last one first. */
+  /** Steps to undo, the last one first; none where an interruption left nothing but a wrong version. */
   readonly steps: readonly Migration[];
   /** Why it cannot be; empty when it can. */
   readonly obstacles: readonly string[];
@@ -59,7 +59,8 @@ const stepsAbove = (state: SchemaState, to: number): AppliedDelta[] =>
 
 /**
  * Undoes what {@link planRollback} lists, each step in a transaction together with its record, so that it can be gone on with
- * after an interruption. No server may run on the database.
+ * after an interruption, to the last: that the older program may serve the database. No server may run on it. Changes nothing when
+ * that one can serve it as it is.
  * @throws DatabaseError before anything is changed when a step has no way back
  */
 export async function rollback(
@@ -87,7 +88,7 @@ export async function rollback(
       { name: 'rollback', limitMs: Infinity },
     );
   }
-  if (plan.steps.length > 0) {
+  if (!plan.isServable) {
     const left = new Set(plan.steps);
     // Last: until then the program that made the steps is the one that knows what is there.
     const compat = Math.max(

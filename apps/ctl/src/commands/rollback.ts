@@ -105,7 +105,7 @@ async function backToOwn(
       'It cannot be gone back to. Nothing was changed; restore the backup made before the upgrade.',
     );
   if (!apply) return;
-  if (plan.steps.length > 0) {
+  if (!plan.isServable) {
     await confirm(options, terminal);
     await withStoppedServer(config, (database) => rollback(database, migrations, schema));
     terminal.out(`Done: the database has schema version ${schema}.`);
@@ -120,7 +120,11 @@ function describe({ from, to, isServable, steps, obstacles }: SchemaRollback, ve
   if (isServable)
     return [`The database has schema version ${from}, which ${name} can serve as it is: nothing to undo.`];
   return [
-    `The database has schema version ${from}, ${name} knows ${to}. To undo, in this order:`,
+    `The database has schema version ${from}, ${name} knows ${to}. ${
+      steps.length === 0 && obstacles.length === 0
+        ? 'There is no step to undo; what is left is to let that release have it.'
+        : 'To undo, in this order:'
+    }`,
     ...steps.map((step) => `  ${step.name}`),
     ...(obstacles.length > 0 ? ['There is no way back from:', ...obstacles.map((line) => `  ${line}`)] : []),
   ];
