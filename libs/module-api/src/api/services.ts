@@ -122,7 +122,7 @@ export interface Scheduler {
   /** Says what to do with the payloads of {@link runAt}. Only while `register` runs. */
   handle(name: string, job: (payload: unknown) => Promise<void> | void): void;
   /**
-   * Stores a call of the handler of that name at a moment; a failing one is tried again, up to ten times, ever later.
+   * Stores a call of the handler of that name at a moment, or as soon as possible where that is past; a failing one is tried again, up to ten times, ever later.
    * @param payload a JSON value
    * @param key replaces a waiting call of the same name and key
    */

@@ -322,6 +322,23 @@ eachDatabase('jobs of modules', (open) => {
     expect(await place.database.query('SELECT attempts FROM module_jobs')).toEqual([]);
   });
 
+  it('what was to run as soon as possible, or long ago, runs after a restart', async () => {
+    const before = runner();
+    await before.runAt('m', 'note', 0, '"at once"', undefined);
+    await before.runAt('later', 'x', 0, 'null', undefined);
+    // As it was stored by who took such a moment as it is, or by a server that was off for long.
+    await before.runAt('m', 'note', 0, '"long ago"', 'key');
+    await place.database.write((tx) => tx.run("UPDATE module_jobs SET due_ms = 0 WHERE payload LIKE '%ago%'"));
+    const one = runner();
+    const calls: string[] = [];
+    one.handle('m', 'note', async (payload) => void calls.push(payload));
+    await one.start();
+    await until(() => calls.length === 2);
+    expect(calls.sort()).toEqual(['"at once"', '"long ago"']);
+    // Its module is not there yet, and may come.
+    await eventually(async () => (await kept()).length === 1);
+  });
+
   it('a job that brings the process down each time is given up; a repeated one waits for its next time', async () => {
     const calls: string[] = [];
     const one = runner();

@@ -124,7 +124,7 @@ export async function deleteJob(tx: Tx, id: string): Promise<boolean> {
   return (await tx.run('DELETE FROM module_jobs WHERE job_id = ?', [id])) > 0;
 }
 
-/** Forgets what has been due since before a moment: its module is gone. */
-export async function deleteOldJobs(tx: Tx, beforeMs: number): Promise<void> {
-  await tx.run('DELETE FROM module_jobs WHERE due_ms < ?', [beforeMs]);
+/** Forgets what has been due since before a moment and none of these handlers is there for: its module is gone. */
+export async function deleteOldJobs(tx: Tx, handlers: readonly string[], beforeMs: number): Promise<void> {
+  await tx.run(`DELETE FROM module_jobs WHERE due_ms < ? AND ${tx.dialect.noneOf('handler')}`, [beforeMs, handlers]);
 }

@@ -32,7 +32,7 @@ const firstRetryMs = 10_000;
 const longestRetryMs = 3_600_000;
 /** A job that runs this long is named in the log, once. */
 const slowMs = 600_000;
-/** What nobody has run for so long belongs to a module that is gone. */
+/** What nobody has run for so long, and has no handler, belongs to a module that is gone. */
 const abandonedMs = 90 * 86_400_000;
 /** How long a stop waits for jobs that are running. */
 const stopLimitMs = 2_000;
@@ -108,7 +108,9 @@ export class JobRunner implements JobBackend {
   async runAt(module: string, name: string, atMs: number, payloadJson: string, key: string | undefined): Promise<void> {
     const handler = handlerId('call', module, name);
     const id = jobId(handler, key === undefined ? `#${this.ids.letters(24)}` : `=${key}`);
-    await this.database.write((tx) => storeCall(tx, id, handler, Math.floor(atMs), payloadJson), {
+    // What is past is due from now: since when it waits tells whether its module is gone.
+    const dueMs = Math.max(Math.floor(atMs), this.clock.nowMs());
+    await this.database.write((tx) => storeCall(tx, id, handler, dueMs, payloadJson), {
       ...{ name: 'module_job_store', anyProcess: true },
     });
     if (this.database.isBesideWriter) void this.rpc.callOthers(wakeRunner, null);
@@ -122,10 +124,13 @@ export class JobRunner implements JobBackend {
     });
   }
 
-  /** Begins to run jobs. */
+  /** Begins to run jobs, once the modules have registered theirs. */
   async start(): Promise<void> {
     const { database, clock } = this;
-    await database.write((tx) => deleteOldJobs(tx, clock.nowMs() - abandonedMs), { name: 'module_job_clean' });
+    const handlers = [...this.#handlers.keys()];
+    await database.write((tx) => deleteOldJobs(tx, handlers, clock.nowMs() - abandonedMs), {
+      name: 'module_job_clean',
+    });
     if (this.#isStopped) return;
     this.#started = true;
     this.#renewal = clock.every(renewEveryMs, () => void this.#renew());
