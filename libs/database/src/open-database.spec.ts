@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { SilentLogger, SystemClock } from '@rookery/platform';
 import { makeTestDatabasePlace, openTestDatabase, RecordingLogger, testPostgresUrl } from '@rookery/testing';
-import { DatabaseError, type DatabaseOptions, openDatabase, type PostgresOptions } from './index.js';
+import { DatabaseError, type DatabaseOptions, openDatabase, openReader, type PostgresOptions } from './index.js';
 import { checkPostgres, type PostgresFacts } from './postgres/postgres-checks.js';
 import { checkSqliteVersion } from './sqlite/open-sqlite.js';
 
@@ -63,6 +63,7 @@ describe('Opening SQLite', () => {
     await writeFile(path, '');
     await writeFile(`${path}-wal`, 'what was written last');
     expect((await refusal(sqlite(path))).message).toMatch(/home.db is empty, but its log .*home.db-wal is not/);
+    await expect(openReader(sqlite(path), new SystemClock())).rejects.toThrow('is empty, but its log');
     expect(await readFile(`${path}-wal`, 'utf8')).toBe('what was written last');
   });
 

@@ -1,11 +1,12 @@
 import Sqlite from 'better-sqlite3';
-import type { Clock } from '@rookery/platform';
+import { type Clock, SilentLogger } from '@rookery/platform';
 import { existsSync } from 'node:fs';
 import type { Db } from './database.js';
 import { sqliteDialect } from './dialect.js';
 import { DatabaseError, errorText } from './errors.js';
 import { openDatabase } from './open-database.js';
 import type { DatabaseOptions } from './options.js';
+import { checkContent } from './sqlite/open-sqlite.js';
 import { SqliteConnection } from './sqlite/sqlite-connection.js';
 
 /** A database that is only looked at. */
@@ -25,6 +26,7 @@ export async function openReader(options: DatabaseOptions, clock: Clock): Promis
     return { db: database, close: () => database.close() };
   }
   if (!existsSync(options.path)) return undefined;
+  checkContent(options.path, new SilentLogger());
   try {
     const handle = new Sqlite(options.path, { readonly: true, fileMustExist: true, timeout: 5000 });
     const connection = new SqliteConnection(handle);

@@ -108,8 +108,11 @@ function connect(path: string, readonly: boolean, opened: Sqlite.Database[]): Sq
   return handle;
 }
 
-/** A file without a byte is nothing to SQLite, which would delete a log that still holds what the file has lost. */
-function checkContent(path: string, logger: Logger): void {
+/**
+ * A file without a byte is nothing to SQLite, which would delete a log that still holds what the file has lost, even to read.
+ * @throws DatabaseError when there is such a log
+ */
+export function checkContent(path: string, logger: Logger): void {
   const sizeOf = (file: string): number => (existsSync(file) ? statSync(file).size : 0);
   if (!statSync(path).isFile() || sizeOf(path) > 0) return;
   if (sizeOf(`${path}-wal`) > 0) {
