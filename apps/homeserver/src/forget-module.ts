@@ -1,4 +1,4 @@
-import { openDatabase } from '@rookery/database';
+import { type DatabaseOptions, openDatabase, openReader } from '@rookery/database';
 import { deleteModuleData, hasModuleData } from '@rookery/module-services';
 import { type Config, SystemClock } from '@rookery/platform';
 import { databaseOptions } from './database-options.js';
@@ -10,11 +10,22 @@ import { databaseOptions } from './database-options.js';
  * @throws DatabaseError
  */
 export async function forgetModule(config: Config, module: string): Promise<number | undefined> {
-  const database = await openDatabase(databaseOptions(config), new SystemClock());
+  const options = databaseOptions(config);
+  // Opening it to write would make one.
+  if (!(await isServed(options))) return undefined;
+  const database = await openDatabase(options, new SystemClock());
   try {
-    if (!(await hasModuleData(database))) return undefined;
     return await database.write((tx) => deleteModuleData(tx, module), { name: 'forget_module' });
   } finally {
     await database.close();
+  }
+}
+
+async function isServed(options: DatabaseOptions): Promise<boolean> {
+  const reader = await openReader(options, new SystemClock());
+  try {
+    return reader !== undefined && (await hasModuleData(reader.db));
+  } finally {
+    await reader?.close();
   }
 }

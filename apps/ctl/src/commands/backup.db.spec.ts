@@ -10,7 +10,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { claimDatabase, migrate, openDatabase, reviveRestored } from '@rookery/database';
+import { claimDatabase, migrate, openDatabase, openReader, readSchemaState, reviveRestored } from '@rookery/database';
 import { migrations } from '@rookery/homeserver';
 import { SystemClock } from '@rookery/platform';
 import { eachDatabase, makeTestDatabasePlace, type TestDatabase, type TestDatabasePlace } from '@rookery/testing';
@@ -217,5 +217,25 @@ eachDatabase('rookery backup and restore', (open, kind) => {
   it('lets a database that was put back otherwise be taken for restored', async () => {
     expect(await rookery(['restore', 'adopt', '-c', config])).toMatchObject({ code: 0 });
     expect(await test.database.query('SELECT * FROM database_restored')).toHaveLength(1);
+  });
+
+  it.each([
+    ['restore', 'adopt'],
+    ['doctor', '--offline', '--repair'],
+    ['move-database', '--to', 'next.yaml'],
+  ])('makes no database where there is none to %s', async (...command) => {
+    write(join(folder, 'next.yaml'), settingsFor(test.options));
+    const args = command.map((arg) => (arg === 'next.yaml' ? join(folder, arg) : arg));
+    expect(await rookery([...args, '-c', other])).toMatchObject({
+      code: 1,
+      notes: expect.stringMatching(
+        kind === 'sqlite'
+          ? /^There is no database .*homeserver\.db \(SQLite\)$/
+          : /^The database test_.* \(PostgreSQL\) holds nothing of a server$/,
+      ),
+    });
+    const reader = await openReader(empty.options, new SystemClock());
+    expect(reader && (await readSchemaState(reader.db)).madeBy).toBe(kind === 'sqlite' ? undefined : 'none');
+    await reader?.close();
   });
 });

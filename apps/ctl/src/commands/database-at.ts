@@ -1,4 +1,10 @@
-import { type DatabaseOptions, type DatabaseReader, DatabaseError, openReader } from '@rookery/database';
+import {
+  type DatabaseOptions,
+  type DatabaseReader,
+  DatabaseError,
+  openReader,
+  readSchemaState,
+} from '@rookery/database';
 import { type Config, SystemClock } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 
@@ -47,6 +53,22 @@ export async function readingStateDatabase<T>(
       await reader?.close();
     }
   });
+}
+
+/**
+ * For what opens a database to change it, which would make one where there is none.
+ * @throws CommandError when a server like this one has never run on it
+ */
+export async function assertThere(options: DatabaseOptions): Promise<void> {
+  const reader = await openReader(options, new SystemClock());
+  try {
+    const madeBy = reader && (await readSchemaState(reader.db)).madeBy;
+    if (madeBy === undefined) throw new CommandError(`There is no database ${placeOf(options)}`);
+    if (madeBy === 'none') throw new CommandError(`The database ${placeOf(options)} holds nothing of a server`);
+    if (madeBy === 'another') throw new CommandError(`The database ${placeOf(options)} belongs to another homeserver`);
+  } finally {
+    await reader?.close();
+  }
 }
 
 /** What is wrong with a database is said to the operator in a line. */

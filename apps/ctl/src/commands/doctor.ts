@@ -10,7 +10,7 @@ import { repairStatistics, statisticsCheck } from './doctor/statistics.js';
 import type { Terminal } from '../terminal.js';
 import { collect, configHelp } from './common.js';
 import { besideModules } from './module-check.js';
-import { withDatabaseErrors } from './database-at.js';
+import { assertThere, withDatabaseErrors } from './database-at.js';
 
 interface Options {
   readonly config?: readonly string[];
@@ -87,6 +87,7 @@ async function repair(config: Config): Promise<readonly Finding[]> {
   const { mendSequence } = await import('@rookery/appservices');
   return withDatabaseErrors(async () => {
     const options = databaseOptions(config);
+    await assertThere(options);
     const claim = await claimDatabase(options, { waitMs: 0 });
     try {
       const database = await openDatabase(options, new SystemClock());

@@ -1,5 +1,14 @@
 import { spawnSync } from 'node:child_process';
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { Ajv2020 as Ajv } from 'ajv/dist/2020.js';
@@ -333,6 +342,7 @@ describe('module add', () => {
     expect(removed.code).toBe(0);
     expect(readFileSync(file, 'utf8')).not.toContain('my-module');
     expect(readFileSync(join(folder, 'modules/package.json'), 'utf8')).not.toContain('my-module');
+    expect(readdirSync(folder).filter((name) => name.endsWith('.db'))).toEqual([]);
     expect((await rookery('remove', 'my-module', '-c', file)).code).toBe(1);
   });
 

@@ -14,7 +14,7 @@ import { CommandError } from '../command-error.js';
 import { runningPid } from '../process-control/control.js';
 import type { Terminal } from '../terminal.js';
 import { collect, configHelp, inTime, many } from './common.js';
-import { placeOf, withDatabaseErrors } from './database-at.js';
+import { assertThere, placeOf, withDatabaseErrors } from './database-at.js';
 
 interface Options {
   readonly config?: readonly string[];
@@ -55,6 +55,7 @@ async function move({ config: files = ['homeserver.yaml'], to }: Options, termin
     const isSame = (one: DatabaseOptions, other: DatabaseOptions): boolean => placeOf(one) === placeOf(other);
     const [mainStays, stateStays] = [isSame(source, target), isSame(oldState, newState)];
     if (mainStays && stateStays) throw new CommandError(`${to} names the same database`, 2);
+    await assertThere(source);
     if (!mainStays) terminal.note(`From ${placeOf(source)} to ${placeOf(target)}`);
     if (!stateStays && (mainStays || targetState !== undefined))
       terminal.note(`State from ${placeOf(oldState)} to ${placeOf(newState)}`);

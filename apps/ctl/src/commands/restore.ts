@@ -7,7 +7,7 @@ import { runningPid } from '../process-control/control.js';
 import type { Terminal } from '../terminal.js';
 import { openFolder, reporter } from './backup.js';
 import { collect, configHelp, inTime } from './common.js';
-import { placeOf, withDatabaseErrors } from './database-at.js';
+import { assertThere, placeOf, withDatabaseErrors } from './database-at.js';
 
 interface Options {
   readonly config?: readonly string[];
@@ -94,6 +94,7 @@ async function adopt(
   await withDatabaseErrors(async () => {
     const options = databaseOptions(config);
     const clock = new SystemClock();
+    await assertThere(options);
     const database = await openDatabase(options, clock);
     try {
       const claim = await claimDatabase(options, { waitMs: 0 });
