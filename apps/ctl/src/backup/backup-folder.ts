@@ -20,6 +20,10 @@ const objectName = /^[0-9a-f]{64}$/;
 const backupId = /^\d{8}T\d{6}Z(?:-\d+)?$/;
 const ownerOnly = 0o700;
 
+/** When a backup of that name was made, to the second, in milliseconds. */
+export const madeAtMsOf = (id: string): number =>
+  Date.parse(id.replace(/^(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z.*$/, '$1-$2-$3T$4:$5:$6Z'));
+
 /**
  * A folder with backups. What they consist of lies under names that follow from the contents, so that what several of them have
  * in common is there once, and what an interrupted backup has written already is found again by the next one.
@@ -153,10 +157,15 @@ export class BackupFolder {
     return (await readdir(join(this.path, backupsName))).filter((name) => backupId.test(name)).sort();
   }
 
+  /** Where a backup lies: without that file it is none, and what it consists of goes with the next `prune`. */
+  pathOf(id: string): string {
+    return join(this.path, backupsName, id);
+  }
+
   /** @throws CommandError when there is none of that name, or it is damaged */
   async manifest(id: string): Promise<Manifest> {
     if (!backupId.test(id)) throw new CommandError(`${id} is no name of a backup`);
-    const box = await this.#readFile(join(this.path, backupsName, id), `the backup ${id}`);
+    const box = await this.#readFile(this.pathOf(id), `the backup ${id}`);
     return JSON.parse((await this.sealing.open(id, box)).toString()) as Manifest;
   }
 
@@ -174,7 +183,7 @@ export class BackupFolder {
   }
 
   async removeBackup(id: string): Promise<void> {
-    await rm(join(this.path, backupsName, id), { force: true });
+    await rm(this.pathOf(id), { force: true });
     await syncFolder(join(this.path, backupsName));
   }
 

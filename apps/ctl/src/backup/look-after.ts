@@ -1,6 +1,6 @@
 import { CommandError } from '../command-error.js';
-import type { BackupFolder } from './backup-folder.js';
-import { type Manifest, piecesOf } from './manifest.js';
+import { type BackupFolder, madeAtMsOf } from './backup-folder.js';
+import { piecesOf } from './manifest.js';
 import { keptOf, type Retention } from './retention.js';
 import { mediaEntries } from './stored.js';
 
@@ -35,15 +35,20 @@ export async function verifyBackups(
       if (verdict !== undefined) damages.push({ id, reason: verdict });
     };
     try {
-      const manifest = await folder.manifest(id);
-      for (const name of piecesOf(manifest)) await look(name);
-      for await (const { pieces } of mediaEntries(folder, manifest.media)) for (const name of pieces) await look(name);
+      for await (const name of allPiecesOf(folder, id)) await look(name);
     } catch (error) {
       if (!(error instanceof CommandError)) throw error;
       damages.push({ id, reason: error.message });
     }
   }
   return { damages, pieces: verdicts.size };
+}
+
+/** What a backup consists of, media included. @throws CommandError when that cannot be read */
+async function* allPiecesOf(folder: BackupFolder, id: string): AsyncGenerator<string> {
+  const manifest = await folder.manifest(id);
+  yield* piecesOf(manifest);
+  for await (const { pieces } of mediaEntries(folder, manifest.media)) yield* pieces;
 }
 
 async function verdictOn(folder: BackupFolder, name: string, quick: boolean): Promise<string | undefined> {
@@ -58,21 +63,29 @@ async function verdictOn(folder: BackupFolder, name: string, quick: boolean): Pr
 }
 
 /**
- * Removes backups that are not to be kept, and what no other one consists of.
- * @throws CommandError when a backup that stays cannot be read: what it consists of is not known then
+ * Removes backups that are not to be kept, damaged ones as well, and what no other one consists of.
+ * @throws CommandError when a backup that stays cannot be read: what it consists of is not known then, and nothing is removed
  */
 export async function pruneBackups(
   folder: BackupFolder,
   retention: Retention,
 ): Promise<{ readonly removed: readonly string[]; readonly freedBytes: number }> {
-  const manifests: Manifest[] = [];
-  for (const id of await folder.backups()) manifests.push(await folder.manifest(id));
-  const kept = keptOf(manifests, retention);
-  const removed = manifests.filter(({ id }) => !kept.has(id)).map(({ id }) => id);
+  const ids = await folder.backups();
+  const kept = keptOf(
+    ids.map((id) => ({ id, madeAtMs: madeAtMsOf(id) })),
+    retention,
+  );
+  const removed = ids.filter((id) => !kept.has(id));
   const needed = new Set<string>();
-  for (const manifest of manifests.filter(({ id }) => kept.has(id))) {
-    for (const name of piecesOf(manifest)) needed.add(name);
-    for await (const { pieces } of mediaEntries(folder, manifest.media)) for (const name of pieces) needed.add(name);
+  for (const id of kept) {
+    try {
+      for await (const name of allPiecesOf(folder, id)) needed.add(name);
+    } catch (error) {
+      if (!(error instanceof CommandError)) throw error;
+      throw new CommandError(
+        `Nothing was removed: what the backup ${id} consists of, which is to stay, is not known (${error.message})\nLook at the disk. To give that backup up, remove ${folder.pathOf(id)}.`,
+      );
+    }
   }
   // First the backups: what is left half done removes nothing that one of those left consists of.
   for (const id of removed) await folder.removeBackup(id);

@@ -122,12 +122,13 @@ async function deletionsIn(options: DatabaseOptions, clock: Clock): Promise<numb
   }
 }
 
-/** Second by second; who makes two within one gets a number behind it. */
+/** Second by second; a further one within one gets a number behind it, so that it comes after those that are there. */
 async function idFor(folder: BackupFolder, madeAtMs: number): Promise<string> {
   const id = new Date(madeAtMs).toISOString().replaceAll(/[-:]|\.\d+/g, '');
-  const taken = new Set(await folder.backups());
-  if (!taken.has(id)) return id;
-  for (let number = 2; ; number++) if (!taken.has(`${id}-${number}`)) return `${id}-${number}`;
+  const numbers = (await folder.backups())
+    .filter((taken) => taken.startsWith(id))
+    .map((taken) => Number(taken.slice(id.length + 1)) || 1);
+  return numbers.length === 0 ? id : `${id}-${Math.max(...numbers) + 1}`;
 }
 
 async function storeSettings(job: BackupJob, counts: { newBytes: number }): Promise<Manifest['settings']> {

@@ -199,6 +199,25 @@ eachDatabase('rookery backup and restore', (open, kind) => {
     expect(await restore()).toMatchObject({ code: 0 });
   });
 
+  it('lists and removes others although one is damaged, and says how to be rid of one that is to stay', async () => {
+    await make();
+    await make();
+    const [older = '', newer = ''] = await ids();
+    const place = (id: string): string => join(backups, 'backups', id);
+    writeFileSync(place(older), 'torn');
+    const prune = (): ReturnType<typeof rookery> => rookery(['backup', 'prune', '--from', backups, '--keep-last', '1']);
+    const { out } = await rookery(['backup', 'list', '--from', backups]);
+    expect(out).toContain(`${older}  cannot be restored: ${older} is damaged`);
+    expect(out).toContain(`${newer}  example.org`);
+    expect(await prune()).toMatchObject({ code: 0, out: expect.stringContaining(`Removed ${older}:`) });
+    writeFileSync(place(newer), 'torn');
+    expect(await prune()).toMatchObject({ code: 1, notes: expect.stringContaining(`remove ${place(newer)}.`) });
+    expect(objects()).not.toEqual([]);
+    rmSync(place(newer));
+    expect(await prune()).toMatchObject({ code: 0 });
+    expect(objects()).toEqual([]);
+  });
+
   it('lets what was restored be moved to the other kind of database, before any server has begun on it', async () => {
     await make();
     expect(await restore()).toMatchObject({ code: 0 });

@@ -127,21 +127,31 @@ async function make(
 async function list(options: FromOptions & { readonly json?: boolean }, terminal: Terminal): Promise<void> {
   const folder = await openFolder(options.from, options, terminal);
   const rows = [];
-  for (const id of await folder.backups()) {
-    const { madeAtMs, madeBy, serverName, database, state, media } = await folder.manifest(id);
-    rows.push({
-      ...{ id, madeAt: new Date(madeAtMs).toISOString(), madeBy, serverName, database: database.kind },
-      databaseBytes: [...database.parts, ...(state?.parts ?? [])].reduce((sum, { bytes }) => sum + bytes, 0),
-      mediaFiles: media.files,
-      mediaBytes: media.fileBytes,
-    });
-  }
+  for (const id of await folder.backups()) rows.push(await rowOf(folder, id));
   if (options.json) return terminal.out(JSON.stringify(rows, null, 2));
   if (rows.length === 0) terminal.out('There are no backups.');
   for (const row of rows)
     terminal.out(
-      `${row.id}  ${row.serverName}, ${row.database} ${inBytes(row.databaseBytes)}, ${many(row.mediaFiles, 'media file')} (${inBytes(row.mediaBytes)}), by ${row.madeBy}`,
+      'problem' in row
+        ? `${row.id}  cannot be restored: ${row.problem}`
+        : `${row.id}  ${row.serverName}, ${row.database} ${inBytes(row.databaseBytes)}, ${many(row.mediaFiles, 'media file')} (${inBytes(row.mediaBytes)}), by ${row.madeBy}`,
     );
+}
+
+/** A backup as it is listed. One that is damaged hides none of the others. */
+async function rowOf(folder: BackupFolder, id: string) {
+  try {
+    const { madeAtMs, madeBy, serverName, database, state, media } = await folder.manifest(id);
+    return {
+      ...{ id, madeAt: new Date(madeAtMs).toISOString(), madeBy, serverName, database: database.kind },
+      databaseBytes: [...database.parts, ...(state?.parts ?? [])].reduce((sum, { bytes }) => sum + bytes, 0),
+      mediaFiles: media.files,
+      mediaBytes: media.fileBytes,
+    };
+  } catch (error) {
+    if (!(error instanceof CommandError)) throw error;
+    return { id, problem: error.message };
+  }
 }
 
 async function verify(
