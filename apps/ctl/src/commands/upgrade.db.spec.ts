@@ -2,9 +2,10 @@ import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { migrate } from '@rookery/database';
-import { migrations } from '@rookery/homeserver';
+import { migrations, stateMigrations } from '@rookery/homeserver';
 import { eachDatabase, type TestDatabase } from '@rookery/testing';
-import { rookery, settingsFor } from './fixtures/rookery.fixture.js';
+import { stringify } from 'yaml';
+import { rookery, sectionFor, settingsFor } from './fixtures/rookery.fixture.js';
 
 eachDatabase('rookery upgrade check', (open, kind) => {
   let test: TestDatabase;
@@ -44,6 +45,7 @@ eachDatabase('rookery upgrade check', (open, kind) => {
     expect(out).toContain(`  rooms_15_member_deltas: ${count} rows, less than a second`);
     expect(out).toMatch(/rooms_14_state_rows: .*/);
     expect(out.includes('KiB of disk meanwhile')).toBe(kind === 'sqlite');
+    expect(/^Of disk .* are needed meanwhile, and .* free\.$/m.test(out)).toBe(kind === 'sqlite');
     expect(out).toMatch(/Cannot be undone, so make a backup first/);
     expect(out).toContain('in the background: push_notes');
     expect(await test.database.query('SELECT * FROM applied_schema_deltas')).toEqual(before);
@@ -53,6 +55,22 @@ eachDatabase('rookery upgrade check', (open, kind) => {
     );
     await migrate(test.database, migrations);
     expect((await check()).out).toContain('Schema version 1: nothing to do.');
+  });
+
+  it('looks at the disk with the database of state as well', async () => {
+    await migrate(test.database, migrations);
+    const apart = await open();
+    await migrate(apart.database, stateMigrations);
+    const databases = {
+      master: { ...sectionFor(test.options), data_stores: ['main'] },
+      state: { ...sectionFor(apart.options), data_stores: ['state'] },
+    };
+    writeFileSync(file, stringify({ server_name: 'example.org', report_stats: false, databases }));
+    const { code, out, notes } = await check('--json');
+    expect({ code, notes }).toEqual({ code: 0, notes: '' });
+    const { state } = JSON.parse(out) as { state: { steps: unknown[]; freeBytes?: number } };
+    expect([state.steps, typeof state.freeBytes]).toEqual([[], kind === 'sqlite' ? 'number' : 'undefined']);
+    await apart.close();
   });
 
   it('fails where a start would', async () => {

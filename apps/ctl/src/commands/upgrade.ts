@@ -1,12 +1,11 @@
-import { statfsSync } from 'node:fs';
-import { dirname } from 'node:path';
 import type { Command } from 'commander';
-import { type DatabaseOptions, planUpgrade, type UpgradePlan } from '@rookery/database';
+import { planUpgrade, type UpgradePlan } from '@rookery/database';
 import { checkConfig, describeProblem } from '@rookery/platform';
 import { CommandError } from '../command-error.js';
 import type { Terminal } from '../terminal.js';
 import { collect, configHelp, inBytes, inTime, many } from './common.js';
 import { placeOf, readingDatabase, readingStateDatabase } from './database-at.js';
+import { diskNeeds, diskOf } from './disk-needs.js';
 import { type NotesOptions, upgradeNotes } from './releases.js';
 
 interface CheckOptions {
@@ -50,15 +49,17 @@ async function check(
   const { migrations, stateMigrations } = await import('@rookery/homeserver');
   const state = await readingStateDatabase(config, async (db, options) => ({
     place: placeOf(options),
+    disk: diskOf(options),
     plan: db && (await planUpgrade(db, stateMigrations)),
   }));
   await readingDatabase(config, async (db, options) => {
     const plan = db && (await planUpgrade(db, migrations));
-    const freeBytes = freeSpace(options);
-    const needed = Math.max(0, ...(plan?.steps ?? []).map((step) => step.diskBytes));
-    const isTooFull = freeBytes !== undefined && needed > freeBytes;
+    const disk = diskOf(options);
+    const needs = diskNeeds([{ disk, plan }, ...(state === undefined ? [] : [state])]);
     if (json) {
-      terminal.out(JSON.stringify({ version, ...plan, state: state?.plan, freeBytes, settings: lines }, null, 2));
+      const ofState = state?.plan && { ...state.plan, freeBytes: state.disk?.freeBytes };
+      const told = { version, ...plan, state: ofState, freeBytes: disk?.freeBytes, settings: lines };
+      terminal.out(JSON.stringify(told, null, 2));
     } else {
       terminal.out(`Rookery ${version} and the database ${placeOf(options)}`);
       for (const line of plan === undefined ? ['There is no database yet: the first start makes one.'] : describe(plan))
@@ -70,12 +71,16 @@ async function check(
           : describe(state.plan))
           terminal.out(line);
       }
-      if (needed > 0 && freeBytes !== undefined) terminal.out(`Free where the database lies: ${inBytes(freeBytes)}.`);
+      for (const { neededBytes, freeBytes } of needs)
+        terminal.out(`Of disk ${inBytes(neededBytes)} are needed meanwhile, and ${inBytes(freeBytes)} free.`);
       terminal.out(lines.length === 0 ? 'The settings are as this version wants them.' : '\nSettings:');
       for (const line of lines) terminal.out(line);
     }
-    if (isTooFull)
-      throw new CommandError(`The disk is too full: ${inBytes(needed)} are needed, ${inBytes(freeBytes)} free.`);
+    const short = needs.find(({ neededBytes, freeBytes }) => neededBytes > freeBytes);
+    if (short !== undefined)
+      throw new CommandError(
+        `The disk is too full: ${inBytes(short.neededBytes)} are needed, ${inBytes(short.freeBytes)} free.`,
+      );
     if (problems.some((problem) => problem.level === 'error'))
       throw new CommandError('This version would not start with these settings.');
   });
@@ -113,15 +118,4 @@ function describe({ from, to, servedFrom, steps, running, queues }: UpgradePlan)
   if (queues.length > 0) lines.push(`While the server runs, in the background: ${queues.join(', ')}.`);
   if (running.length > 0) lines.push(`Under way in the background already: ${running.join(', ')}.`);
   return lines;
-}
-
-/** Free bytes where a database of SQLite lies; what a PostgreSQL server has is its own business. */
-function freeSpace(options: DatabaseOptions): number | undefined {
-  if (options.name !== 'sqlite3') return undefined;
-  try {
-    const { bavail, bsize } = statfsSync(dirname(options.path));
-    return bavail * bsize;
-  } catch {
-    return undefined;
-  }
 }
