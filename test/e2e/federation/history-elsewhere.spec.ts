@@ -495,6 +495,7 @@ describe.each(databases)('history of rooms elsewhere (%s)', (database) => {
       content: { via: [far.name] },
     });
     const [open, closed, secret] = ['!open:far.test', '!closed:far.test', '!secret:far.test'] as const;
+    const [ours, odd] = ['!ours:far.test', '!odd:far.test'] as const;
     space.lies.set('hierarchy', (_, asked) => {
       if (!asked.url.includes(encodeURIComponent(space.roomId))) {
         return new Refusal(404, { errcode: 'M_NOT_FOUND', error: 'No' });
@@ -502,20 +503,26 @@ describe.each(databases)('history of rooms elsewhere (%s)', (database) => {
       return {
         room: {
           ...childOf(space.roomId, 'Space', { room_type: 'm.space', join_rule: 'public' }),
-          children_state: [entry('!a\0:far.test'), entry(open), entry(closed), entry(secret), { type: 'rubbish' }],
+          children_state: [...['!a\0:far.test', open, closed, secret, ours, odd].map(entry), { type: 'rubbish' }],
         },
-        children: [childOf(open, 'Open', { join_rule: 'public' }), childOf(closed, 'Closed', { join_rule: 'invite' })],
+        children: [
+          childOf(open, 'Open', { join_rule: 'public' }),
+          childOf(closed, 'Closed', { join_rule: 'invite' }),
+          childOf(ours, 'Ours', { join_rule: 'restricted', allowed_room_ids: ['\0', '!\0:far.test', 7, local] }),
+          childOf(odd, 'Odd', { join_rule: 'restricted', allowed_room_ids: ['\0', '!\0:far.test'] }),
+        ],
         inaccessible_children: [secret],
       };
     });
     const walk = () => ok<{ rooms: { name?: string }[] }>(alice, 'GET', `/_matrix/client/v1/rooms/${local}/hierarchy`);
-    expect((await walk()).rooms.map((room) => room.name)).toEqual([undefined, 'Space', 'Open']);
+    expect((await walk()).rooms.map((room) => room.name)).toEqual([undefined, 'Space', 'Open', 'Ours']);
     // Nobody is asked for what was just said to be hidden.
     expect(space.requests.filter((kind) => kind === 'hierarchy').length).toBe(1);
     const summary = (roomId: string) =>
       alice.request<JsonObject>('GET', `/_matrix/client/v1/room_summary/${roomId}?via=${far.name}`);
     expect((await summary(open)).body).toMatchObject({ room_id: open, name: 'Open' });
-    expect((await summary(closed)).status).toBe(404);
+    expect((await summary(ours)).body).toMatchObject({ room_id: ours, allowed_room_ids: [local] });
+    for (const hidden of [closed, odd]) expect((await summary(hidden)).status).toBe(404);
   });
 
   it('shows rooms of a space elsewhere as soon as that server does, and believes it for a while', async () => {

@@ -244,7 +244,9 @@ function shownRoom(told: unknown): JsonObject | undefined {
   if (typeof version === 'string') room['room_version'] = version;
   if (typeof encryption === 'string') room['encryption'] = encryption;
   if (Array.isArray(allowed)) {
-    room['allowed_room_ids'] = allowed.slice(0, maxChildren).filter((id) => typeof id === 'string');
+    room['allowed_room_ids'] = allowed
+      .slice(0, maxChildren)
+      .filter((id) => typeof id === 'string' && isValidRoomId(id));
   }
   room['children_state'] = (Array.isArray(children) ? children.slice(0, maxChildren) : []).flatMap((entry: unknown) => {
     if (!isJsonObject(entry)) return [];
