@@ -239,14 +239,18 @@ describe.each(databases)('the rooms API under hostile input (%s)', (database) =>
       }),
     );
     // Tokens are read by nobody but the server, and yet anybody can make them.
-    for (const token of [[5, '\0', false], [2 ** 60, 'x', true], ['\0'], {}, null]) {
+    const numbers = [-1, 1.5, 2 ** 31, Number.MAX_SAFE_INTEGER, 2 ** 60];
+    for (const token of [
+      ...numbers.map((number) => [number, '!x', false]),
+      ...[5, [5, 5], [Number.MAX_SAFE_INTEGER, 5]].map((place) => [place, 'sender', '\0']),
+      ...[[5, '\0', false], ['\0'], {}, null],
+    ]) {
       const text = Buffer.from(JSON.stringify(token)).toString('base64url');
       requests.push(['GET', `/publicRooms?since=${text}`], ['GET', `${v1}/rooms/${roomId}/hierarchy?from=${text}`]);
-      requests.push([
-        'POST',
-        `/search?next_batch=${text}`,
-        { search_categories: { room_events: { search_term: 'hello' } } },
-      ]);
+      for (const order_by of ['rank', 'recent']) {
+        const search = { search_term: 'hello', order_by };
+        requests.push(['POST', `/search?next_batch=${text}`, { search_categories: { room_events: search } }]);
+      }
     }
     expect(await faults(requests)).toEqual([]);
   });

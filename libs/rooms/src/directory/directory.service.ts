@@ -184,18 +184,22 @@ interface Token {
 const writeToken = (row: PublicRoomRow, backwards: boolean): string =>
   Buffer.from(JSON.stringify([row.joined_members, row.room_id, backwards])).toString('base64url');
 
+/** A number that the column of a room's members can hold, on PostgreSQL as well. */
+const isMemberCount = (value: unknown): value is number =>
+  typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= 2_147_483_647;
+
 function readToken(text: string): Token {
   try {
     const value: unknown = JSON.parse(Buffer.from(text.slice(0, 1000), 'base64url').toString());
     if (Array.isArray(value)) {
       const [members, roomId, backwards] = value as unknown[];
       if (
-        Number.isSafeInteger(members) &&
+        isMemberCount(members) &&
         typeof roomId === 'string' &&
         !roomId.includes('\0') &&
         typeof backwards === 'boolean'
       ) {
-        return { members: members as number, roomId, backwards };
+        return { members, roomId, backwards };
       }
     }
   } catch {
