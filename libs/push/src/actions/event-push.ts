@@ -8,7 +8,7 @@ import {
   type PushEvent,
 } from '@rookery/push-rules';
 import { nobody } from '../rules/push-rules.service.js';
-import type { EventBatch } from '@rookery/rooms';
+import type { EventBatch, StoredEvent } from '@rookery/rooms';
 
 /** What a notification asks of the client. */
 export interface NotifyOutcome {
@@ -16,6 +16,13 @@ export interface NotifyOutcome {
   /** The actions, as they are stored. */
   readonly json: string;
 }
+
+/**
+ * Whether a user is not to be told of an event any more: it was redacted or purged. An invite that came from another server has no place
+ * in a timeline, and is told to its target nevertheless.
+ */
+export const isGone = ({ redactedBy, outlier, event }: StoredEvent, userId: string): boolean =>
+  redactedBy !== undefined || (outlier && event.stateKey !== userId);
 
 /** What an event means to the local members of its room. */
 export interface EventPush {

@@ -35,7 +35,6 @@ import { type NameIndex, NamesInText, usersNamedIn } from './names-in-text.js';
 import {
   currentInvites,
   deleteMarks,
-  deleteOwnPushes,
   deleteRoomPushes,
   insertMarks,
   insertOwnPushes,
@@ -125,7 +124,8 @@ export class PushActions implements OnModuleInit {
       },
       onEventsPurged: async (tx, roomId, eventIds) => {
         this.counts.changeIn(tx, roomId, () => this.counts.forget(roomId));
-        await deleteOwnPushes(tx, eventIds);
+        // Some of them stay in the database, out of everybody's sight.
+        await withdrawPushes(tx, eventIds);
         await collectGroups(tx, roomId, eventIds);
       },
       onRoomPurged: async (tx, roomId) => {

@@ -25,13 +25,18 @@ describe.each(['sqlite', 'postgres'] as const)('unread counts (%s)', (database) 
   let alice: TestUser;
   let bob: TestUser;
   let carol: TestUser;
+  let root: TestUser;
   let roomId: string;
 
   beforeAll(async () => {
-    server = await createTestHomeserver({ database, settings: { max_event_delay_duration: '1h' } });
+    server = await createTestHomeserver({
+      database,
+      settings: { max_event_delay_duration: '1h', enable_ephemeral_messages: true },
+    });
     alice = await server.registerUser('alice');
     bob = await server.registerUser('bob');
     carol = await server.registerUser('carol');
+    root = await server.registerAdministrator('root');
   });
   afterAll(() => server.stop());
 
@@ -350,6 +355,22 @@ describe.each(['sqlite', 'postgres'] as const)('unread counts (%s)', (database) 
     expect(await counts(bob)).toEqual([2, 1]);
     await alice.request('PUT', `/rooms/${roomId}/redact/${eventId}/${txn++}`, {});
     expect(await counts(bob)).toEqual([1, 0]);
+  });
+
+  it('nor is one that was purged, or destroyed itself', async () => {
+    const mention = { 'm.mentions': { user_ids: [bob.userId] } };
+    await send(alice, roomId, text('one', mention));
+    const last = await send(alice, roomId, text('two'));
+    expect(await counts(bob)).toEqual([2, 1]);
+    // What users of this server said stays in the database.
+    const purge = await root.request('POST', `/_synapse/admin/v1/purge_history/${roomId}/${last}`, {});
+    expect(purge.status).toBe(200);
+    const isOnlyLast = ([notify, highlight]: [number, number]): boolean => notify === 1 && highlight === 0;
+    await eventually(async () => isOnlyLast(await counts(bob)));
+    await send(alice, roomId, text('three', { ...mention, 'org.matrix.self_destruct_after': Date.now() + 1 }));
+    await eventually(async () => isOnlyLast(await counts(bob)));
+    // From the tables, too.
+    expect(await counts(carol)).toEqual([1, 0]);
   });
 
   it('lists notifications, newest first, in pages', async () => {

@@ -1,4 +1,4 @@
-import { EventPersister } from '@rookery/rooms';
+import { EventPersister, EventStore, PurgeService } from '@rookery/rooms';
 import { eachDatabase, eventually, FakeClock, type TestDatabase } from '@rookery/testing';
 import { UserHooks } from '@rookery/users';
 import type { JsonObject } from '@rookery/matrix-types';
@@ -68,7 +68,7 @@ eachDatabase('mails about missed messages', (open) => {
     });
     return created.roomId;
   };
-  const say = async (body: string, where = roomId, more: JsonObject = {}): Promise<void> => {
+  const say = async (body: string, where = roomId, more: JsonObject = {}): Promise<string> => {
     const content = { msgtype: 'm.text', body, ...more };
     const sent = await persister().send({ roomId: where, type: 'm.room.message', sender: alice, content });
     lastPosition = sent.streamOrdering;
@@ -76,6 +76,7 @@ eachDatabase('mails about missed messages', (open) => {
       const row = await test.database.get<{ due_up_to: number | null }>('SELECT due_up_to FROM pushers');
       return row === undefined || (row.due_up_to ?? 0) >= lastPosition;
     });
+    return sent.eventId;
   };
   const look = async (): Promise<string[]> => {
     push.mails.splice(0);
@@ -179,6 +180,22 @@ eachDatabase('mails about missed messages', (open) => {
     expect(await look()).toEqual([]);
     const row = await test.database.get<{ due_up_to: number | null }>('SELECT due_up_to FROM pushers');
     expect(row?.due_up_to).toBeNull();
+  });
+
+  it('say nothing of what is purged just then', async () => {
+    const gone = await say('hello');
+    const last = await say('there');
+    await clock.advance(11 * minuteMs);
+    const events = push.get(EventStore);
+    const { inOrder } = events;
+    jest.spyOn(events, 'inOrder').mockImplementationOnce(async (eventIds) => {
+      await push.get(PurgeService).purgeHistory(roomId, { eventId: last }, false);
+      await eventually(async () => (await events.one(gone))?.outlier === true);
+      return inOrder.call(events, eventIds);
+    });
+    expect(await look()).toEqual(['message_from_person_in_room {"person":"Alice","room":"Rook"}']);
+    expect(JSON.stringify(push.mails)).toContain('there');
+    expect(JSON.stringify(push.mails)).not.toContain('hello');
   });
 
   it('get rarer while a room goes on, and begin anew after a quiet time', async () => {

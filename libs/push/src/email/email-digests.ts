@@ -2,6 +2,7 @@ import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database, failureLevel } from '@rookery/database';
 import { BackgroundTasks, Clock, Lifecycle, Logger } from '@rookery/platform';
 import { EventStore, type StoredEvent } from '@rookery/rooms';
+import { isGone } from '../actions/event-push.js';
 import { OwnReads } from '../actions/own-reads.js';
 import { selectUnread } from '../actions/push-actions.query.js';
 import { clearDue, findPusher, recordSuccess } from '../pushers/pusher.query.js';
@@ -123,7 +124,7 @@ export class EmailDigests implements OnModuleInit {
     await this.ownReads.settle(pusher.userId);
     const rows = await selectUnread(this.database, pusher.userId, { after, upTo, limit: maxNotifications });
     const stored = await this.events.inOrder(rows.map((row) => row.event_id));
-    const unread = stored.filter(({ redactedBy }) => redactedBy === undefined);
+    const unread = stored.filter((each) => !isGone(each, pusher.userId));
     const last = rows.at(-1)?.stream_ordering ?? upTo;
     if (unread.length === 0) {
       await this.database.write((tx) => clearDue(tx, id, last), { name: 'pusher_done' });

@@ -6,6 +6,7 @@ import { Config } from '@rookery/platform';
 import type { PushAction } from '@rookery/push-rules';
 import { EventStore, RoomStateReader, type StoredEvent } from '@rookery/rooms';
 import { stateKeyOf } from '@rookery/state-res';
+import { isGone } from '../actions/event-push.js';
 import { OwnReads } from '../actions/own-reads.js';
 import { type NotificationRow, selectUnread } from '../actions/push-actions.query.js';
 import { PushCounts } from '../actions/push-counts.js';
@@ -37,7 +38,7 @@ export class PushMessages {
   /** `undefined`: there is nothing to say of the event any more. */
   async ofEvent(pusher: Pusher, row: NotificationRow): Promise<PushMessage | undefined> {
     const stored = await this.events.one(row.event_id);
-    if (stored === undefined || stored.redactedBy !== undefined) return undefined;
+    if (stored === undefined || isGone(stored, pusher.userId)) return undefined;
     const [unread, surroundings] = await Promise.all([
       this.showsBadge(pusher) ? this.#badge(pusher.userId) : undefined,
       pusher.data['format'] === 'event_id_only' ? {} : this.#surroundings(row.room_id, stored),

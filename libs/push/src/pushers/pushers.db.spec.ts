@@ -262,6 +262,28 @@ describe.each(['sqlite', 'postgres'] as const)('pushers (%s)', (database) => {
     expect(gateway.received).toHaveLength(1);
   });
 
+  it('says nothing of what was purged meanwhile', async () => {
+    await set(bob);
+    gateway.status = 500;
+    await send('one');
+    await eventually(() => gateway.requests >= 1);
+    const last = await send('two');
+    const root = await server.registerAdministrator(`root${txn++}`);
+    const purges = '/_synapse/admin/v1/purge_history_status';
+    const { body } = await root.request<{ purge_id: string }>(
+      'POST',
+      `/_synapse/admin/v1/purge_history/${roomId}/${last}`,
+      {},
+    );
+    await eventually(async () => {
+      const { body: task } = await root.request<{ status: string }>('GET', `${purges}/${body.purge_id}`);
+      return task.status === 'complete';
+    });
+    gateway.status = 200;
+    const [first] = await gateway.events(1);
+    expect(first).toMatchObject({ event_id: last, counts: { unread: 1 } });
+  });
+
   it('says nothing twice because the server starts anew while a gateway is about to answer', async () => {
     await set(bob);
     const asked = Promise.withResolvers<void>();
