@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
-import { EventSerializer, EventStore, VisibilityFilter } from '@rookery/rooms';
+import { EventSerializer, EventStore, MembershipReader, VisibilityFilter } from '@rookery/rooms';
 import { OwnReads } from './own-reads.js';
 import {
   countRoomEvents,
@@ -30,6 +30,7 @@ export class NotificationHistory {
   constructor(
     private readonly database: Database,
     private readonly events: EventStore,
+    private readonly memberships: MembershipReader,
     private readonly visibility: VisibilityFilter,
     private readonly serializer: EventSerializer,
     private readonly ownReads: OwnReads,
@@ -37,7 +38,7 @@ export class NotificationHistory {
 
   /**
    * A page, from a token of the page before it. It may be empty although there are more: where many events lie between two
-   * notifications, the token goes on behind those that were looked at.
+   * notifications, the token goes on behind those that were looked at. Of rooms that the user has forgotten nothing is told.
    * @throws MatrixError 400 `M_INVALID_PARAM` for a token that is none
    * @spec client-server-api#listing-notifications
    */
@@ -51,10 +52,16 @@ export class NotificationHistory {
     const { rows, next } = await this.#rows(userId, { ...options, before });
     const more = { next_token: next === undefined ? null : String(next) };
     if (rows.length === 0) return { notifications: [], ...more };
-    const [stored, marks] = await Promise.all([
+    const roomIds = [...new Set(rows.map((row) => row.room_id))];
+    const [found, marks, memberships] = await Promise.all([
       this.events.inOrder(rows.map((row) => row.event_id)),
-      selectMarks(this.database, userId, [...new Set(rows.map((row) => row.room_id))]),
+      selectMarks(this.database, userId, roomIds),
+      this.memberships.inRooms(userId, roomIds),
     ]);
+    const stored = found.filter(({ event }) => {
+      const membership = memberships.get(event.roomId);
+      return membership?.forgotten !== true || membership.membership === 'join';
+    });
     // An invite that came from another server has no place in a timeline, and is shown to its target nevertheless.
     const invites = stored.filter(({ outlier, event }) => outlier && event.stateKey === userId);
     const shown = [

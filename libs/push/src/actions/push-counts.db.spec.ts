@@ -373,6 +373,20 @@ describe.each(['sqlite', 'postgres'] as const)('unread counts (%s)', (database) 
     expect(await counts(carol)).toEqual([1, 0]);
   });
 
+  it('lists nothing of a room that was forgotten', async () => {
+    const eventId = await send(alice, roomId, text('a secret', { 'm.mentions': { user_ids: [bob.userId] } }));
+    const isListed = async (): Promise<boolean> => {
+      const { body } = await bob.request<{ notifications: { event: { event_id: string } }[] }>('GET', '/notifications');
+      return body.notifications.some(({ event }) => event.event_id === eventId);
+    };
+    await bob.request('POST', `/rooms/${roomId}/leave`, {});
+    expect(await isListed()).toBe(true);
+    await bob.request('POST', `/rooms/${roomId}/forget`, {});
+    expect(await isListed()).toBe(false);
+    await bob.request('POST', `/rooms/${roomId}/join`, {});
+    expect(await isListed()).toBe(true);
+  });
+
   it('lists notifications, newest first, in pages', async () => {
     await send(bob, roomId, text('own'));
     const first = await send(alice, roomId, text('one'));

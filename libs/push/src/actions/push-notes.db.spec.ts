@@ -400,6 +400,7 @@ eachDatabase('what an event means to everybody', (open) => {
       {
         inOrder: async (ids: readonly string[]) => ids.map((eventId) => ({ event: { eventId }, receivedTs: 1 })),
       } as never,
+      { inRooms: async () => new Map() } as never,
       { visible: async (_: string, stored: readonly object[]) => stored.map((one) => ({ stored: one })) } as never,
       {
         serialize: async (_: object, visible: readonly { stored: { event: { eventId: string } } }[]) =>
