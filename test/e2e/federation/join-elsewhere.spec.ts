@@ -399,6 +399,38 @@ describe.each(databases)('joins of rooms elsewhere (%s)', (database) => {
     }
   });
 
+  it('tells nobody again of an invite, or how it ended, because somebody else joins', async () => {
+    const [open, rejected] = [await home.registerUser('open'), await home.registerUser('rejected')];
+    const room = new ElsewhereRoom(far, '11');
+    const sliding = '/_matrix/client/unstable/org.matrix.simplified_msc3575/sync?timeout=0';
+    const lists = { all: { ranges: [[0, 9]], timeline_limit: 1, required_state: [] } };
+    const slide = (user: TestUser, pos?: string) =>
+      ok<{ pos: string; rooms?: object }>(user, 'POST', `${sliding}${pos === undefined ? '' : `&pos=${pos}`}`, {
+        lists,
+      });
+    for (const user of [open, rejected]) await inviteTo(room, room.version, user);
+    const { pos } = await slide(open);
+    const { pos: before } = await slide(rejected);
+    await ok(rejected, 'POST', `/rooms/${room.roomId}/leave`, {});
+    const { pos: behind } = await slide(rejected, before);
+    const since = new Map<TestUser, string>();
+    for (const user of [open, rejected])
+      since.set(user, (await ok<{ next_batch: string }>(user, 'GET', '/sync')).next_batch);
+    expect((await join(room)).status).toBe(200);
+    const told = async (user: TestUser): Promise<unknown> =>
+      (await ok<{ rooms?: object }>(user, 'GET', `/sync?timeout=0&since=${since.get(user)}`)).rooms;
+    for (const user of [open, rejected]) expect(await told(user)).toBeUndefined();
+    expect((await slide(open, pos)).rooms ?? {}).toEqual({});
+    expect((await slide(rejected, behind)).rooms ?? {}).toEqual({});
+    expect(await invitesOf(open)).toContain(room.roomId);
+    // What really changes is told.
+    room.add({ type: 'm.room.member', stateKey: open.userId, content: { membership: 'leave' } });
+    await far.request(home, 'PUT', '/_matrix/federation/v1/send/retracted', {
+      ...{ origin: far.name, origin_server_ts: Date.now(), pdus: [room.head.pdu] },
+    });
+    await eventually(async () => JSON.stringify(await told(open))?.includes('"leave"'));
+  });
+
   it('takes a rejection for an event that was sent, which may not be sent too often', async () => {
     const [bob, admin] = [await home.registerUser('bob'), await home.registerAdministrator('root')];
     const limit = { messages_per_second: 1, burst_count: 1 };

@@ -81,11 +81,18 @@ function finalChanges({ room, stored, position, serverName }: StateBatch): Final
 const isLocalMember = ({ change, serverName }: FinalChange): boolean =>
   change.type === 'm.room.member' && domainOf(change.stateKey) === serverName;
 
-/** A room stays forgotten where the state of the room only says what was known of the user's membership before. */
+const isKnown = `local_current_membership.event_id = excluded.event_id
+  AND local_current_membership.membership = excluded.membership`;
+
+/**
+ * Where the state of the room only says what was known of the user's membership before, that is no news: it keeps its position, and the
+ * room stays forgotten.
+ */
 const membershipUpsert = `ON CONFLICT (user_id, room_id) DO UPDATE SET event_id = excluded.event_id,
-  membership = excluded.membership, event_stream_ordering = excluded.event_stream_ordering,
-  forgotten = CASE WHEN local_current_membership.event_id = excluded.event_id
-    THEN local_current_membership.forgotten ELSE 0 END`;
+  membership = excluded.membership,
+  event_stream_ordering = CASE WHEN ${isKnown}
+    THEN local_current_membership.event_stream_ordering ELSE excluded.event_stream_ordering END,
+  forgotten = CASE WHEN ${isKnown} THEN local_current_membership.forgotten ELSE 0 END`;
 
 /** Memberships of rooms in which this server has nobody. */
 async function writeOutOfBand(tx: Tx, room: WorkingRoom, stored: readonly StoredEvent[]): Promise<void> {

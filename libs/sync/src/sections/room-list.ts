@@ -148,9 +148,11 @@ export class RoomList {
         changes === undefined || (before === 'join' && changes.every((change) => change.membership === 'join'));
       return this.#entry(membership, section, !stayed, stayed ? since : 0, undefined, context);
     }
-    if (changes === undefined && !context.fullState) return undefined;
+    // An invite that was told, or how it ended, may come to be part of the state of its room: that is no news.
+    const isNews = changes !== undefined && membership.streamOrdering > since;
+    if (!isNews && !context.fullState) return undefined;
     if (section === 'leave') {
-      if (changes === undefined) return undefined;
+      if (!isNews) return undefined;
       // What the client still shows has to go, also where another device has forgotten it at once.
       const isShown = before !== undefined && sectionOf[before] !== 'leave';
       if (membership.forgotten === true && !isShown) return undefined;
