@@ -240,15 +240,6 @@ export async function selectCountedRooms(db: Db, userId: string): Promise<string
   return rows.map((row) => row.room_id);
 }
 
-/** Rooms that a user is invited to now. */
-export async function countInvites(db: Db, userId: string): Promise<number> {
-  const row = await db.get<{ count: number }>(
-    "SELECT COUNT(*) AS count FROM local_current_membership WHERE user_id = ? AND membership = 'invite'",
-    [userId],
-  );
-  return row?.count ?? 0;
-}
-
 /** Of so many events, the newest ones of a room, those are counted that a user has not read. */
 const maxCounted = 100_000;
 

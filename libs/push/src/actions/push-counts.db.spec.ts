@@ -1,4 +1,6 @@
+import { Database } from '@rookery/database';
 import { eventually, createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { PushCounts } from './push-counts.js';
 
 interface RoomAnswer {
   readonly unread_notifications: { readonly notification_count: number; readonly highlight_count: number };
@@ -385,6 +387,34 @@ describe.each(['sqlite', 'postgres'] as const)('unread counts (%s)', (database) 
     expect(await isListed()).toBe(false);
     await bob.request('POST', `/rooms/${roomId}/join`, {});
     expect(await isListed()).toBe(true);
+  });
+
+  it('tells badges of the invites that their target is shown', async () => {
+    const dan = await server.registerUser(`dan${txn++}`);
+    const invite = async (user: TestUser): Promise<void> =>
+      void (await user.request('POST', '/createRoom', { invite: [dan.userId] }));
+    const set = async (type: string, content: object): Promise<void> => {
+      const { status } = await dan.request('PUT', `/user/${dan.userId}/account_data/${type}`, content);
+      expect(status).toBe(200);
+    };
+    const badge = (): Promise<unknown> => server.server.service(PushCounts).badge(dan.userId);
+    await invite(alice);
+    await invite(alice);
+    await invite(bob);
+    expect(await badge()).toEqual({ messages: 3, rooms: 3 });
+    const asked = (['query', 'get'] as const).map((kind) => jest.spyOn(server.server.service(Database), kind));
+    await badge();
+    const ofDan = (call: readonly unknown[]): boolean =>
+      (call[1] as readonly unknown[] | undefined)?.[0] === dan.userId;
+    expect(asked.flatMap((spy) => spy.mock.calls.filter(ofDan))).toHaveLength(2);
+    for (const spy of asked) spy.mockRestore();
+    await set('m.ignored_user_list', { ignored_users: { [alice.userId]: {} } });
+    expect(await badge()).toEqual({ messages: 1, rooms: 1 });
+    await set('m.invite_permission_config', { default_action: 'block' });
+    expect(await badge()).toEqual({ messages: 0, rooms: 0 });
+    await set('m.invite_permission_config', {});
+    await set('m.ignored_user_list', { ignored_users: {} });
+    expect(await badge()).toEqual({ messages: 3, rooms: 3 });
   });
 
   it('lists notifications, newest first, in pages', async () => {

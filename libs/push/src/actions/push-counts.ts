@@ -3,13 +3,11 @@ import { Database, type Tx } from '@rookery/database';
 import { domainOf } from '@rookery/matrix-types';
 import { Cache, Config, ReadGuard } from '@rookery/platform';
 import { Invalidations, type KeysOf, type Stream, Streams } from '@rookery/replication';
-import { eventsStream, RoomHooks } from '@rookery/rooms';
-import { AccountDataService } from '@rookery/users';
+import { eventsStream, InvitePermissions, RoomHooks } from '@rookery/rooms';
 import { selectGroupsOf } from '../rules/rule-groups.query.js';
 import type { EventPush } from './event-push.js';
 import { OwnReads } from './own-reads.js';
 import {
-  countInvites,
   raiseMark,
   selectCountedRooms,
   selectCounts,
@@ -87,7 +85,7 @@ export class PushCounts {
     private readonly config: Config,
     private readonly ownReads: OwnReads,
     private readonly invalidations: Invalidations,
-    private readonly accountData: AccountDataService,
+    private readonly invites: InvitePermissions,
     streams: Streams,
     hooks: RoomHooks,
   ) {
@@ -144,18 +142,18 @@ export class PushCounts {
     return result;
   }
 
-  /** How many messages a user has not read in rooms, notified or not (MSC2654); two queries. Rooms without any are absent. */
+  /** How many messages a user has not read in rooms, notified or not (MSC2654); one query. Rooms without any are absent. */
   async unreadMessages(userId: string, roomIds: readonly string[]): Promise<ReadonlyMap<string, number>> {
     if (roomIds.length === 0) return new Map();
     await this.ownReads.settle(userId);
-    return selectUnreadMessages(this.database, userId, roomIds, await this.accountData.ignoredBy(userId));
+    return selectUnreadMessages(this.database, userId, roomIds);
   }
 
-  /** Unread notifications in all rooms of a user, and in how many rooms there are any: for badges. An open invite is one. */
+  /** Unread notifications in all rooms of a user, and in how many rooms there are any: for badges. An open invite that the user is shown is one. */
   async badge(userId: string): Promise<{ readonly messages: number; readonly rooms: number }> {
     const [rooms, invites] = await Promise.all([
       selectCountedRooms(this.database, userId),
-      countInvites(this.database, userId),
+      this.invites.countShown(userId),
     ]);
     const counts = await this.read(userId, rooms);
     const totals = [...counts.values()].map((room) => totalOf(room).notify);

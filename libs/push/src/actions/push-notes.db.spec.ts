@@ -1,8 +1,7 @@
 import type { Database, Tx } from '@rookery/database';
 import { Config, Lifecycle, type Requester, SilentLogger } from '@rookery/platform';
 import { InProcessBus, Invalidations, Notifier, Streams } from '@rookery/replication';
-import { RoomHooks } from '@rookery/rooms';
-import type { AccountDataService } from '@rookery/users';
+import { type InvitePermissions, RoomHooks } from '@rookery/rooms';
 import { eachDatabase, FakeClock } from '@rookery/testing';
 import { fixtureMigrations } from '../push.fixture.js';
 import type { Regrouped } from '../rules/own-rules.js';
@@ -132,7 +131,7 @@ eachDatabase('what an event means to everybody', (open) => {
     new PushCounts(
       ...([database, config, reads] as const),
       new Invalidations(new Notifier(new FakeClock(), new InProcessBus())),
-      {} as AccountDataService,
+      {} as InvitePermissions,
       new Streams(database, new Notifier(new FakeClock(), new InProcessBus())),
       new RoomHooks(),
     );

@@ -16,14 +16,13 @@ export async function selectUnreadMessages(
   db: Db,
   userId: string,
   roomIds: readonly string[],
-  ignored: readonly string[],
 ): Promise<Map<string, number>> {
-  const notIgnored = ignored.length > 0 ? ` AND NOT (${db.dialect.anyOf('e.sender')})` : '';
   const rows = await db.query<{ room_id: string; unread: number }>(
     `SELECT m.room_id, (SELECT COUNT(*) FROM (
        SELECT 1 AS found FROM events e JOIN event_json j ON j.stream_ordering = e.stream_ordering
        WHERE e.room_id = m.room_id AND e.stream_ordering > m.read_up_to AND e.sender <> ?
-         AND (e.push_except IS NULL OR NOT (${contains(db.dialect, 'e.push_except', '?')}))${notIgnored}
+         AND (e.push_except IS NULL OR NOT (${contains(db.dialect, 'e.push_except', '?')}))
+         AND NOT EXISTS (SELECT 1 FROM ignored_users i WHERE i.ignorer_user_id = m.user_id AND i.ignored_user_id = e.sender)
          AND e.outlier = FALSE AND e.soft_failed = FALSE AND e.rejection_reason IS NULL
          AND ((e.state_key IS NULL AND e.type IN ('m.room.message', 'm.room.encrypted'))
            OR (e.state_key = '' AND e.type IN ('m.room.topic', 'm.room.name', 'm.room.avatar', 'm.room.tombstone')))
@@ -32,7 +31,7 @@ export async function selectUnreadMessages(
          AND NOT ${redactedCondition(db)}
        LIMIT ${maxCounted}) AS counted) AS unread
      FROM push_read_marks m WHERE m.user_id = ? AND m.thread_id = '' AND ${db.dialect.anyOf('m.room_id')}`,
-    [userId, JSON.stringify(hiddenEntry(userId)), ...(ignored.length > 0 ? [ignored] : []), userId, roomIds],
+    [userId, JSON.stringify(hiddenEntry(userId)), userId, roomIds],
   );
   return new Map(rows.flatMap((row) => (Number(row.unread) > 0 ? [[row.room_id, Number(row.unread)] as const] : [])));
 }

@@ -1,7 +1,9 @@
 import { Injectable } from '@nestjs/common';
+import { Database } from '@rookery/database';
 import { domainOf, type JsonObject, matchesGlob } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { AccountDataService } from '@rookery/users';
+import { selectOpenInvites } from './invite-permissions.query.js';
 
 /** What becomes of an invite: it is shown, it looks sent and is never shown, or it is refused. */
 export type InviteVerdict = 'allow' | 'ignore' | 'block';
@@ -12,6 +14,10 @@ export type InviteJudge = (inviter: string) => InviteVerdict;
 /** Entries of one list that are looked at, and how long each may be; what is beyond does not count. */
 const maxEntries = 1_000;
 const maxEntryLength = 255;
+
+const permissionType = 'm.invite_permission_config';
+/** Of MSC4155. */
+const filtersType = 'org.matrix.msc4155.invite_permission_config';
 
 /** In this order, the first that matches decides (MSC4155). */
 const lists = [
@@ -30,6 +36,7 @@ export class InvitePermissions {
   readonly hasFilters: boolean;
 
   constructor(
+    private readonly database: Database,
     private readonly accountData: AccountDataService,
     config: Config,
   ) {
@@ -44,9 +51,7 @@ export class InvitePermissions {
   async of(userId: string): Promise<InviteJudge> {
     const [blocksAll, filters, ignored] = await Promise.all([
       this.#blocksAll(userId),
-      this.hasFilters
-        ? this.accountData.find(userId, undefined, 'org.matrix.msc4155.invite_permission_config')
-        : undefined,
+      this.hasFilters ? this.accountData.find(userId, undefined, filtersType) : undefined,
       this.accountData.ignoredBy(userId),
     ]);
     const ignoredUsers = new Set(ignored);
@@ -57,13 +62,22 @@ export class InvitePermissions {
     };
   }
 
+  /** How many open invites a local user is shown. One query, unless the user has said something about invites or their senders. */
+  async countShown(userId: string): Promise<number> {
+    const settings = [permissionType, ...(this.hasFilters ? [filtersType] : [])];
+    const invites = await selectOpenInvites(this.database, userId, settings);
+    const judge = invites.some((each) => each.is_judged) ? await this.of(userId) : undefined;
+    const shown = invites.filter(({ sender }) => judge === undefined || judge(sender) === 'allow');
+    return shown.reduce((sum, { rooms }) => sum + Number(rooms), 0);
+  }
+
   /** Whether a local user refuses an invite openly. */
   async blocks(userId: string, inviter: string): Promise<boolean> {
     return this.hasFilters ? (await this.of(userId))(inviter) === 'block' : this.#blocksAll(userId);
   }
 
   async #blocksAll(userId: string): Promise<boolean> {
-    const permission = await this.accountData.find(userId, undefined, 'm.invite_permission_config');
+    const permission = await this.accountData.find(userId, undefined, permissionType);
     return permission?.['default_action'] === 'block';
   }
 }
