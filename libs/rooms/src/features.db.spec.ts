@@ -431,7 +431,7 @@ eachDatabase('the rest of the rooms API', (open) => {
     expect(await outcome(rooms.get(EventByTime).find(bob, roomId, at, 'f'))).toBe('403 M_FORBIDDEN');
   });
 
-  it('finds the first event that somebody may see, however much was said before they came', async () => {
+  it('finds the first and last event that somebody may see, however much was said before they came and after they left', async () => {
     const hidden = { type: 'm.room.history_visibility', state_key: '', content: { history_visibility: 'joined' } };
     const roomId = await create({ preset: 'public_chat', initial_state: [hidden] });
     await clock.advance(10_000);
@@ -445,6 +445,16 @@ eachDatabase('the rest of the rooms API', (open) => {
     await send(alice, roomId, { msgtype: 'm.text', body: 'welcome' });
     const found = await rooms.get(EventByTime).find(bob, roomId, began, 'f');
     expect(found.eventId).toBe(entered?.eventId);
+    await clock.advance(10_000);
+    await rooms.get(LeaveService).leave(bob, roomId);
+    const left = clock.nowMs();
+    await clock.advance(10_000);
+    await Promise.all(
+      Array.from({ length: 1_050 }, (_, i) => send(alice, roomId, { msgtype: 'm.text', body: `without ${i}` })),
+    );
+    const last = await rooms.get(EventByTime).find(bob, roomId, clock.nowMs(), 'b');
+    expect(last.ts).toBe(left);
+    expect(await rooms.get(EventByTime).find(bob, roomId, left - 1, 'b')).not.toEqual(last);
   });
 
   it('walks through spaces in order, in pages, without what is hidden', async () => {

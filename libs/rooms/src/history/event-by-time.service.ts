@@ -5,6 +5,7 @@ import type { Requester } from '@rookery/platform';
 import { RemoteRooms } from '../remote-rooms.js';
 import { EventStore } from '../store/event-store.js';
 import type { StoredEvent } from '../model/stored-event.js';
+import { MembershipHistory } from '../reading/membership-history.js';
 import { TimelineReader } from '../reading/timeline-reader.js';
 import { VisibilityFilter } from '../reading/visibility-filter.js';
 import { selectStays } from '../reading/aggregations.query.js';
@@ -24,6 +25,7 @@ export class EventByTime {
     private readonly access: RoomAccess,
     private readonly events: EventStore,
     private readonly visibility: VisibilityFilter,
+    private readonly memberships: MembershipHistory,
     private readonly timeline: TimelineReader,
     private readonly remote: RemoteRooms,
   ) {}
@@ -69,10 +71,20 @@ export class EventByTime {
       return found?.stored;
     };
     const found = await this.nearest(roomId, ts, direction, first);
-    if (found !== undefined || direction === 'b') return found;
-    // Any number of events may lie before the reader came, of which none is shown.
-    const stay = (await selectStays(this.database, userId, [roomId])).get(roomId);
-    return stay === undefined || stay.ts <= ts ? undefined : this.nearest(roomId, stay.ts, direction, first);
+    if (found !== undefined) return found;
+    // Any number of events may lie before the reader came, or after they went, of which none is shown.
+    const edge = direction === 'f' ? await this.#beginOfStay(userId, roomId) : await this.#endOfStay(userId, roomId);
+    if (edge === undefined || (direction === 'f' ? edge <= ts : edge >= ts)) return undefined;
+    return this.nearest(roomId, edge, direction, first);
+  }
+
+  async #beginOfStay(userId: string, roomId: string): Promise<number | undefined> {
+    return (await selectStays(this.database, userId, [roomId])).get(roomId)?.ts;
+  }
+
+  async #endOfStay(userId: string, roomId: string): Promise<number | undefined> {
+    const leave = await this.memberships.lastLeave(userId, roomId);
+    return leave && (await this.events.one(leave.eventId))?.event.originServerTs;
   }
 
   /**
