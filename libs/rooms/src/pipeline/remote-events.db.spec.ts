@@ -15,6 +15,7 @@ import { RoomHooks } from '../hooks.js';
 import { type RemoteRoomGateway, RoomPorts } from '../ports.js';
 import { roomsMigrations } from '../migrations/index.js';
 import { MembershipReader } from '../reading/membership-reader.js';
+import { RoomHeroes } from '../reading/room-heroes.js';
 import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
 import { MembershipTemplates } from '../servers/membership-templates.js';
 import { ChainCovers } from '../upkeep/chain-covers.service.js';
@@ -451,6 +452,8 @@ eachDatabase('events of other servers', (open) => {
     add('m.room.member', zoe, zoe, { membership: 'join' });
     add('m.room.join_rules', '', zoe, { join_rule: 'public' });
     for (let n = 0; n < 90; n++) add('org.example.thing', `${n}`, zoe, { n });
+    const heroes = ['e', 'b', 'f', 'a', 'd', 'c'].map((name) => `@${name}:${remoteServer}`);
+    for (const userId of heroes) add('m.room.member', userId, userId, { membership: 'join' });
     // What yan may not say is no part of it.
     const refused = add('org.example.thing', 'refused', yan, {});
     const around = [...state.values()];
@@ -491,6 +494,9 @@ eachDatabase('events of other servers', (open) => {
     expect((await rooms.get(EventStore).one(refused.eventId))?.rejectedReason).toBeDefined();
     expect(now.get(stateKeyOf('m.room.member', yan))?.eventId).toBe(join.eventId);
     expect((await rooms.get(RoomStateReader).versions([join.roomId])).get(join.roomId)).toBe('11');
+    // All of them came with the state.
+    const named = (await rooms.get(RoomHeroes).of([join.roomId], zoe)).get(join.roomId);
+    expect(named).toEqual(heroes.toSorted().slice(0, 5));
   });
 
   it('condemns no event because its auth events were withheld', async () => {
