@@ -97,7 +97,14 @@ export class RecentEvents {
       },
     });
     hooks.subscribe({
-      onEventsPurged: async (_tx, roomId) => this.#forget(roomId),
+      onEventsPurged: async (tx, roomId, eventIds) => {
+        this.#forget(roomId);
+        // Should they come back, it is with another state group.
+        tx.unlessRolledBack(() => {
+          this.#drop(eventIds);
+          this.invalidations.send('recent_events', eventIds);
+        });
+      },
       onRoomPurged: async (_tx, roomId) => this.#forget(roomId),
     });
   }

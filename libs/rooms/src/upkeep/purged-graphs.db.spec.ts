@@ -11,6 +11,7 @@ import { EventPersister } from '../pipeline/event-persister.js';
 import { EventStore } from '../store/event-store.js';
 import { applied, RemoteServer, zoe } from '../pipeline/remote-server.fixture.js';
 import type { SentEvent } from '../model/stored-event.js';
+import { ReaderStates } from '../reading/reader-states.js';
 import { buildRooms, requesterOf, type RoomsFixture, stateApart } from '../rooms.fixture.js';
 import { EventCreation } from '../sending/event-creation.service.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
@@ -134,6 +135,10 @@ eachDatabase(
       const past = rooms.get(EventPersister);
       await past.backfill(roomId, [stray], { after: head.eventId });
       const last = await own(message, { body: 'last' });
+      const shown = async (): Promise<string[]> => [
+        ...(await rooms.get(ReaderStates).at(alice.userId, [root.eventId, stray.eventId])).keys(),
+      ];
+      expect(await shown()).toEqual([root.eventId, stray.eventId]);
       const purge = async (): Promise<void> => {
         const id = await rooms.get(PurgeService).purgeHistory(roomId, { eventId: last.eventId }, false);
         await rooms.get(RoomTasks).settled();
@@ -160,6 +165,7 @@ eachDatabase(
         expect(await redactedBy()).toBe(redaction.eventId);
       };
       await purge();
+      expect(await shown()).toEqual([]);
       expect(await test.database.query('SELECT 1 FROM thread_repliers WHERE room_id = ?', [roomId])).toEqual([]);
       // State stays, and so does what was done to it.
       expect(await redactedBy()).toBe(redaction.eventId);
