@@ -603,6 +603,8 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
     ['One key', 65_536, 'bytes', tooLarge, 'libs/e2ee/src/common/limits.ts', 'keyBytes'],
     ['Signed objects in an upload', 1_000, '', tooLarge, 'libs/e2ee/src/common/limits.ts', 'signedObjects'],
     ['To-device messages in a request', 10_000, '', tooLarge, 'libs/e2ee/src/common/limits.ts', 'toDeviceMessages'],
+    ['The same in inboxes, for each device', 50_000, '', tooLarge, 'libs/e2ee/src/common/limits.ts', 'inboxMessages'],
+    ['Bytes of those', 33_554_432, 'bytes', tooLarge, 'libs/e2ee/src/common/limits.ts', 'inboxBytes'],
     ['One to-device message', 65_536, 'bytes', tooLarge, 'libs/e2ee/src/common/limits.ts', 'toDeviceBytes'],
     ['Versions of a key backup', 10_000, '', tooLarge, 'libs/e2ee/src/common/limits.ts', 'backupVersions'],
     ['Sessions in a request to a key backup', 20_000, '', tooLarge, 'libs/e2ee/src/common/limits.ts', 'backupSessions'],

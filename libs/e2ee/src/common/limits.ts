@@ -20,6 +20,9 @@ export const limits = {
   /** Messages to single devices in one request; bytes of one message's content. */
   toDeviceMessages: 10_000,
   toDeviceBytes: 65_536,
+  /** What one request puts into the inboxes of devices here, those of `*` counted for each device: messages, and bytes of them. */
+  inboxMessages: 50_000,
+  inboxBytes: 33_554_432,
   /** Sessions in one request to a key backup; bytes of one session. */
   backupSessions: 20_000,
   backupSessionBytes: 65_536,

@@ -1,5 +1,6 @@
 import { isJsonObject, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { isName, limits, objectText } from '../common/limits.js';
+import type { InboxMessage } from './to-device.query.js';
 
 /** Messages by user and device; `*` stands for all devices. Contents are JSON text. */
 export type MessageTexts = ReadonlyMap<string, ReadonlyMap<string, string>>;
@@ -42,8 +43,51 @@ function raise(error: MatrixError): never {
 }
 
 /** An event in an inbox, as text. */
-export function inboxText(type: string, sender: string, contentText: string): string {
+function inboxText(type: string, sender: string, contentText: string): string {
   return `{"type":${JSON.stringify(type)},"sender":${JSON.stringify(sender)},"content":${contentText}}`;
+}
+
+/** Messages as they go into inboxes, each for one device. */
+export interface Spread {
+  readonly inbox: readonly InboxMessage[];
+  /** Bytes that nobody has sent: those of messages to all devices of a user, but for the first of each. */
+  readonly copiedBytes: number;
+}
+
+/**
+ * Gives each device its message.
+ * @param devices that there are, by user; messages for others go nowhere
+ * @throws MatrixError 413 `M_TOO_LARGE` where that makes too many messages, or too much of them
+ */
+export function spread(
+  type: string,
+  sender: string,
+  texts: MessageTexts,
+  devices: ReadonlyMap<string, readonly string[]>,
+): Spread {
+  const inbox: InboxMessage[] = [];
+  let [bytes, copiedBytes] = [0, 0];
+  for (const [userId, deviceIds] of devices) {
+    const contents = texts.get(userId);
+    // One text, however many devices get it.
+    const written = new Map<string, { readonly json: string; readonly sizeBytes: number }>();
+    for (const deviceId of deviceIds) {
+      const key = contents?.has(deviceId) ? deviceId : everyDevice;
+      const content = contents?.get(key);
+      if (content === undefined) continue;
+      let message = written.get(key);
+      if (message) copiedBytes += message.sizeBytes;
+      else {
+        const json = inboxText(type, sender, content);
+        written.set(key, (message = { json, sizeBytes: Buffer.byteLength(json) }));
+      }
+      bytes += message.sizeBytes;
+      inbox.push({ userId, deviceId, json: message.json });
+      if (inbox.length > limits.inboxMessages || bytes > limits.inboxBytes)
+        throw MatrixError.tooLarge('That is too much for all of these devices at once');
+    }
+  }
+  return { inbox, copiedBytes };
 }
 
 /** The content of an `m.direct_to_device` EDU, as text. @spec server-server-api#send-to-device-messaging */

@@ -1,14 +1,13 @@
 import { Injectable } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
-import { RateLimiter } from '@rookery/http';
+import { LeakyBucketRateLimiter, RateLimiter } from '@rookery/http';
 import { domainOf, isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Ids, Logger, type Requester } from '@rookery/platform';
 import { byServer, isName } from '../common/limits.js';
-import { eduText, everyDevice, inboxText, type MessageTexts, parseMessages } from './messages.js';
+import { eduText, everyDevice, type MessageTexts, parseMessages, spread } from './messages.js';
 import { inboxKey, ToDeviceService } from './to-device.service.js';
 import {
   devicesOf,
-  type InboxMessage,
   insertMessages,
   insertOutbox,
   noteMessage,
@@ -17,12 +16,23 @@ import {
 } from './to-device.query.js';
 
 /**
+ * What another server may make this one write that it has not sent, since its messages go to all devices of a user: bytes, in a burst and
+ * for good. With more its messages of that kind wait, and are not lost.
+ */
+const copiedBurstBytes = 33_554_432;
+const copiedBytesPerSecond = 262_144;
+/** In which that is counted. */
+const pieceBytes = 65_536;
+
+/**
  * Sends messages from device to device, of clients here and of other servers.
  * @spec client-server-api#send-to-device-messaging
  */
 @Injectable()
 export class ToDeviceSending {
   readonly #queuedListeners: ((destinations: readonly string[], position: number) => void)[] = [];
+  /** By server. */
+  readonly #copied: LeakyBucketRateLimiter;
 
   constructor(
     private readonly database: Database,
@@ -32,7 +42,10 @@ export class ToDeviceSending {
     private readonly logger: Logger,
     private readonly rateLimiter: RateLimiter,
     private readonly inboxes: ToDeviceService,
-  ) {}
+  ) {
+    const limit = { perSecond: copiedBytesPerSecond / pieceBytes, burstCount: copiedBurstBytes / pieceBytes };
+    this.#copied = new LeakyBucketRateLimiter(clock, () => limit);
+  }
 
   /**
    * Sends a client's messages; the same request once more sends nothing. Devices that do not exist are passed over.
@@ -53,7 +66,8 @@ export class ToDeviceSending {
 
   /**
    * Messages of another server: the content of an `m.direct_to_device` EDU. One that came before is passed over, as is what
-   * has the wrong shape, is from somebody else's user, or is for users of other servers.
+   * has the wrong shape or size, is from somebody else's user, or is for users of other servers.
+   * @throws MatrixError 429 `M_LIMIT_EXCEEDED`: it is to come again
    */
   async receive(origin: string, content: JsonObject): Promise<void> {
     const { sender, type, message_id: messageId, messages } = content;
@@ -61,20 +75,32 @@ export class ToDeviceSending {
     if (domainOf(sender) !== origin) return;
     if (type === 'm.room_key_request' && !(await this.rateLimiter.mayTake('rc_key_requests', sender))) return;
     const here = Object.fromEntries(Object.entries(messages).filter(([userId]) => this.#isHere(userId)));
+    if (Object.values(here).some((devices) => isJsonObject(devices) && Object.hasOwn(devices, everyDevice)))
+      await this.#checkCopied(origin);
     let dropped: MatrixError | undefined;
-    let texts: MessageTexts = new Map();
     try {
-      texts = parseMessages(here, (error) => (dropped ??= error));
+      const texts = parseMessages(here, (error) => (dropped ??= error));
       if (type === 'm.room_key_request') await this.rateLimiter.take('rc_key_requests', sender);
+      const note = (tx: Tx): Promise<boolean> => noteMessage(tx, origin, messageId, this.clock.nowMs());
+      if (texts.size > 0) await this.#noteCopied(origin, await this.#send(type, sender, texts, note));
     } catch (error) {
       if (!MatrixError.is(error)) throw error;
       dropped = error;
-      texts = new Map();
     }
     if (dropped)
       this.logger.info('To-device messages of another server were dropped', { origin, reason: dropped.message });
-    if (texts.size === 0) return;
-    await this.#send(type, sender, texts, (tx) => noteMessage(tx, origin, messageId, this.clock.nowMs()));
+  }
+
+  /** @throws MatrixError 429 `M_LIMIT_EXCEEDED` where a server has made this one write too much that it has not sent */
+  async #checkCopied(origin: string): Promise<void> {
+    // Asked for the refusal with its time only: what it comes to is known afterwards.
+    if (!(await this.#copied.mayTake('', origin))) await this.#copied.take('', origin);
+  }
+
+  async #noteCopied(origin: string, bytes: number): Promise<void> {
+    // Piece by piece: what does not fit fills the bucket.
+    for (let left = bytes / pieceBytes; left > 0 && (await this.#copied.mayTake('', origin)); left--)
+      await this.#copied.take('', origin, undefined, Math.min(left, 1));
   }
 
   /**
@@ -85,24 +111,23 @@ export class ToDeviceSending {
     this.#queuedListeners.push(listener);
   }
 
-  /** @param note writes that it was sent; false when it was sent before */
-  async #send(type: string, sender: string, texts: MessageTexts, note: (tx: Tx) => Promise<boolean>): Promise<void> {
+  /**
+   * @param note writes that it was sent; false when it was sent before
+   * @returns bytes that were written and not sent: {@link spread}
+   * @throws MatrixError 413 `M_TOO_LARGE`
+   */
+  async #send(type: string, sender: string, texts: MessageTexts, note: (tx: Tx) => Promise<boolean>): Promise<number> {
     const local = [...texts.keys()].filter((userId) => this.#isHere(userId));
     const servers = byServer(
       [...texts].filter(([userId]) => !this.#isHere(userId)),
       domainOf,
     );
-    await this.database.write(
+    return this.database.write(
       async (tx) => {
-        if (!(await note(tx))) return;
+        if (!(await note(tx))) return 0;
         const devices = local.length > 0 ? await devicesOf(tx, local) : new Map<string, string[]>();
-        const inbox = local.flatMap((userId) =>
-          (devices.get(userId) ?? []).flatMap((deviceId): InboxMessage[] => {
-            const content = texts.get(userId)?.get(deviceId) ?? texts.get(userId)?.get(everyDevice);
-            return content === undefined ? [] : [{ userId, deviceId, json: inboxText(type, sender, content) }];
-          }),
-        );
-        if (inbox.length === 0 && servers.size === 0) return;
+        const { inbox, copiedBytes } = spread(type, sender, texts, devices);
+        if (inbox.length === 0 && servers.size === 0) return 0;
         const [position = 0] = await this.inboxes.stream.allocateIn(tx);
         if (inbox.length > 0) await insertMessages(tx, position, inbox);
         if (servers.size > 0) {
@@ -121,6 +146,7 @@ export class ToDeviceSending {
             for (const listener of this.#queuedListeners) listener([...servers.keys()], position);
           });
         }
+        return copiedBytes;
       },
       { name: 'to_device_send', anyProcess: this.inboxes.stream.isWrittenHere },
     );

@@ -162,6 +162,40 @@ eachDatabase('to-device messages', (open) => {
     expect(await service.outbox('near.org', since, upTo, 10)).toHaveLength(1);
   });
 
+  it('counts messages for all devices as many times as there are devices', async () => {
+    const rows = (userId: string, count: number) =>
+      Array.from({ length: count }, (_, n) => [userId, `D${String(n).padStart(4, '0')}`]);
+    const devices = [...rows(alice, 110), ...rows(bob, 600)];
+    await test.database.write((tx) => tx.insertMany('devices', ['user_id', 'device_id'], devices));
+    const large = { n: 1, x: 'y'.repeat(60_000) };
+    await expect(send({ [bob]: { '*': large } }, { txnId: 'large' })).rejects.toMatchObject({ status: 413 });
+    expect(await stored(bob)).toBe(0);
+    await send({ [bob]: { '*': { n: 2 }, PHONE: large } }, { txnId: 'large' });
+    expect(await stored(bob)).toBe(602);
+    expect([await bodies(bob, 'PHONE'), await bodies(bob, 'D0599')]).toEqual([[1], [2]]);
+
+    const edu = (messageId: string, messages: JsonObject): JsonObject => ({
+      ...{ sender: '@d:far.org', type: 'm.test', message_id: `${messageId} ${serial}`, messages },
+    });
+    const receive = (messageId: string, messages: JsonObject, origin = 'far.org') =>
+      sending().receive(origin, { ...edu(messageId, messages), sender: `@d:${origin}` });
+    await receive('too large', { [bob]: { '*': large } });
+    expect(await stored(bob)).toBe(602);
+    // Some 6 MB each: more than a server may have us write of what it has not sent comes again later, and is not lost.
+    let taken = 0;
+    const refused = await (async () => {
+      for (; taken < 10; taken++) await receive(`m${taken}`, { [alice]: { '*': { ...large, n: taken } } });
+    })().catch((error: unknown) => error);
+    expect(refused).toMatchObject({ status: 429 });
+    expect(taken).toBe(6);
+    expect(await bodies(alice, 'D0109')).toEqual([0, 1, 2, 3, 4, 5]);
+    await receive('single', { [alice]: { D0109: { n: 'single' } } });
+    await receive('else', { [alice]: { '*': { n: 'else' } } }, 'else.org');
+    await clock.advance(10_000);
+    for (const messageId of ['m6', 'm5', 'm6']) await receive(messageId, { [alice]: { '*': { n: messageId } } });
+    expect(await bodies(alice, 'D0109')).toEqual([0, 1, 2, 3, 4, 5, 'single', 'else', 'm6']);
+  });
+
   it('takes messages of other servers once, and only of their users for ours', async () => {
     const edu = (more: JsonObject = {}): JsonObject => ({
       ...{ sender: '@d:far.org', type: 'm.test', message_id: `m${serial}` },

@@ -1,5 +1,10 @@
 import { type Db, distinctValues, type Tx } from '@rookery/database';
 import { devicesOfUsers } from '@rookery/users';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+
+/** What is put into inboxes in one turn of the event loop: messages, and characters of them. */
+const messagesPerTurn = 1_000;
+const charsPerTurn = 1_048_576;
 
 /** A message in the inbox of one device. */
 export interface InboxMessage {
@@ -34,13 +39,30 @@ export async function devicesOf(db: Db, userIds: readonly string[]): Promise<Map
   return devices;
 }
 
-/** Puts messages into inboxes; one device at most once. */
+/** Puts messages into inboxes, a part in each turn of the event loop; one device at most once. */
 export async function insertMessages(tx: Tx, streamId: number, messages: readonly InboxMessage[]): Promise<void> {
-  await tx.insertMany(
-    'device_inbox',
-    ['user_id', 'device_id', 'stream_id', 'message_json'],
-    messages.map((message) => [message.userId, message.deviceId, streamId, message.json]),
-  );
+  for (const [index, part] of partsOf(messages).entries()) {
+    if (index > 0) await nextTurn();
+    await tx.insertMany(
+      'device_inbox',
+      ['user_id', 'device_id', 'stream_id', 'message_json'],
+      part.map((message) => [message.userId, message.deviceId, streamId, message.json]),
+    );
+  }
+}
+
+function partsOf(messages: readonly InboxMessage[]): InboxMessage[][] {
+  const parts: InboxMessage[][] = [];
+  let chars = Infinity;
+  for (const message of messages) {
+    chars += message.json.length;
+    if (chars <= charsPerTurn && parts.at(-1)!.length < messagesPerTurn) parts.at(-1)!.push(message);
+    else {
+      parts.push([message]);
+      chars = message.json.length;
+    }
+  }
+  return parts;
 }
 
 /** Messages of a device with `after < position <= upTo`, ascending, at most `limit`. */
