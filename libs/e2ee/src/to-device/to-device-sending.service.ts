@@ -67,28 +67,33 @@ export class ToDeviceSending {
   /**
    * Messages of another server: the content of an `m.direct_to_device` EDU. One that came before is passed over, as is what
    * has the wrong shape or size, is from somebody else's user, or is for users of other servers.
+   * @returns whether a device gets something
    * @throws MatrixError 429 `M_LIMIT_EXCEEDED`: it is to come again
    */
-  async receive(origin: string, content: JsonObject): Promise<void> {
+  async receive(origin: string, content: JsonObject): Promise<boolean> {
     const { sender, type, message_id: messageId, messages } = content;
-    if (!isName(sender) || !isName(type) || !isName(messageId) || !isJsonObject(messages)) return;
-    if (domainOf(sender) !== origin) return;
-    if (type === 'm.room_key_request' && !(await this.rateLimiter.mayTake('rc_key_requests', sender))) return;
+    if (!isName(sender) || !isName(type) || !isName(messageId) || !isJsonObject(messages)) return false;
+    if (domainOf(sender) !== origin) return false;
+    if (type === 'm.room_key_request' && !(await this.rateLimiter.mayTake('rc_key_requests', sender))) return false;
     const here = Object.fromEntries(Object.entries(messages).filter(([userId]) => this.#isHere(userId)));
     if (Object.values(here).some((devices) => isJsonObject(devices) && Object.hasOwn(devices, everyDevice)))
       await this.#checkCopied(origin);
     let dropped: MatrixError | undefined;
+    let copied: number | undefined;
     try {
       const texts = parseMessages(here, (error) => (dropped ??= error));
       if (type === 'm.room_key_request') await this.rateLimiter.take('rc_key_requests', sender);
       const note = (tx: Tx): Promise<boolean> => noteMessage(tx, origin, messageId, this.clock.nowMs());
-      if (texts.size > 0) await this.#noteCopied(origin, await this.#send(type, sender, texts, note));
+      if (texts.size > 0) copied = await this.#send(type, sender, texts, note);
     } catch (error) {
       if (!MatrixError.is(error)) throw error;
       dropped = error;
     }
     if (dropped)
       this.logger.info('To-device messages of another server were dropped', { origin, reason: dropped.message });
+    if (copied === undefined) return false;
+    await this.#noteCopied(origin, copied);
+    return true;
   }
 
   /** @throws MatrixError 429 `M_LIMIT_EXCEEDED` where a server has made this one write too much that it has not sent */
@@ -113,10 +118,15 @@ export class ToDeviceSending {
 
   /**
    * @param note writes that it was sent; false when it was sent before
-   * @returns bytes that were written and not sent: {@link spread}
+   * @returns bytes that were written and not sent ({@link spread}); `undefined` where nobody gets anything, which is not noted
    * @throws MatrixError 413 `M_TOO_LARGE`
    */
-  async #send(type: string, sender: string, texts: MessageTexts, note: (tx: Tx) => Promise<boolean>): Promise<number> {
+  async #send(
+    type: string,
+    sender: string,
+    texts: MessageTexts,
+    note: (tx: Tx) => Promise<boolean>,
+  ): Promise<number | undefined> {
     const local = [...texts.keys()].filter((userId) => this.#isHere(userId));
     const servers = byServer(
       [...texts].filter(([userId]) => !this.#isHere(userId)),
@@ -124,10 +134,10 @@ export class ToDeviceSending {
     );
     return this.database.write(
       async (tx) => {
-        if (!(await note(tx))) return 0;
         const devices = local.length > 0 ? await devicesOf(tx, local) : new Map<string, string[]>();
         const { inbox, copiedBytes } = spread(type, sender, texts, devices);
-        if (inbox.length === 0 && servers.size === 0) return 0;
+        if (inbox.length === 0 && servers.size === 0) return undefined;
+        if (!(await note(tx))) return undefined;
         const [position = 0] = await this.inboxes.stream.allocateIn(tx);
         if (inbox.length > 0) await insertMessages(tx, position, inbox);
         if (servers.size > 0) {

@@ -210,8 +210,21 @@ eachDatabase('to-device messages', (open) => {
     await sending().receive('far.org', edu({ message_id: undefined }));
     expect((await inbox(bob, 'PHONE')).events).toEqual([{ type: 'm.test', sender: '@d:far.org', content: { n: 1 } }]);
     expect(await service.outboxDestinations()).not.toContain('else.org');
+    // Nothing is kept of what nobody gets: anybody could fill the table with names.
+    const noted = async () =>
+      (await test.database.query('SELECT 1 AS found FROM device_federation_inbox WHERE message_id = ?', [
+        `later${serial}`,
+      ])) as unknown[];
+    const later = edu({ messages: { [bob]: { TABLET: { n: 0 } } }, message_id: `later${serial}` });
+    expect(await sending().receive('far.org', later)).toBe(false);
+    expect(await noted()).toHaveLength(0);
+    await fixture.login(bob, 'TABLET');
+    expect(await sending().receive('far.org', later)).toBe(true);
+    expect(await sending().receive('far.org', later)).toBe(false);
+    expect(await noted()).toHaveLength(1);
+    expect(await bodies(bob, 'TABLET')).toEqual([0]);
     // What is wrong with one is none of the others' business.
-    const messages = { [bob]: { TABLET: 5, PHONE: { n: 2 } }, nobody: { A: {} }, '@x:else.org': 5, [alice]: [] };
+    const messages = { [bob]: { LAPTOP: 5, PHONE: { n: 2 } }, nobody: { A: {} }, '@x:else.org': 5, [alice]: [] };
     await sending().receive('far.org', edu({ messages, message_id: 'd' }));
     expect((await inbox(bob, 'PHONE')).events.at(-1)).toEqual({
       ...{ type: 'm.test', sender: '@d:far.org', content: { n: 2 } },

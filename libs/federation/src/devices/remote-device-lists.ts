@@ -129,14 +129,14 @@ export class RemoteDeviceLists implements OnModuleInit {
     void this.#job.run();
   }
 
-  /** Content of `m.device_list_update`. */
-  async receiveDevice(origin: string, content: JsonObject): Promise<void> {
+  /** Content of `m.device_list_update`. @returns whether it left something that lasts */
+  async receiveDevice(origin: string, content: JsonObject): Promise<boolean> {
     const { user_id: userId, device_id: deviceId, stream_id: streamId, prev_id: previous, deleted } = content;
-    if (!isUserOf(origin, userId) || !isName(deviceId) || !Number.isSafeInteger(streamId)) return;
+    if (!isUserOf(origin, userId) || !isName(deviceId) || !Number.isSafeInteger(streamId)) return false;
     const device = deleted === true ? undefined : deviceIn(userId, content);
     // Without keys it is no device that anybody could write to: nothing but its name would be known.
     const isBare = content['keys'] === undefined;
-    await this.#changed(userId, deviceId, async (tx, place) => {
+    return this.#changed(userId, deviceId, async (tx, place) => {
       const isNext = follows(previous, place);
       // It came before, unless it follows upon another change of the same place.
       if (!isNext && place === String(streamId)) return true;
@@ -149,13 +149,13 @@ export class RemoteDeviceLists implements OnModuleInit {
     });
   }
 
-  /** Content of `m.signing_key_update`. */
-  async receiveKeys(origin: string, content: JsonObject): Promise<void> {
+  /** Content of `m.signing_key_update`. @returns whether it left something that lasts */
+  async receiveKeys(origin: string, content: JsonObject): Promise<boolean> {
     const { user_id: userId } = content;
-    if (!isUserOf(origin, userId)) return;
+    if (!isUserOf(origin, userId)) return false;
     const keys = keysIn(userId, content);
-    if (keys.length === 0 || (await this.#hasKeys(userId, keys))) return;
-    await this.#changed(userId, '', async (tx) => {
+    if (keys.length === 0 || (await this.#hasKeys(userId, keys))) return false;
+    return this.#changed(userId, '', async (tx) => {
       await putKeys(tx, userId, keys);
       return true;
     });
@@ -169,8 +169,9 @@ export class RemoteDeviceLists implements OnModuleInit {
 
   /**
    * @param apply makes the change to a list that is kept; false when something before it was missed
+   * @returns whether it concerns somebody here
    */
-  #changed(userId: string, deviceId: string, apply: (tx: Tx, place: string) => Promise<boolean>): Promise<void> {
+  #changed(userId: string, deviceId: string, apply: (tx: Tx, place: string) => Promise<boolean>): Promise<boolean> {
     return this.#turns.run(userId, async () => {
       // What concerns nobody here is not worth a row.
       if ((await sharingUsers(this.database, [userId])).size === 0) return this.#postpone(userId);
@@ -188,13 +189,15 @@ export class RemoteDeviceLists implements OnModuleInit {
         { name: 'device_list_remote' },
       );
       if (!isComplete) void this.#job.run();
+      return true;
     });
   }
 
   /** Who may be in a room of which not all members are known is told of once they are. */
-  async #postpone(userId: string): Promise<void> {
-    if (!(await mayBeInPartialRoom(this.database, domainOf(userId)))) return;
+  async #postpone(userId: string): Promise<boolean> {
+    if (!(await mayBeInPartialRoom(this.database, domainOf(userId)))) return false;
     await this.database.write((tx) => insertPending(tx, userId), { name: 'device_list_postponed' });
+    return true;
   }
 
   /** @param awaited whether a person waits for it */

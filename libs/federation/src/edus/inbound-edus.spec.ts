@@ -70,7 +70,7 @@ describe('InboundEdus', () => {
     expect(logger.messages('warn')).toHaveLength(1);
   });
 
-  it('says when something that must arrive did not', async () => {
+  it('says when something that must arrive did not, or was stored', async () => {
     const { edus, clock } = make();
     const failing: Record<string, unknown> = {
       'm.broken': new Error('the disk is full'),
@@ -82,18 +82,24 @@ describe('InboundEdus', () => {
       edus.register(`${type}.news`, () => Promise.reject(error as Error));
     }
     edus.register('m.slow', () => new Promise<never>(() => undefined), { mustArrive: true });
-    const deliver = async (...types: string[]): Promise<boolean> => {
+    edus.register('m.stored', () => Promise.resolve(true), { mustArrive: true });
+    edus.register('m.known', () => Promise.resolve(false), { mustArrive: true });
+    edus.register('m.stored.news', () => Promise.resolve(true));
+    const deliver = async (...types: string[]): Promise<string> => {
       const work = edus.deliver(
         'o.test',
         types.map((type) => ({ type, content: {} })),
       );
       await clock.advance(10_000);
-      return work;
+      const { haveArrived, haveStored } = await work;
+      return `${haveArrived ? 'arrived' : 'again'}${haveStored ? ', stored' : ''}`;
     };
-    expect(await deliver('m.wrong', 'm.broken.news', 'm.later.news', 'm.unknown')).toBe(true);
-    expect(await deliver('m.broken', 'm.wrong')).toBe(false);
-    expect(await deliver('m.later')).toBe(false);
-    expect(await deliver('m.slow')).toBe(false);
+    expect(await deliver('m.wrong', 'm.broken.news', 'm.later.news', 'm.unknown')).toBe('arrived');
+    expect(await deliver('m.broken', 'm.wrong')).toBe('again');
+    expect(await deliver('m.later', 'm.stored')).toBe('again, stored');
+    expect(await deliver('m.slow')).toBe('again');
+    expect(await deliver('m.known', 'm.stored.news')).toBe('arrived');
+    expect(await deliver('m.stored', 'm.known')).toBe('arrived, stored');
   });
 
   it('has one handler for each type', () => {

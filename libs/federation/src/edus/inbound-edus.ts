@@ -11,14 +11,25 @@ export interface InboundEdu {
 /**
  * Takes EDUs of one type. What it has done when it resolves is durable: the transaction is answered then, and its sender will
  * not send the EDU again. Throws a MatrixError for what is wrong with an EDU: that is logged, and nothing else happens to the
- * transaction.
+ * transaction. One that must arrive resolves to true where that has left something that lasts.
  * @param origin the server that sent it, and that its users must belong to
  * @param signal aborted when the time is up: what still happens then is nobody's wait any more
  */
-export type EduHandler = (origin: string, content: JsonObject, signal: AbortSignal) => Promise<void> | void;
+export type EduHandler = (origin: string, content: JsonObject, signal: AbortSignal) => Promise<boolean | void> | void;
+
+/** What came of the EDUs of a transaction. */
+export interface Deliveries {
+  /** Whether all that must arrive did. */
+  readonly haveArrived: boolean;
+  /** Whether any of those has left something that lasts. */
+  readonly haveStored: boolean;
+}
 
 /** How long one EDU may take, milliseconds. */
 const timeoutMs = 10_000;
+
+/** `again`: it might work another time. */
+type Outcome = 'again' | 'done' | 'stored';
 
 interface Entry {
   readonly handler: EduHandler;
@@ -53,37 +64,37 @@ export class InboundEdus {
     this.#handlers.set(type, { handler, mustArrive });
   }
 
-  /**
-   * Hands over the EDUs of a transaction; types without a handler are passed over. Never rejects.
-   * @returns whether all that must arrive did
-   */
-  async deliver(origin: string, edus: readonly InboundEdu[]): Promise<boolean> {
+  /** Hands over the EDUs of a transaction; types without a handler are passed over. Never rejects. */
+  async deliver(origin: string, edus: readonly InboundEdu[]): Promise<Deliveries> {
     this.#received.inc({}, edus.length);
-    let haveArrived = true;
+    let [haveArrived, haveStored] = [true, false];
     for (const { type, content } of edus) {
       const entry = this.#handlers.get(type);
-      if (entry && !(await this.#handle(entry.handler, origin, type, content)) && entry.mustArrive) haveArrived = false;
+      if (!entry) continue;
+      const outcome = await this.#handle(entry.handler, origin, type, content);
+      if (!entry.mustArrive) continue;
+      if (outcome === 'again') haveArrived = false;
+      if (outcome === 'stored') haveStored = true;
     }
-    return haveArrived;
+    return { haveArrived, haveStored };
   }
 
-  /** @returns false when it might work another time */
-  #handle(handler: EduHandler, origin: string, type: string, content: JsonObject): Promise<boolean> {
+  #handle(handler: EduHandler, origin: string, type: string, content: JsonObject): Promise<Outcome> {
     const given = new AbortController();
     const report = (err: unknown): void => this.logger.warn('An EDU could not be handled', { origin, type, err });
     return new Promise((resolve) => {
       const timer = this.clock.after(timeoutMs, () => {
         given.abort();
         report(new Error(`It took longer than ${timeoutMs} ms`));
-        resolve(false);
+        resolve('again');
       });
-      const work = async (): Promise<void> => handler(origin, content, given.signal);
+      const work = async (): Promise<unknown> => handler(origin, content, given.signal);
       void work()
         .then(
-          () => resolve(true),
+          (stored) => resolve(stored === true ? 'stored' : 'done'),
           (error: unknown) => {
             report(error);
-            resolve(MatrixError.is(error) && error.status < 500 && error.status !== 429);
+            resolve(MatrixError.is(error) && error.status < 500 && error.status !== 429 ? 'done' : 'again');
           },
         )
         .finally(() => timer.cancel());

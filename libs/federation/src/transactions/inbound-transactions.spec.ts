@@ -1,4 +1,4 @@
-import type { Database } from '@rookery/database';
+import type { Database, Tx } from '@rookery/database';
 import { BackgroundTasks, type Config, Lifecycle, Metrics, SilentLogger } from '@rookery/platform';
 import { FakeClock } from '@rookery/testing';
 import type { InboundEdus } from '../edus/inbound-edus.js';
@@ -22,7 +22,7 @@ describe('InboundTransactions', () => {
     const intake = { check: async () => ({ results: new Map(), wanted: [] }) } as unknown as PduIntake;
     const staged = calm as unknown as StagedEvents;
     let haveArrived = false;
-    const edus = { deliver: async () => haveArrived } as unknown as InboundEdus;
+    const edus = { deliver: async () => ({ haveArrived, haveStored: haveArrived }) } as unknown as InboundEdus;
     const config = { get: () => [] } as unknown as Config;
     const clock = new FakeClock();
     const transactions = new InboundTransactions(
@@ -37,6 +37,44 @@ describe('InboundTransactions', () => {
     haveArrived = true;
     await expect(send('t2')).resolves.toEqual({ pdus: {} });
     expect(answered).toBe(2);
+  });
+
+  it('keeps the answers of transactions that something came of, and no others', async () => {
+    const kept: string[] = [];
+    const database = {
+      get: async () => undefined,
+      write: async (work: (tx: Tx) => Promise<void>) =>
+        work({ run: async (_, params) => kept.push(String(params?.[1])) } as Tx),
+    } as unknown as Database;
+    let came = { haveTaken: false, haveStored: false };
+    const intake = {
+      check: async () => ({ results: new Map([['$e', { error: 'no' }]]), wanted: [], haveTaken: came.haveTaken }),
+    } as unknown as PduIntake;
+    const stage = async (_: string, __: unknown, also?: (tx: Tx) => Promise<void>) =>
+      also && database.write((tx) => also(tx));
+    const edus = {
+      deliver: async () => ({ haveArrived: true, haveStored: came.haveStored }),
+    } as unknown as InboundEdus;
+    const config = { get: () => [] } as unknown as Config;
+    const clock = new FakeClock();
+    const transactions = new InboundTransactions(
+      ...([answersOf(database, clock), intake, { ...calm, stage } as unknown as StagedEvents, edus, clock] as const),
+      ...([config, new Metrics('home.test')] as const),
+    );
+    const send = async (txnId: string): Promise<void> => {
+      const edu = { edu_type: 'm.a', content: {} };
+      for (const [id, part] of [['pdus', {}] as const, ['edus', { edus: [edu] }] as const])
+        expect(await transactions.receive('far.test', `${txnId} ${id}`, { pdus: [{}], ...part })).toEqual({
+          pdus: { $e: { error: 'no' } },
+        });
+    };
+    await send('nothing');
+    expect(kept).toEqual([]);
+    came = { haveTaken: true, haveStored: false };
+    await send('taken');
+    came = { haveTaken: false, haveStored: true };
+    await send('stored');
+    expect(kept).toEqual(['taken pdus', 'taken edus', 'stored edus']);
   });
 
   it('holds five transactions of a server at most, and tells it to wait with others', async () => {

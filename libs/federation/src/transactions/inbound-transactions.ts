@@ -61,7 +61,7 @@ export class InboundTransactions {
   }
 
   /**
-   * Takes a transaction; the same one again gets the same answer, also after a restart.
+   * Takes a transaction; the same one again gets the same answer, also after a restart, unless nothing came of it: then it is looked at anew.
    * @param content as it was signed: numbers that are not canonical as `NumberText`
    * @throws MatrixError 400 `M_BAD_JSON` or `M_INVALID_PARAM`, 429 `M_LIMIT_EXCEEDED`, 500 `M_UNKNOWN` when it should be sent
    *   once more
@@ -85,21 +85,22 @@ export class InboundTransactions {
   ): Promise<JsonObject> {
     const known = await this.answers.find(origin, txnId);
     if (known !== undefined) return known;
-    const { results, wanted } = await this.intake.check(origin, pdus);
+    const { results, wanted, haveTaken } = await this.intake.check(origin, pdus);
     const nowTs = this.clock.nowMs();
     if (pdus.length > 0 && this.#watched.has(origin)) {
       this.#lastReceived.set({ origin_server_name: origin }, nowTs / 1000);
     }
     const answer: JsonObject = { pdus: Object.fromEntries(results) };
     const keep = (tx: Tx): Promise<void> => this.answers.keep(tx, origin, txnId, answer);
-    if (edus.length === 0) await this.staged.stage(origin, wanted, keep);
+    // What nothing came of would be answered in the same way again, and anybody could have any number of such answers kept.
+    if (edus.length === 0) await this.staged.stage(origin, wanted, haveTaken ? keep : undefined);
     else {
       // Events first: they are on their way while EDUs are dealt with.
       await this.staged.stage(origin, wanted);
-      const haveArrived = await this.edus.deliver(origin, edus);
+      const { haveArrived, haveStored } = await this.edus.deliver(origin, edus);
       if (this.#isToComeAgain(`${origin}\n${txnId}`, haveArrived))
         throw MatrixError.internal('Some of the transaction could not be stored');
-      await this.answers.store(origin, txnId, answer);
+      if (haveTaken || haveStored || !haveArrived) await this.answers.store(origin, txnId, answer);
     }
     await this.#holdBack(this.staged.floodedOf(wanted.map(({ roomId }) => roomId)));
     return answer;

@@ -16,6 +16,8 @@ export interface Intake {
   readonly results: PduResults;
   /** To be put into their rooms, in the order of the transaction. */
   readonly wanted: readonly RoomEvent[];
+  /** Whether anything came of the PDUs: some are wanted, or have ended a membership. Without it they would get the same results again. */
+  readonly haveTaken: boolean;
 }
 
 const verdicts: Readonly<Record<'missing' | 'unknownKey' | 'expiredKey' | 'wrong', string>> = {
@@ -58,6 +60,7 @@ export class PduIntake {
     const fresh = [...parsed.values()].filter(({ eventId }) => stored.get(eventId)?.outlier ?? true).map(soundForm);
     const checked = await this.keys.verifyEvents(fresh);
     const wanted: RoomEvent[] = [];
+    let haveTaken = false;
     for (const [index, event] of fresh.entries()) {
       const verdict = checked[index]!;
       if (!verdict.valid) {
@@ -66,10 +69,11 @@ export class PduIntake {
       }
       const refusal = await this.#refusal(origin, event, rooms.get(event.roomId)!);
       if (refusal === undefined) wanted.push(event);
-      else if (refusal !== '') results.set(event.eventId, { error: refusal });
+      if (refusal === undefined || refusal === '') haveTaken = true;
+      else results.set(event.eventId, { error: refusal });
     }
     for (const id of parsed.keys()) if (!results.has(id)) results.set(id, {});
-    return { results, wanted };
+    return { results, wanted, haveTaken };
   }
 
   /** The event, if it may be looked at any further. */
