@@ -178,6 +178,17 @@ describe.each(databases)('devices, messages and news of other servers (%s)', (da
       expect(Object.keys(await devicesOf())).toEqual(['PHONE']);
     });
 
+    it('is told the keys of some thousand devices of a user, by their names', async () => {
+      const ask = async (...deviceIds: string[]): Promise<string> => {
+        const content = { device_keys: { [alice.userId]: deviceIds } };
+        const { status, body } = await played.request(home, 'POST', `${v1}/user/keys/query`, content);
+        return `${status} ${String(body['errcode'] ?? Object.keys(body['device_keys'] as object).join())}`;
+      };
+      expect(await ask(...Array.from({ length: 5_000 }, (_, n) => `D${n}`))).toBe(`200 ${alice.userId}`);
+      expect(await ask(...Array.from({ length: 5_001 }, (_, n) => `D${n}`))).toBe('400 M_INVALID_PARAM');
+      expect(await ask('D', '')).toBe('400 M_BAD_JSON');
+    });
+
     it('takes rubbish without a word', async () => {
       const rubbish: JsonObject[] = [
         {},

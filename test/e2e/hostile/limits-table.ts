@@ -594,6 +594,7 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
   ],
   Encryption: [
     ['Users in a query for keys', 5_000, '', invalid, 'libs/e2ee/src/common/limits.ts', 'queriedUsers'],
+    ['Devices of one user in it', 5_000, '', invalid, 'libs/e2ee/src/common/limits.ts', 'queriedDevices'],
     ['Devices in a claim of one-time keys', 5_000, '', invalid, 'libs/e2ee/src/common/limits.ts', 'claimedDevices'],
     ['`timeout` of both', 60_000, 'ms', clamped, 'libs/e2ee/src/common/limits.ts', 'longestRemoteTimeoutMs'],
     ['One-time keys in an upload', 1_000, '', tooLarge, 'libs/e2ee/src/common/limits.ts', 'uploadedKeys'],

@@ -149,6 +149,7 @@ describe('limits that clients run into', () => {
     ],
     ['PUT', '/presence/:me/status', { presence: 'online', status_msg: text(1_025) }, '400 M_INVALID_PARAM'],
     ['POST', '/keys/query', { device_keys: named(5_001, []) }, '400 M_INVALID_PARAM'],
+    ['POST', '/keys/query?', { device_keys: { ':me': many(5_001, 'D') } }, '400 M_INVALID_PARAM'],
     ['POST', '/keys/signatures/upload', { ':me': named(1_001, {}) }, '413 M_TOO_LARGE'],
     ['PUT', '/sendToDevice/m.x/t', { messages: { ':me': named(10_001, {}) } }, '413 M_TOO_LARGE'],
     ['PUT', '/sendToDevice/m.x/u', { messages: { ':me': { '*': { a: text(65_536) } } } }, '413 M_TOO_LARGE'],

@@ -4,6 +4,8 @@ import { isJsonObject, type JsonObject, MatrixError, maxIdBytes } from '@rookery
 export const limits = {
   /** Users in one query for keys. */
   queriedUsers: 5_000,
+  /** Devices of one user in one query for keys. */
+  queriedDevices: 5_000,
   /** Devices in one claim of one-time keys. */
   claimedDevices: 5_000,
   /** One-time keys in one upload, and held for one device. */

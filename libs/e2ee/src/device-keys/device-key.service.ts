@@ -60,8 +60,13 @@ export class DeviceKeyService {
     return { ...local, failures: remote.failures };
   }
 
-  /** Keys of local users, as another server may see them. Users without keys have an empty entry. */
+  /**
+   * Keys of local users, as another server may see them. Users without keys have an empty entry.
+   * @param wanted device ids by user, an empty list for all
+   * @throws MatrixError 400 `M_BAD_JSON`, `M_INVALID_PARAM`
+   */
   async forServer(wanted: ReadonlyMap<string, readonly string[]>): Promise<LocalKeys> {
+    for (const deviceIds of wanted.values()) checkDevices(deviceIds);
     const answer = await this.#collect(wanted, undefined);
     await this.crossSigning.addSignatures(undefined, answer);
     if (!this.config.get('allow_device_name_lookup_over_federation')) {
@@ -122,9 +127,10 @@ export class DeviceKeyService {
       this.services.query?.(wanted),
       this.crossSigning.addKeys(userIds, viewerId, answer),
     ]);
+    const named = new Map([...wanted].map(([userId, deviceIds]) => [userId, new Set(deviceIds)]));
     for (const { userId, deviceId, keyJson, displayName } of rows) {
-      const devices = wanted.get(userId) ?? [];
-      if (devices.length > 0 && !devices.includes(deviceId)) continue;
+      const devices = named.get(userId);
+      if (devices && devices.size > 0 && !devices.has(deviceId)) continue;
       const keys = JSON.parse(keyJson) as JsonObject;
       keys['unsigned'] = displayName === undefined ? {} : { device_display_name: displayName };
       answer.device_keys[userId]![deviceId] = keys;
@@ -153,8 +159,17 @@ function wantedDevices(wanted: JsonObject): (readonly [string, readonly string[]
     throw MatrixError.invalidParam(`Not more than ${limits.queriedUsers} users can be asked about at once`);
   return entries.map(([userId, devices]) => {
     if (!isValidUserId(userId)) throw MatrixError.invalidParam(`'${userId.slice(0, 255)}' is not a user id`);
-    if (!Array.isArray(devices) || !devices.every((deviceId) => isName(deviceId)))
-      throw MatrixError.badJson("'device_keys' must hold lists of device ids");
-    return [userId, devices as string[]] as const;
+    return [userId, checkDevices(devices)] as const;
   });
+}
+
+function checkDevices(devices: unknown): readonly string[] {
+  if (!Array.isArray(devices)) throw MatrixError.badJson("'device_keys' must hold lists of device ids");
+  if (devices.length > limits.queriedDevices)
+    throw MatrixError.invalidParam(
+      `Not more than ${limits.queriedDevices} devices of a user can be asked about at once`,
+    );
+  if (!devices.every((deviceId) => isName(deviceId)))
+    throw MatrixError.badJson("'device_keys' must hold lists of device ids");
+  return devices as string[];
 }

@@ -143,12 +143,10 @@ function asked(
   const devices: Record<string, Record<string, JsonObject>> = {};
   for (const answer of answers) {
     for (const [userId, theirs] of Object.entries(answer.device_keys)) {
-      const ids = Object.hasOwn(wanted, userId) ? wanted[userId] : undefined;
-      if (ids === undefined) continue;
+      if (!Object.hasOwn(wanted, userId)) continue;
+      const ids = new Set(wanted[userId]);
       devices[userId] =
-        ids.length === 0
-          ? { ...theirs }
-          : Object.fromEntries(Object.entries(theirs).filter(([id]) => ids.includes(id)));
+        ids.size === 0 ? { ...theirs } : Object.fromEntries(Object.entries(theirs).filter(([id]) => ids.has(id)));
     }
     for (const kind of ['master_keys', 'self_signing_keys'] as const)
       Object.assign(
