@@ -22,6 +22,8 @@ export interface SamlIdp {
   respond(options: Readonly<Record<string, unknown>>): Promise<string>;
   /** Data of the last request. */
   asked: Record<string, string>;
+  /** How often its metadata were fetched. */
+  fetched: number;
   stop(): Promise<void>;
 }
 
@@ -29,6 +31,7 @@ export async function startSamlIdp(consumer: string, audience: string): Promise<
   const server = createServer((request, response) => {
     const url = new URL(request.url ?? '/', 'http://localhost');
     if (url.pathname === '/metadata') {
+      idp.fetched++;
       response.writeHead(200, { 'content-type': 'application/samlmetadata+xml' });
       response.end(idp.metadata);
       return;
@@ -72,6 +75,7 @@ export async function startSamlIdp(consumer: string, audience: string): Promise<
     options: {},
     spoil: (xml) => xml,
     asked: {},
+    fetched: 0,
     respond: (options) =>
       new Promise((resolve, reject) => {
         const { person } = idp;

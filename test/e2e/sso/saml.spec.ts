@@ -218,6 +218,20 @@ it.each<[string, object, RegExp]>([
   await expect(startWorld('sqlite', { saml2_config: settings })).rejects.toThrow(problem);
 });
 
+it('asks for metadata once, however many sign on', async () => {
+  const idp = await startSamlIdp(consumer, metadataUrl);
+  const metadata = { remote: [{ url: `${idp.url}/metadata` }] };
+  const world = await startWorld('sqlite', { saml2_config: { sp_config: { metadata } } });
+  try {
+    const shown = await Promise.all([1, 2, 3].map(() => world.begin(world.browser())));
+    for (const { html } of shown) expect(html).toContain('SAMLResponse');
+    expect(idp.fetched).toBe(1);
+  } finally {
+    await world.stop();
+    await idp.stop();
+  }
+});
+
 it('signs what it asks, and reads what is encrypted for it', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'rookery-saml-'));
   const idp = await startSamlIdp(consumer, 'urn:example:sp');

@@ -5,11 +5,10 @@ import type * as OpenIdClient from 'openid-client';
 import { isLoopback } from '../common/client-addresses.js';
 import { providerError, SsoError } from '../common/sso-error.js';
 import type { ProviderHttp } from '../providers/provider-http.js';
+import { ProviderMetadata } from '../providers/provider-metadata.js';
 import type { SignedClientSecret } from './client-secret.js';
 import type { Claims, OidcIdentity } from './oidc-claims.js';
 
-/** Metadata are fetched again when they are older. */
-const metadataMs = 3_600_000;
 /** Key sets for logouts are fetched again when they are older. */
 const keysMs = 60_000;
 /** How far clocks may differ. */
@@ -27,13 +26,11 @@ interface Ready {
   readonly library: typeof OpenIdClient;
   readonly configuration: OpenIdClient.Configuration;
   readonly metadata: OpenIdClient.ServerMetadata;
-  readonly sinceMs: number;
 }
 
 /** One OpenID Connect or OAuth2 provider, as its client. The protocol's library is loaded at the first sign-on. */
 export class OidcClient {
-  #ready: Ready | undefined;
-  #loading: Promise<Ready> | undefined;
+  readonly #ready: ProviderMetadata<Ready>;
   #keys: { readonly sinceMs: number; readonly set: Promise<unknown> } | undefined;
 
   constructor(
@@ -41,7 +38,9 @@ export class OidcClient {
     private readonly http: ProviderHttp,
     private readonly clock: Clock,
     private readonly signedSecret: SignedClientSecret | undefined,
-  ) {}
+  ) {
+    this.#ready = new ProviderMetadata(clock, () => this.#prepare());
+  }
 
   /** Whether the provider speaks OpenID Connect, rather than OAuth2 alone. */
   get isOpenId(): boolean {
@@ -53,7 +52,7 @@ export class OidcClient {
    * @throws SsoError `provider_unavailable`
    */
   async authorizationUrl(redirectUri: string, checks: OidcChecks, more: Claims): Promise<string> {
-    const { library, configuration } = await this.#load();
+    const { library, configuration } = await this.#ready.get();
     const { verifier } = checks;
     return library.buildAuthorizationUrl(configuration, {
       ...this.setting.additional_authorization_parameters,
@@ -73,13 +72,13 @@ export class OidcClient {
   /** Whether to use a proof key. @throws SsoError `provider_unavailable` */
   async usesPkce(): Promise<boolean> {
     if (this.setting.pkce_method !== 'auto') return this.setting.pkce_method === 'always';
-    const { metadata } = await this.#load();
+    const { metadata } = await this.#ready.get();
     return metadata.code_challenge_methods_supported?.includes('S256') ?? false;
   }
 
   /** The provider's metadata. @throws SsoError `provider_unavailable` */
   async metadata(): Promise<OpenIdClient.ServerMetadata> {
-    return (await this.#load()).metadata;
+    return (await this.#ready.get()).metadata;
   }
 
   /**
@@ -93,7 +92,7 @@ export class OidcClient {
   }
 
   async #fetchKeys(): Promise<unknown> {
-    const { metadata } = await this.#load();
+    const { metadata } = await this.#ready.get();
     const { status, body } = await this.http.request({
       url: metadata.jwks_uri ?? '',
       headers: { accept: 'application/json' },
@@ -112,7 +111,7 @@ export class OidcClient {
    * @throws SsoError
    */
   async identify(answer: URL, checks: OidcChecks): Promise<OidcIdentity> {
-    const { library, configuration } = await this.#load();
+    const { library, configuration } = await this.#ready.get();
     let tokens: Awaited<ReturnType<typeof OpenIdClient.authorizationCodeGrant>>;
     try {
       tokens = await library.authorizationCodeGrant(configuration, answer, {
@@ -138,7 +137,7 @@ export class OidcClient {
   }
 
   async #userinfo(accessToken: string, subject: unknown): Promise<Claims> {
-    const { library, configuration, metadata } = await this.#load();
+    const { library, configuration, metadata } = await this.#ready.get();
     try {
       if (this.isOpenId) return await library.fetchUserInfo(configuration, accessToken, String(subject));
       // Providers that speak OAuth2 alone have answers of their own kind.
@@ -151,19 +150,6 @@ export class OidcClient {
       throw new Error(`The userinfo endpoint answered with status ${status}`);
     } catch (cause) {
       throw new SsoError('fetch_error', 'The sign-in provider did not say who you are.', 502, { cause });
-    }
-  }
-
-  async #load(): Promise<Ready> {
-    const ready = this.#ready;
-    if (ready && this.clock.monotonicMs() - ready.sinceMs < metadataMs) return ready;
-    this.#loading ??= this.#prepare().finally(() => (this.#loading = undefined));
-    try {
-      return await this.#loading;
-    } catch (cause) {
-      // Endpoints hardly ever change: a provider that hides its metadata for a while may still work.
-      if (ready) return ready;
-      throw SsoError.unavailable(cause);
     }
   }
 
@@ -181,7 +167,7 @@ export class OidcClient {
     configuration.timeout = 10;
     if (this.#mayBeInsecure) library.allowInsecureRequests(configuration);
     library.enableNonRepudiationChecks(configuration);
-    return (this.#ready = { library, configuration, metadata, sinceMs: this.clock.monotonicMs() });
+    return { library, configuration, metadata };
   }
 
   /** Some providers list the scopes of a token; the protocol wants them in one text. */

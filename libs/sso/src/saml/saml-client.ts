@@ -3,12 +3,11 @@ import type { SamlResponse } from '@rookery/module-api';
 import type { Clock } from '@rookery/platform';
 import { SsoError } from '../common/sso-error.js';
 import type { ProviderHttp } from '../providers/provider-http.js';
+import { ProviderMetadata } from '../providers/provider-metadata.js';
 import type { SamlIdp } from './idp-metadata.js';
 import { readAssertion } from './saml-attributes.js';
 import type { SamlSettings } from './saml-settings.js';
 
-/** Metadata at an address are fetched again when they are older. */
-const metadataMs = 3_600_000;
 const maxMetadataBytes = 10 * 1_048_576;
 
 /** Our own addresses. */
@@ -28,7 +27,8 @@ export interface CheckedResponse {
 
 /** One SAML identity provider, as its service provider. The protocol's library is loaded at the first sign-on. */
 export class SamlClient {
-  #fetched: { readonly idps: readonly SamlIdp[]; readonly sinceMs: number } | undefined;
+  /** What the metadata at addresses describe. */
+  readonly #remote: ProviderMetadata<readonly SamlIdp[]>;
 
   constructor(
     private readonly settings: SamlSettings,
@@ -39,7 +39,9 @@ export class SamlClient {
     private readonly http: ProviderHttp,
     private readonly clock: Clock,
     private readonly lifetimeMs: number,
-  ) {}
+  ) {
+    this.#remote = new ProviderMetadata(clock, () => this.#fetch());
+  }
 
   /** Where to send the browser. @throws SsoError `provider_unavailable` */
   async authorizationUrl(requestId: string): Promise<string> {
@@ -183,31 +185,21 @@ export class SamlClient {
   }
 
   async #idp(): Promise<SamlIdp> {
-    const all = [...this.known, ...(await this.#remote())];
+    const all = [...this.known, ...(this.settings.metadataUrls.length > 0 ? await this.#remote.get() : [])];
     const found = this.wantedId === undefined ? all[0] : all.find(({ entityId }) => entityId === this.wantedId);
     if (!found) throw SsoError.unavailable(new Error('The metadata do not describe the identity provider'));
     return found;
   }
 
-  async #remote(): Promise<readonly SamlIdp[]> {
-    const urls = this.settings.metadataUrls;
-    const nowMs = this.clock.monotonicMs();
-    if (urls.length === 0) return [];
-    if (this.#fetched && nowMs - this.#fetched.sinceMs < metadataMs) return this.#fetched.idps;
-    try {
-      const { readIdpMetadata } = await import('./idp-metadata.js');
-      const idps: SamlIdp[] = [];
-      for (const url of urls) {
-        const { status, body } = await this.http.request({ url, maxRedirects: 3, maxBytes: maxMetadataBytes });
-        if (status !== 200) throw new Error(`${new URL(url).host} answered with status ${status}`);
-        idps.push(...readIdpMetadata(body.toString('utf8')));
-      }
-      this.#fetched = { idps, sinceMs: nowMs };
-    } catch (error) {
-      // Certificates change seldom: what was known goes on.
-      if (!this.#fetched) throw SsoError.unavailable(error);
+  async #fetch(): Promise<readonly SamlIdp[]> {
+    const { readIdpMetadata } = await import('./idp-metadata.js');
+    const idps: SamlIdp[] = [];
+    for (const url of this.settings.metadataUrls) {
+      const { status, body } = await this.http.request({ url, maxRedirects: 3, maxBytes: maxMetadataBytes });
+      if (status !== 200) throw new Error(`${new URL(url).host} answered with status ${status}`);
+      idps.push(...readIdpMetadata(body.toString('utf8')));
     }
-    return this.#fetched.idps;
+    return idps;
   }
 }
 
