@@ -358,6 +358,18 @@ describe.each(databases)('members from other servers (%s)', (database) => {
       const path = `/user/${hermit.userId}/account_data/m.invite_permission_config`;
       await ok(hermit, 'PUT', path, { default_action: 'block' });
       expect(said((await invite('10', { target: hermit.userId })).answer)).toBe('403 M_INVITE_BLOCKED');
+      // Then nobody is asked for keys because of what the room shows.
+      const third = await world.played(`third-${database}.test`);
+      const state = (room: ElsewhereRoom): unknown[] => {
+        const sender = `@x:${third.name}`;
+        const topic = room.make({ type: 'm.room.topic', stateKey: '', sender, content: { topic: 'x' } });
+        const create = room.state.get(stateKeyOf('m.room.create', ''))!;
+        return [create.pdu, signEvent(topic, third.name, third.key).pdu];
+      };
+      expect(said((await invite('12', { target: hermit.userId, state })).answer)).toBe('403 M_INVITE_BLOCKED');
+      expect(third.asked).toEqual([]);
+      expect(said((await invite('12', { state })).answer)).toBe('200');
+      expect(third.asked.map(({ url }) => url)).toEqual(['/_matrix/key/v2/server']);
       // Whoever is ignored is not told.
       await ok(alice, 'PUT', `/user/${alice.userId}/account_data/m.ignored_user_list`, {
         ignored_users: { '@carol:visitor.test': {} },

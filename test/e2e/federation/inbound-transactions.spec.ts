@@ -132,6 +132,17 @@ describe.each(databases)('transactions of other servers (%s)', (database) => {
     await shows(visit.roomId, 'among rubbish');
   });
 
+  it('have nobody asked for keys because of rooms that this server has left', async () => {
+    const visit = await visitRoom();
+    await ok(alice, 'POST', `/rooms/${visit.roomId}/leave`, {});
+    const third = await world.played(`third-${database}.test`);
+    const sender = `@x:${third.name}`;
+    const join = visit.make({ type: 'm.room.member', sender, stateKey: sender, content: { membership: 'join' } });
+    const answer = await sendTransaction(visitor, home, [signEvent(join, third.name, third.key).pdu]);
+    expect(errorsOf(answer)).toEqual(['This server is not in the room']);
+    expect(third.asked).toEqual([]);
+  });
+
   it.each(['1', '10', '12'])('bring only events that are what they seem (version %s)', async (version) => {
     const visit = await visitRoom(version);
     const stranger = SigningKey.fromSeed('played', new Uint8Array(32).fill(1));

@@ -1,6 +1,6 @@
 import { VerifyKey } from '@rookery/events';
 import { isJsonObject, type JsonObject } from '@rookery/matrix-types';
-import { type Clock, type Config, type Logger, Semaphore, settingError } from '@rookery/platform';
+import { type Clock, type Config, KeyedSemaphore, type Logger, Semaphore, settingError } from '@rookery/platform';
 import type { FederationClient } from '../requests/federation-client.js';
 import { isSignedBy, readServerKeys, type ServerKeysStatement } from './server-keys.js';
 
@@ -27,13 +27,25 @@ const maxNotaryBytes = 8_388_608;
 const maxServersPerQuery = 100;
 /** With more servers than this, notaries are asked first: one request, and no waiting for those that are gone. */
 const fewServers = 8;
+/** Servers that are asked at once: about themselves, or for what this server has begun. */
 const parallelFetches = 64;
 const maxWaiting = 2_000;
+/**
+ * The same for servers that others have named, apart from those above: nobody's own key waits for names that may be made up. A quarter
+ * for each that names them: as many as a transaction of a large room has, more or less.
+ */
+const parallelNamed = 128;
+const namedBySame = 32;
+/** How long they are waited for, milliseconds: some of those named before them may say nothing until their time is over. */
+const namedPatienceMs = 30_000;
 
 /** Asks servers for their keys, and notaries for the keys of others. Nothing is kept here. */
 export class KeyFetcher {
   readonly #notaries: readonly Notary[];
   readonly #places = new Semaphore(parallelFetches, { maxWaiting });
+  readonly #namedPlaces = new Semaphore(parallelNamed, { maxWaiting });
+  /** By who has named the servers. */
+  readonly #shares = new KeyedSemaphore(namedBySame);
 
   /** @throws SettingsError for a key of `trusted_key_servers` that is none */
   constructor(
@@ -54,13 +66,22 @@ export class KeyFetcher {
   /**
    * Looks for keys, until nothing is left that somebody might know. Never throws: what cannot be had is missing.
    * @param mayAskNotaries whether notaries may be asked about a server now; it is called for those about which they would be
+   * @param namedBy the server that has named these, without being asked to; it has a share of the places, and no more
    * @returns in no order; may hold several statements of one server
    */
-  async fetch(wanted: WantedKeys, mayAskNotaries: (serverName: string) => boolean): Promise<ToldStatement[]> {
+  async fetch(
+    wanted: WantedKeys,
+    mayAskNotaries: (serverName: string) => Promise<boolean>,
+    namedBy?: string,
+  ): Promise<ToldStatement[]> {
     const told: ToldStatement[] = [];
-    const askNotaries = (): Promise<ToldStatement[]> =>
-      this.#fromNotaries(new Map([...missing(wanted, told)].filter(([serverName]) => mayAskNotaries(serverName))));
-    const ask = [() => this.#fromOrigins(missing(wanted, told)), askNotaries];
+    const askNotaries = async (): Promise<ToldStatement[]> => {
+      const asked = new Map<string, ReadonlyMap<string, number>>();
+      for (const [serverName, ids] of missing(wanted, told))
+        if (await mayAskNotaries(serverName)) asked.set(serverName, ids);
+      return this.#fromNotaries(asked);
+    };
+    const ask = [() => this.#fromOrigins(missing(wanted, told), namedBy), askNotaries];
     if (wanted.size > fewServers) ask.reverse();
     for (const one of ask) {
       if (missing(wanted, told).size > 0) told.push(...(await one()));
@@ -68,30 +89,37 @@ export class KeyFetcher {
     return told;
   }
 
-  /** What a server says about its keys now; `undefined` when it cannot be had. */
-  async fromOrigin(serverName: string): Promise<ServerKeysStatement | undefined> {
+  /**
+   * What a server says about its keys now; `undefined` when it cannot be had.
+   * @param namedBy as for {@link fetch}
+   */
+  async fromOrigin(serverName: string, namedBy?: string): Promise<ServerKeysStatement | undefined> {
     try {
-      const leave = await this.#places.acquire({ signal: AbortSignal.timeout(originTimeoutMs) });
-      try {
-        const answer = await this.client.requestExactJson({
-          ...{ destination: serverName, method: 'GET', path: '/_matrix/key/v2/server', retries: 'none' },
-          // Its signature is in front of us: it lives, whatever was before.
-          ...{ timeoutMs: originTimeoutMs, maxBytes: maxOriginBytes, ignoreBackoff: true },
-        });
-        const statement = readServerKeys(answer, serverName, this.clock.nowMs());
-        if (statement === undefined) this.logger.warn('A server published unusable keys', { server: serverName });
-        return statement;
-      } finally {
-        leave();
-      }
+      if (namedBy === undefined)
+        return await this.#places.run(() => this.#ask(serverName), { signal: AbortSignal.timeout(originTimeoutMs) });
+      const waiting = { signal: AbortSignal.timeout(namedPatienceMs) };
+      const inPlace = (): Promise<ServerKeysStatement | undefined> =>
+        this.#namedPlaces.run(() => this.#ask(serverName), waiting);
+      return await this.#shares.run(namedBy, inPlace, waiting);
     } catch (error) {
       this.logger.debug('The keys of a server cannot be had from it', { server: serverName, err: error });
       return undefined;
     }
   }
 
-  async #fromOrigins(wanted: WantedKeys): Promise<ToldStatement[]> {
-    const statements = await Promise.all([...wanted.keys()].map((serverName) => this.fromOrigin(serverName)));
+  async #ask(serverName: string): Promise<ServerKeysStatement | undefined> {
+    const answer = await this.client.requestExactJson({
+      ...{ destination: serverName, method: 'GET', path: '/_matrix/key/v2/server', retries: 'none' },
+      // Its signature is in front of us: it lives, whatever was before.
+      ...{ timeoutMs: originTimeoutMs, maxBytes: maxOriginBytes, ignoreBackoff: true },
+    });
+    const statement = readServerKeys(answer, serverName, this.clock.nowMs());
+    if (statement === undefined) this.logger.warn('A server published unusable keys', { server: serverName });
+    return statement;
+  }
+
+  async #fromOrigins(wanted: WantedKeys, namedBy: string | undefined): Promise<ToldStatement[]> {
+    const statements = await Promise.all([...wanted.keys()].map((serverName) => this.fromOrigin(serverName, namedBy)));
     return statements
       .filter((statement) => statement !== undefined)
       .map((statement) => ({ statement, from: statement.serverName }));

@@ -1,6 +1,6 @@
 import { buildEvent, roomVersionRules, type RoomEvent, signEvent, signJson, SigningKey } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
-import { eachDatabase, FakeClock, FakeNames, type TestDatabase } from '@rookery/testing';
+import { eachDatabase, eventually, FakeClock, FakeNames, type TestDatabase } from '@rookery/testing';
 import type { ServerResponse } from 'node:http';
 import {
   authority,
@@ -380,6 +380,23 @@ eachDatabase('the keys of other servers', (open) => {
       expect(server.seen).toHaveLength(2);
     });
 
+    it('are asked for in the name of one server about so many that it has named', async () => {
+      const { client, server } = await withNotary(() => ({ server_keys: [] }));
+      const names = Array.from({ length: 1_100 }, () => newName());
+      await client.keys.verifyEvents(
+        names.map((name) => signedEvent('10', name, key, now())),
+        'stranger.test',
+      );
+      const asked = (): number =>
+        server.seen.reduce(
+          (sum, { body }) => sum + Object.keys((JSON.parse(body) as { server_keys: object }).server_keys).length,
+          0,
+        );
+      expect(asked()).toBe(1_000);
+      await client.keys.verifyEvents([signedEvent('10', newName(), key, now())], 'other.test');
+      expect(asked()).toBe(1_001);
+    });
+
     it('come from the next one when the first does not know', async () => {
       const names = new FakeNames();
       const [first, second, wanted] = [newName(), newName(), newName()];
@@ -422,6 +439,41 @@ eachDatabase('the keys of other servers', (open) => {
       expect(await verdict('10', current, now())).toBe('valid');
       expect(await verdict('10', keyOf('new', 99), now())).toBe('wrong');
       expect(await verdict('10', keyOf('none', 99), now())).toBe('unknownKey');
+    });
+
+    it('whatever number of silent servers another server names', async () => {
+      const names = new FakeNames();
+      const world = `world${++count}.test`;
+      const { keys } = clientFor(names);
+      const playAll = async (answer: (request: SeenRequest, response: ServerResponse) => void) => {
+        const certificate = authority.issue([`*.${world}`]);
+        const server = await PlayedServer.start([], answer, { certificate });
+        stops.push(() => server.stop());
+        const made = (kind: string, n: number): string[] =>
+          Array.from({ length: n }, (_, i) => {
+            names.host(`${kind}${i}.${world}:8448`, server.endpoint);
+            return `${kind}${i}.${world}`;
+          });
+        return { server, made };
+      };
+      const silent = await playAll(() => undefined);
+      const honest = await playAll(({ headers }, response) =>
+        json(response, statement(headers.host!.replace(/:.*/, ''), [signer])),
+      );
+      const signer = keyOf('a', 35);
+      const by = (name: string): RoomEvent => signedEvent('10', name, signer, now());
+      const [origin, ...many] = honest.made('h', 51);
+      const [late] = honest.made('late', 1);
+      const flood = keys.verifyEvents([...silent.made('s', 200), late!].map(by), 'stranger.test');
+      await eventually(() => silent.server.seen.length === 32);
+      // A server's own key, those of a transaction from a large room, and one that the stranger has named as well.
+      expect(await keys.keyOf(origin!, signer.keyId, now())).toBeDefined();
+      expect(await keys.keyOf(late!, signer.keyId, now())).toBeDefined();
+      const relayed = [origin!, ...many].map(by);
+      expect(await keys.verifyEvents(relayed, origin)).toEqual(relayed.map(() => ({ valid: true })));
+      expect(silent.server.seen).toHaveLength(32);
+      await silent.server.stop();
+      expect((await flood).at(-1)).toEqual({ valid: true });
     });
 
     it('also about those of this server', async () => {

@@ -11,6 +11,7 @@ import {
   verifyEventSignatures,
   verifyJson,
 } from '@rookery/events';
+import { LeakyBucketRateLimiter } from '@rookery/http';
 import { isJsonObject, isValidServerName, type JsonObject } from '@rookery/matrix-types';
 import { Cache, type Clock, type Config, eachLimit, ownTurn } from '@rookery/platform';
 import type { KeyFetcher, ToldStatement, WantedKeys } from './key-fetcher.js';
@@ -25,6 +26,11 @@ import type { ServerKey } from './server-keys.js';
 const askedAgainMs = 1_000;
 /** The same for what others want to be told, and for asking trusted key servers about it: they are asked by everybody. */
 const toldAgainMs = 30_000;
+/**
+ * Servers about which trusted key servers are asked because one server has named them, in a burst and in a second: in its name they would
+ * look for any number of made-up ones. Of the others their own word is all that counts.
+ */
+const askedInNameOf = { burstCount: 1_000, perSecond: 5 };
 /** Most servers in one look-up; more are not looked for. */
 const maxServers = 10_000;
 const maxKeyIdLength = 136;
@@ -61,12 +67,15 @@ export class KeyRing {
   /** Servers that were asked lately, or about which others were, and when. */
   readonly #asked: Cache<string, { readonly atMs: number }>;
   readonly #askedOthers: Cache<string, { readonly atMs: number }>;
+  /** By server, and who has named it. */
   readonly #asking = new Map<string, Promise<Found>>();
+  readonly #inNameOf: LeakyBucketRateLimiter;
 
   constructor(private readonly parts: KeyRingParts) {
     this.#known = new Cache(parts.config, 'server_keys', { invalidation: 'expires', max: 20_000 });
     this.#asked = new Cache(parts.config, 'server_keys_asked', { invalidation: 'expires', max: 20_000 });
     this.#askedOthers = new Cache(parts.config, 'server_keys_asked_others', { invalidation: 'expires', max: 20_000 });
+    this.#inNameOf = new LeakyBucketRateLimiter(parts.clock, () => askedInNameOf);
   }
 
   /**
@@ -104,32 +113,35 @@ export class KeyRing {
     const asking =
       this.#asking.get(serverName) ??
       (this.#mayAsk(this.#asked, serverName, askedAgainMs)
-        ? this.#begin([serverName], this.#toldByItself(serverName))
+        ? this.#begin([serverName], this.#toldByItself(serverName), undefined)
         : undefined);
     await asking;
     const now = await this.keptKey(serverName, keyId);
     return now === undefined || now.key.equals(before) ? undefined : now;
   }
 
-  /** {@link keyOf} for keys that must hold at one time, for `verifyEventSignatures`. */
-  lookup(minimumValidUntilTs: number): KeyLookup {
-    return (serverName, keyId) => this.keyOf(serverName, keyId, minimumValidUntilTs);
+  /**
+   * Whether every server that must have signed an event did, by the rules of its room version.
+   * @param sender as for {@link verifyEvents}
+   */
+  async verifyEvent(event: RoomEvent, sender?: string): Promise<SignatureVerdict> {
+    const [verdict] = await this.verifyEvents([event], sender);
+    return verdict!;
   }
 
-  /** Whether every server that must have signed an event did, by the rules of its room version. */
-  async verifyEvent(event: RoomEvent): Promise<SignatureVerdict> {
-    return verifyEventSignatures(event, this.lookup(neededUntil(event)));
-  }
-
-  /** {@link verifyEvent} for many: the keys of all are looked for together. Verdicts in the order of the events. */
-  async verifyEvents(events: readonly RoomEvent[]): Promise<SignatureVerdict[]> {
+  /**
+   * {@link verifyEvent} for many: the keys of all are looked for together. Verdicts in the order of the events.
+   * @param sender the server from which they came, where it decides what is in them: it has only so much looked for of the servers that
+   *   it names, and nobody else waits for those
+   */
+  async verifyEvents(events: readonly RoomEvent[], sender?: string): Promise<SignatureVerdict[]> {
     const wanted = new Map<string, Map<string, number>>();
     for (const event of events) {
       const untilTs = neededUntil(event);
       for (const serverName of requiredSigners(event))
         for (const keyId of signingKeyIds(event, serverName)) this.#want(wanted, serverName, keyId, untilTs);
     }
-    const found = await this.#find(wanted);
+    const found = await this.#find(wanted, sender);
     const lookup: KeyLookup = (serverName, keyId) =>
       serverName === this.parts.own.serverName ? this.parts.own.known(keyId) : found.get(serverName)?.get(keyId);
     const verdicts: SignatureVerdict[] = [];
@@ -232,7 +244,7 @@ export class KeyRing {
   }
 
   /** Everything that can be found of what is wanted, as good as it can be had. */
-  async #find(wanted: WantedKeys): Promise<Found> {
+  async #find(wanted: WantedKeys, sender?: string): Promise<Found> {
     const found: Found = new Map();
     const put = (serverName: string, key: ServerKey): void => {
       let keys = found.get(serverName);
@@ -267,37 +279,58 @@ export class KeyRing {
     }
     left = open(left);
     if (left.size === 0) return found;
-    for (const answer of await Promise.all(this.#ask(left)))
+    for (const answer of await Promise.all(this.#ask(left, sender)))
       for (const [serverName, keys] of answer) for (const key of keys.values()) put(serverName, key);
     return found;
   }
 
+  /** Answers to everything that is wanted: of those that the sender has named apart from all else. */
+  #ask(wanted: WantedKeys, sender: string | undefined): Promise<Found>[] {
+    if (sender === undefined) return this.#askAs(wanted, undefined);
+    const named = new Map(wanted);
+    const ofItself = new Map([...wanted].filter(([serverName]) => serverName === sender));
+    named.delete(sender);
+    return [...this.#askAs(ofItself, undefined), ...this.#askAs(named, sender)];
+  }
+
   /** One request for everything that nobody asks for already; and the answers to what others ask for. */
-  #ask(wanted: WantedKeys): Promise<Found>[] {
+  #askAs(wanted: WantedKeys, namedBy: string | undefined): Promise<Found>[] {
     const answers = new Set<Promise<Found>>();
     const mine = new Map<string, ReadonlyMap<string, number>>();
     for (const [serverName, ids] of wanted) {
-      const running = this.#asking.get(serverName);
+      const name = askingKey(serverName, namedBy);
+      const running = this.#asking.get(name);
       if (running !== undefined) answers.add(running);
-      else if (this.#mayAsk(this.#asked, serverName, askedAgainMs)) mine.set(serverName, ids);
+      else if (this.#mayAsk(this.#asked, name, askedAgainMs)) mine.set(serverName, ids);
     }
     if (mine.size > 0) {
-      const told = this.parts.fetcher.fetch(mine, (serverName) =>
-        this.#mayAsk(this.#askedOthers, serverName, toldAgainMs),
-      );
-      answers.add(this.#begin([...mine.keys()], told));
+      const mayAskNotaries = async (serverName: string): Promise<boolean> =>
+        (namedBy === undefined || (await this.#mayAskInNameOf(namedBy))) &&
+        this.#mayAsk(this.#askedOthers, serverName, toldAgainMs);
+      answers.add(this.#begin([...mine.keys()], this.parts.fetcher.fetch(mine, mayAskNotaries, namedBy), namedBy));
     }
     return [...answers];
   }
 
-  /** What is told of servers is kept; until then whoever wants their keys waits for that. */
-  #begin(servers: readonly string[], told: Promise<readonly ToldStatement[]>): Promise<Found> {
+  async #mayAskInNameOf(serverName: string): Promise<boolean> {
+    if (!(await this.#inNameOf.mayTake('notaries', serverName))) return false;
+    await this.#inNameOf.take('notaries', serverName);
+    return true;
+  }
+
+  /** What is told of servers is kept; until then whoever wants their keys for the same reason waits for that. */
+  #begin(
+    servers: readonly string[],
+    told: Promise<readonly ToldStatement[]>,
+    namedBy: string | undefined,
+  ): Promise<Found> {
+    const names = servers.map((serverName) => askingKey(serverName, namedBy));
     const asking = told
       .then((statements) => this.#keep(statements))
       .finally(() => {
-        for (const serverName of servers) this.#asking.delete(serverName);
+        for (const name of names) this.#asking.delete(name);
       });
-    for (const serverName of servers) this.#asking.set(serverName, asking);
+    for (const name of names) this.#asking.set(name, asking);
     return asking;
   }
 
@@ -331,6 +364,10 @@ const isLookedFor = (serverName: string, keyId: string): boolean =>
   isValidServerName(serverName) && keyId.startsWith('ed25519:') && keyId.length <= maxKeyIdLength;
 
 const cacheKey = (serverName: string, keyId: string): string => `${serverName} ${keyId}`;
+
+/** Who has named servers may have named any number of silent ones: nobody else waits for what is asked in its name. */
+const askingKey = (serverName: string, namedBy: string | undefined): string =>
+  namedBy === undefined ? serverName : `${serverName} ${namedBy}`;
 
 /** Until when a key must hold to count for an event. */
 const neededUntil = (event: RoomEvent): number => (event.rules.keyValidityEnforced ? event.originServerTs : 0);

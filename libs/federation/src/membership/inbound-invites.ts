@@ -47,12 +47,15 @@ export class InboundInvites {
       throw MatrixError.invalidParam("'invite_room_state' is not a list");
     if (!(await this.servers.mayTakePart(roomId, origin)))
       throw MatrixError.forbidden('Your server may not take part in this room');
-    const verdict = await this.keys.verifyEvent(event);
+    const verdict = await this.keys.verifyEvent(event, origin);
     if (!verdict.valid || !hasValidContentHash(event))
       throw MatrixError.invalidParam('The invite does not carry the right signatures and hash');
     if ((await this.blocking.blockedBy(roomId)) !== undefined) throw MatrixError.roomBlocked();
-    const roomState = rules.createEventImplied ? await this.#proven(event, shown.roomState ?? []) : shown.roomState;
+    // First: what the room shows may be of a hundred other servers, whose keys are looked for.
     const isWanted = await this.policy.checkRemote(origin, event);
+    const roomState = rules.createEventImplied
+      ? await this.#proven(origin, event, shown.roomState ?? [])
+      : shown.roomState;
     const signed = signEvent(event, this.config.serverName, this.key);
     if (isWanted) await this.taken.store(origin, signed, target, roomState);
     return signed.pdu;
@@ -73,7 +76,7 @@ export class InboundInvites {
    * signatures of their servers. Those of servers whose keys cannot be had are left out.
    * @throws MatrixError 400 `M_INVALID_PARAM`
    */
-  async #proven(room: RoomEvent, shown: readonly unknown[]): Promise<JsonObject[]> {
+  async #proven(origin: string, room: RoomEvent, shown: readonly unknown[]): Promise<JsonObject[]> {
     if (shown.length > maxShown) throw MatrixError.invalidParam("'invite_room_state' has too many entries");
     const refuse = (reason: string): never => {
       throw MatrixError.invalidParam(`'invite_room_state' holds ${reason}`);
@@ -83,6 +86,6 @@ export class InboundInvites {
     if (!create) throw MatrixError.invalidParam("'invite_room_state' lacks the create event");
     if (create.content['room_version'] !== room.rules.version)
       throw MatrixError.invalidParam('The room has another version than the invite says');
-    return (await provenAmong(this.keys, events, refuse)).map(({ pdu }) => pdu);
+    return (await provenAmong(this.keys, origin, events, refuse)).map(({ pdu }) => pdu);
   }
 }

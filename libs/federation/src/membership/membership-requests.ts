@@ -80,7 +80,7 @@ export class MembershipRequests {
     const given = eventOf(content, rules, roomId, eventId);
     checkKind(kind, origin, given);
     const event = kind === 'join' ? await this.admissions.authorised(rules, given) : given;
-    const verdict = await this.keys.verifyEvent(event);
+    const verdict = await this.keys.verifyEvent(event, origin);
     if (!verdict.valid || !hasValidContentHash(event))
       throw MatrixError.invalidParam('The event does not carry the right signatures and hash');
     // Those who knock are as many as their server likes, too.

@@ -20,6 +20,13 @@ export class OutOfBandLeaves {
    * @param event its signatures were checked
    */
   async take(event: RoomEvent): Promise<boolean> {
+    if (!(await this.isOne(event))) return false;
+    await this.persister.receiveOutOfBand(event.rules.version, event);
+    return true;
+  }
+
+  /** Whether {@link take} would take an event whose signatures turned out right. */
+  async isOne(event: RoomEvent): Promise<boolean> {
     const { membership } = event.content;
     const target = event.stateKey;
     if (event.type !== 'm.room.member' || target === undefined || domainOf(target) !== this.config.serverName)
@@ -29,8 +36,6 @@ export class OutOfBandLeaves {
     if (current?.membership !== 'invite' && current?.membership !== 'knock') return false;
     const before = await this.events.one(current.eventId);
     if (!before?.outlier || !event.authEventIds.includes(current.eventId)) return false;
-    if (current.membership === 'invite' && event.sender !== current.sender) return false;
-    await this.persister.receiveOutOfBand(event.rules.version, event);
-    return true;
+    return current.membership === 'knock' || event.sender === current.sender;
   }
 }

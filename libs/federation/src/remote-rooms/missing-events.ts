@@ -74,7 +74,7 @@ export class MissingEvents implements Omit<MissingEventsSource, 'stateBefore'> {
       });
       const told = listOf(server, answer['events'], gapPage);
       isAll = told.length < usualPage;
-      return this.checker.sound(told, rules, roomId);
+      return this.checker.sound(told, rules, roomId, { sender: server });
     };
     for (let page = 0; !isAll && wanted.length > 0 && page < gapPages; page++) {
       const events = await this.orAnother(origin, roomId, ask);
@@ -110,7 +110,7 @@ export class MissingEvents implements Omit<MissingEventsSource, 'stateBefore'> {
       const answer = await this.client.requestExactJson({
         ...{ destination: server, method: 'GET', path, maxBytes, timeoutMs: this.#patienceMs },
       });
-      return this.checker.sound(listOf(server, answer['auth_chain'], maxAuthChain), rules, roomId);
+      return this.checker.sound(listOf(server, answer['auth_chain'], maxAuthChain), rules, roomId, { sender: server });
     };
     return (await this.orAnother(origin, roomId, ask)) ?? [];
   }
@@ -139,7 +139,7 @@ export class MissingEvents implements Omit<MissingEventsSource, 'stateBefore'> {
         if (answer === undefined && found.size === 0) isInVain = true;
         const pdus = answer?.['pdus'];
         if (!Array.isArray(pdus)) return;
-        const [event] = await this.checker.sound(pdus.slice(0, 1), rules, roomId);
+        const [event] = await this.checker.sound(pdus.slice(0, 1), rules, roomId, { sender: server });
         if (event?.eventId === id) found.set(id, event);
       },
       { while: () => !isInVain && this.clock.nowMs() < untilMs },

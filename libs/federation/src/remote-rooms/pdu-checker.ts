@@ -5,6 +5,14 @@ import { Logger } from '@rookery/platform';
 import { EventStore } from '@rookery/rooms';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
+/** How events are looked at. */
+export interface CheckingOptions {
+  /** Asked before each piece of a long list; what it throws ends the work. */
+  readonly goOn?: () => void;
+  /** The server that gives them out, where it was asked because of what it had sent: it could have anything looked for. */
+  readonly sender?: string;
+}
+
 /** Events that are looked at before others get a turn. */
 const chunkSize = 200;
 
@@ -28,13 +36,12 @@ export class PduChecker {
    * The sound ones among PDUs of one room, in their order, each once. Whose content was changed on the way is redacted; what
    * this server has already comes back as it is stored here, so that nobody can give another text to a known id.
    * @param pdus from `requestExactJson`: plain values in whatever shape
-   * @param goOn asked before each piece of a long list; what it throws ends the work
    */
   async sound(
     pdus: readonly unknown[],
     rules: RoomVersionRules,
     roomId: string,
-    goOn?: () => void,
+    { goOn, sender }: CheckingOptions = {},
   ): Promise<RoomEvent[]> {
     const sound = new Map<string, RoomEvent>();
     for (let start = 0; start < pdus.length; start += chunkSize) {
@@ -47,7 +54,7 @@ export class PduChecker {
       }
       const stored = await this.events.many(parsed.keys());
       const fresh = [...parsed.values()].filter(({ eventId }) => !stored.has(eventId)).map(soundForm);
-      const verdicts = fresh.length === 0 ? [] : await this.keys.verifyEvents(fresh);
+      const verdicts = fresh.length === 0 ? [] : await this.keys.verifyEvents(fresh, sender);
       const valid = new Map<string, RoomEvent>();
       for (const [index, event] of fresh.entries()) {
         const verdict = verdicts[index];

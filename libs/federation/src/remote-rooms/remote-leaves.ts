@@ -38,7 +38,7 @@ export class RemoteLeaves {
     await this.candidates.first(servers, async (server, attempt) => {
       const event = await this.handshake.prepare('knock', server, { roomId, knownVersion }, userId, content, attempt);
       const answer = await this.handshake.send('knock', server, event);
-      const unsigned = { knock_room_state: await this.#shown(event, answer['knock_room_state']) };
+      const unsigned = { knock_room_state: await this.#shown(server, event, answer['knock_room_state']) };
       await this.#store(Object.freeze({ ...event, pdu: { ...event.pdu, unsigned } }));
     });
   }
@@ -76,11 +76,11 @@ export class RemoteLeaves {
   }
 
   /** What a room shows to who knocks; where the room's id vouches for its create event, what proves itself. */
-  async #shown(event: RoomEvent, told: unknown): Promise<StrippedState[]> {
+  async #shown(server: string, event: RoomEvent, told: unknown): Promise<StrippedState[]> {
     if (!event.rules.createEventImplied || !Array.isArray(told)) return strippedStateFrom(told);
     const leaveOut = (): void => undefined;
     const events = shownEvents(event, told.slice(0, maxShown), leaveOut);
-    return strippedStateFrom((await provenAmong(this.keys, events, leaveOut)).map(({ pdu }) => pdu));
+    return strippedStateFrom((await provenAmong(this.keys, server, events, leaveOut)).map(({ pdu }) => pdu));
   }
 
   async #store(event: RoomEvent): Promise<void> {

@@ -44,8 +44,8 @@ export class RemoteState {
     return this.prove(
       server,
       {
-        state: await this.checker.sound(state, rules, roomId, goOn),
-        authChain: await this.checker.sound(authChain, rules, roomId, goOn),
+        state: await this.checker.sound(state, rules, roomId, { goOn }),
+        authChain: await this.checker.sound(authChain, rules, roomId, { goOn }),
       },
       rules,
     );

@@ -30,14 +30,16 @@ export function shownEvents(
 /**
  * Those of some events of a room whose id is the hash of its create event that prove themselves: with the signatures of their servers.
  * Those of servers whose keys cannot be had are left out.
+ * @param origin the server that shows them
  * @param onBad told why an event proves to be none, as the end of a sentence; it is left out unless this throws
  */
 export async function provenAmong(
   keys: KeyRing,
+  origin: string,
   events: readonly RoomEvent[],
   onBad: (reason: string) => void,
 ): Promise<RoomEvent[]> {
-  const verdicts = await keys.verifyEvents(events);
+  const verdicts = await keys.verifyEvents(events, origin);
   return events.filter((event, index) => {
     const verdict = verdicts[index]!;
     if (verdict.valid) return true;

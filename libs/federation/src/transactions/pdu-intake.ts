@@ -58,10 +58,16 @@ export class PduIntake {
     const stored = await this.events.many(parsed.keys());
     // Its own server could have changed it since; everybody keeps what the signatures cover.
     const fresh = [...parsed.values()].filter(({ eventId }) => stored.get(eventId)?.outlier ?? true).map(soundForm);
-    const checked = await this.keys.verifyEvents(fresh);
+    const ours: RoomEvent[] = [];
+    for (const event of fresh) {
+      // Nobody's keys are looked for because of rooms in which nobody here is.
+      if (rooms.get(event.roomId)!.isOurs || (await this.leaves.isOne(event))) ours.push(event);
+      else results.set(event.eventId, { error: notHere });
+    }
+    const checked = await this.keys.verifyEvents(ours, origin);
     const wanted: RoomEvent[] = [];
     let haveTaken = false;
-    for (const [index, event] of fresh.entries()) {
+    for (const [index, event] of ours.entries()) {
       const verdict = checked[index]!;
       if (!verdict.valid) {
         results.set(event.eventId, { error: `${verdict.serverName} ${verdicts[verdict.reason]}` });
@@ -108,7 +114,7 @@ export class PduIntake {
   /** Why an event is not wanted; empty when that is nobody's fault. */
   async #refusal(origin: string, event: RoomEvent, room: RoomFacts): Promise<string | undefined> {
     if (!room.isOurs) {
-      return (await this.leaves.take(event)) ? '' : 'This server is not in the room';
+      return (await this.leaves.take(event)) ? '' : notHere;
     }
     if (!this.modules.has('shouldDropFederatedEvent')) return undefined;
     const context = callbackContext(undefined, { source: 'federation', origin });
@@ -121,6 +127,8 @@ export class PduIntake {
     return '';
   }
 }
+
+const notHere = 'This server is not in the room';
 
 const roomIdIn = (pdu: unknown): string | undefined => {
   const roomId = isJsonObject(pdu) ? pdu['room_id'] : undefined;
