@@ -154,6 +154,15 @@ const bodies: readonly Row[] = [
     'burstAltogether',
   ],
   ['The same in a second', 50, '', limited, 'libs/federation/src/inbound/unproven-limits.ts', 'perSecondAltogether'],
+  [
+    'Keys of other servers that are told to one address, in a burst',
+    5_000,
+    '',
+    limited,
+    'libs/federation/src/inbound/unproven-limits.ts',
+    'toldBurst',
+  ],
+  ['The same in a second', 50, '', limited, 'libs/federation/src/inbound/unproven-limits.ts', 'toldPerSecond'],
 ];
 
 const rows: Readonly<Record<string, readonly Row[]>> = {

@@ -10,6 +10,8 @@ import {
   type SeenRequest,
   type TestClient,
 } from '../federation-client.fixture.js';
+import type { WantedKeys } from './key-fetcher.js';
+import type { KeyRing } from './key-ring.js';
 import { federationClientMigrations } from '../migrations/federation-client-01.migration.js';
 
 const dayMs = 86_400_000;
@@ -35,6 +37,10 @@ eachDatabase('the keys of other servers', (open) => {
     const client = makeClient({ database: test.database, clock, names, settings: { ...settings } });
     stops.push(() => client.close());
     return client;
+  };
+  const saidOf = async (keys: KeyRing, wanted: WantedKeys, untilTs?: number): Promise<JsonObject[]> => {
+    await keys.renew(wanted, untilTs);
+    return keys.statements(wanted);
   };
   const newName = (): string => `server${++count}.test`;
   const play = async (
@@ -259,7 +265,7 @@ eachDatabase('the keys of other servers', (open) => {
     await other.keys.keyOf(other.name, key.keyId, now());
     for (let i = 1; i <= 5; i++) {
       await clock.advance(31_000);
-      const told = await keys.statements(new Map([[name, new Map([[`ed25519:r${i}k0`, now()]])]]));
+      const told = await saidOf(keys, new Map([[name, new Map([[`ed25519:r${i}k0`, now()]])]]));
       expect(told).toMatchObject([{ server_name: name }]);
     }
     const keptOf = (table: string): Promise<readonly { key_id: string }[]> =>
@@ -502,22 +508,23 @@ eachDatabase('the keys of other servers', (open) => {
       statement(own, [signer], { odd: 1, valid_until_ts: now() + 2 * dayMs }),
     );
     const wanted = new Map([[name, new Map<string, number>()]]);
-    const [first] = await keys.statements(wanted);
+    const [first] = await saidOf(keys, wanted);
     expect(first).toMatchObject({ server_name: name, odd: 1, valid_until_ts: now() + 2 * dayMs });
     expect(await keys.verifyJson(name, first, now())).toBe(true);
     await clock.advance(0.9 * dayMs);
-    await keys.statements(wanted);
+    await saidOf(keys, wanted);
     expect(server.seen).toHaveLength(1);
     await clock.advance(0.2 * dayMs);
-    expect((await keys.statements(wanted))[0]).toMatchObject({ valid_until_ts: now() + 2 * dayMs });
+    expect((await saidOf(keys, wanted))[0]).toMatchObject({ valid_until_ts: now() + 2 * dayMs });
     expect(server.seen).toHaveLength(2);
-    const [told] = await keys.statements(new Map([[name, new Map([[signer.keyId, now()]])]]));
+    const [told] = await saidOf(keys, new Map([[name, new Map([[signer.keyId, now()]])]]));
     expect(told).toMatchObject({ server_name: name });
     await server.stop();
     await clock.advance(9 * dayMs);
-    expect(await keys.statements(wanted)).toEqual([told]);
+    expect(await saidOf(keys, wanted)).toEqual([told]);
     expect(
-      await keys.statements(
+      await saidOf(
+        keys,
         new Map([
           ['nobody.test', new Map()],
           ['not a name', new Map()],
@@ -526,12 +533,39 @@ eachDatabase('the keys of other servers', (open) => {
     ).toEqual([]);
   });
 
+  it('are passed on as far as anybody needs them', async () => {
+    const signer = keyOf('a', 36);
+    let [round, more] = [0, 'x'];
+    const said = (): string => `ed25519:r${round}`;
+    const { keys, name } = await publisher((own) =>
+      statement(own, [signer], { more, verify_keys: { ...published(signer), [said()]: { key: signer.publicKey } } }),
+    );
+    const all = new Map<string, number>();
+    const next = async (): Promise<void> => {
+      round++;
+      all.set(said(), 0);
+      await clock.advance(31_000);
+      await saidOf(keys, new Map([[name, new Map([[said(), now()]])]]));
+    };
+    const told = async (ids: ReadonlyMap<string, number>): Promise<string[]> =>
+      (await saidOf(keys, new Map([[name, ids]]))).map(({ verify_keys }) =>
+        Object.keys(verify_keys as JsonObject).find((id) => id !== signer.keyId)!,
+      );
+    for (let i = 0; i < 5; i++) await next();
+    expect(await told(new Map())).toEqual([5, 4, 3].map((n) => `ed25519:r${n}`));
+    // Whoever wants certain keys has them, as long as they do not make much.
+    expect(await told(all)).toEqual([5, 4, 3, 2, 1].map((n) => `ed25519:r${n}`));
+    more = 'x'.repeat(30_000);
+    for (let i = 0; i < 3; i++) await next();
+    expect((await told(all)).filter((id) => id > 'ed25519:r5')).toEqual(['ed25519:r8', 'ed25519:r7']);
+  });
+
   it('are asked for again for somebody who wants what a server says of itself to hold for longer', async () => {
     const signer = keyOf('a', 34);
     const { keys, name, server } = await publisher((own) => statement(own, [signer]));
     const wanted = new Map([[name, new Map<string, number>()]]);
     const until = async (untilTs: number): Promise<unknown> =>
-      (await keys.statements(wanted, untilTs))[0]?.['valid_until_ts'];
+      (await saidOf(keys, wanted, untilTs))[0]?.['valid_until_ts'];
     await until(now());
     await clock.advance(0.2 * dayMs);
     const first = await until(now() + 0.7 * dayMs);

@@ -16,7 +16,13 @@ import { isJsonObject, isValidServerName, type JsonObject } from '@rookery/matri
 import { Cache, type Clock, type Config, eachLimit, ownTurn } from '@rookery/platform';
 import type { KeyFetcher, ToldStatement, WantedKeys } from './key-fetcher.js';
 import type { OwnKeys } from '../signing/own-keys.js';
-import { type StoredStatement, storedKeys, storedStatements, storeStatements } from './server-key.query.js';
+import {
+  statementTexts,
+  type StoredStatement,
+  storedKeys,
+  storedStatements,
+  storeStatements,
+} from './server-key.query.js';
 import type { ServerKey } from './server-keys.js';
 
 /**
@@ -55,8 +61,12 @@ export type AskWithin = <T>(serverName: string, ask: () => Promise<T>) => Promis
 
 /** Servers that are asked side by side for one who wants to hear of many. */
 const parallelRefreshes = 8;
-/** Servers whose statements are read before others get a turn: each may have kept some hundred kilobytes. */
+/** Servers whose statements are read before others get a turn. */
 const serversPerTurn = 10;
+/** Statements of one server that are told where nobody asks for certain keys: the newest names all that it uses. */
+const toldOfServer = 3;
+/** Bytes of one server's statements that are told, unless the first of them is larger; what servers say of themselves is smaller. */
+const toldBytes = 65_536;
 
 /**
  * The keys of other servers: from memory, from the database, from the servers themselves, from trusted key servers. Many
@@ -171,29 +181,46 @@ export class KeyRing {
   }
 
   /**
-   * What servers said about their keys, with their signatures, to be passed on. What is not kept, does not hold long
-   * enough or is past half its time is asked for again first; a server that does not answer is told of as it was.
-   * @param wanted a server without key ids: all its keys
+   * Asks servers for their keys of which something is wanted that is not kept, does not hold long enough or is past half its time. A
+   * server that does not answer is told of as it was.
+   * @param wanted a server without key ids: what it says of itself
    * @param untilTs until when whatever a server says of itself has to hold, milliseconds since the epoch
    * @param within makes each request to another server, or does not: whoever asks may be a stranger. Default: each
    */
-  async statements(wanted: WantedKeys, untilTs = 0, within: AskWithin = (_, ask) => ask()): Promise<JsonObject[]> {
-    const servers = [...wanted.keys()].filter((name) => isValidServerName(name) && name !== this.parts.own.serverName);
+  async renew(wanted: WantedKeys, untilTs = 0, within: AskWithin = (_, ask) => ask()): Promise<void> {
+    const servers = this.#others(wanted);
     const kept = await this.#stored(servers);
     const stale = servers.filter((name) =>
       this.#isStale(kept.get(name) ?? [], name, wanted.get(name) ?? new Map(), untilTs),
     );
-    let isNew = false;
-    await eachLimit(stale, parallelRefreshes, async (name) => {
-      if (await this.#refresh(name, within)) isNew = true;
-    });
-    const current = isNew ? await this.#stored(servers) : kept;
+    await eachLimit(stale, parallelRefreshes, (name) => this.#refresh(name, within));
+  }
+
+  /**
+   * What servers said about their keys, with their signatures, to be passed on: as it is kept, and no more of it than anybody needs.
+   * @param wanted a server without key ids: what was said last of it
+   */
+  async statements(wanted: WantedKeys): Promise<JsonObject[]> {
+    const servers = this.#others(wanted);
+    const kept = await this.#stored(servers);
     const statements: JsonObject[] = [];
-    for (const [i, name] of servers.entries()) {
-      if (i > 0) await ownTurn();
-      statements.push(...statementsOf(current.get(name) ?? [], name, [...(wanted.get(name)?.keys() ?? [])]));
+    for (let start = 0; start < servers.length; start += serversPerTurn) {
+      const told = servers
+        .slice(start, start + serversPerTurn)
+        .flatMap((name) => statementsOf(kept.get(name) ?? [], name, [...(wanted.get(name)?.keys() ?? [])]));
+      if (told.length === 0) continue;
+      // Several keys may have come with one statement.
+      for (const text of new Set(await statementTexts(this.parts.database, told))) {
+        await ownTurn();
+        const statement = parseJson(text);
+        if (isJsonObject(statement)) statements.push(statement);
+      }
     }
     return statements;
+  }
+
+  #others(wanted: WantedKeys): string[] {
+    return [...wanted.keys()].filter((name) => isValidServerName(name) && name !== this.parts.own.serverName);
   }
 
   /** What is kept of servers, by server. */
@@ -219,12 +246,9 @@ export class KeyRing {
     return [...ids].some(([keyId, untilTs]) => !own.some((one) => one.keyId === keyId && one.validUntilTs >= untilTs));
   }
 
-  /** Asks a server for its keys; whether it told something. */
-  async #refresh(serverName: string, within: AskWithin): Promise<boolean> {
-    if (!this.#mayAsk(this.#asked, serverName, toldAgainMs)) return false;
-    const told = (await within(serverName, () => this.#toldByItself(serverName))) ?? [];
-    await this.#keep(told);
-    return told.length > 0;
+  async #refresh(serverName: string, within: AskWithin): Promise<void> {
+    if (!this.#mayAsk(this.#asked, serverName, toldAgainMs)) return;
+    await this.#keep((await within(serverName, () => this.#toldByItself(serverName))) ?? []);
   }
 
   async #toldByItself(serverName: string): Promise<readonly ToldStatement[]> {
@@ -372,19 +396,34 @@ const askingKey = (serverName: string, namedBy: string | undefined): string =>
 /** Until when a key must hold to count for an event. */
 const neededUntil = (event: RoomEvent): number => (event.rules.keyValidityEnforced ? event.originServerTs : 0);
 
-/** Distinct statements of a server, its own before those told by others, newest first. */
-function statementsOf(kept: readonly StoredStatement[], serverName: string, keyIds: readonly string[]): JsonObject[] {
+/** Which statements of a server are told: its own before those told by others, the newest of them. */
+function statementsOf(
+  kept: readonly StoredStatement[],
+  serverName: string,
+  keyIds: readonly string[],
+): StoredStatement[] {
   const ofServer = kept
     .filter((one) => keyIds.length === 0 || keyIds.includes(one.keyId))
     .toSorted((left, right) => right.addedTs - left.addedTs);
-  const texts = new Set<string>();
+  const told: StoredStatement[] = [];
+  /** Those that may be different ones. */
+  const statements = new Set<string>();
   const ids = new Set<string>();
+  let bytes = 0;
   for (const own of [true, false]) {
     for (const one of ofServer) {
       if ((one.fromServer === serverName) !== own || ids.has(one.keyId)) continue;
+      const name = `${one.fromServer} ${one.addedTs} ${one.validUntilTs} ${one.sizeBytes}`;
+      const isAnother = !statements.has(name);
+      if (isAnother) {
+        if (keyIds.length === 0 && statements.size >= toldOfServer) continue;
+        if (bytes > 0 && bytes + one.sizeBytes > toldBytes) continue;
+        statements.add(name);
+        bytes += one.sizeBytes;
+      }
       ids.add(one.keyId);
-      texts.add(one.text);
+      if (isAnother || keyIds.length > 0) told.push(one);
     }
   }
-  return [...texts].map((text) => parseJson(text)).filter(isJsonObject);
+  return told;
 }

@@ -12,14 +12,14 @@ const maxTexts = 10;
 const keptTexts = 20;
 const keptKeys = 300;
 
-/** A statement as it is kept. */
+/** What is kept of a statement, but for its text. */
 export interface StoredStatement {
   readonly serverName: string;
   readonly keyId: string;
   readonly fromServer: string;
   readonly addedTs: number;
   readonly validUntilTs: number;
-  readonly text: string;
+  readonly sizeBytes: number;
 }
 
 /** The keys that are kept of these servers, among these ids; by server name. */
@@ -124,9 +124,9 @@ export async function storedStatements(db: Db, serverNames: readonly string[]): 
     from_server: string;
     ts_added_ms: number;
     ts_valid_until_ms: number;
-    key_json: Buffer;
+    size_bytes: number;
   }>(
-    `SELECT server_name, key_id, from_server, ts_added_ms, ts_valid_until_ms, key_json FROM server_keys_json
+    `SELECT server_name, key_id, from_server, ts_added_ms, ts_valid_until_ms, LENGTH(key_json) AS size_bytes FROM server_keys_json
        WHERE ${placedTexts(db, '<=')} ORDER BY server_name, key_id`,
     [serverNames],
   );
@@ -136,6 +136,19 @@ export async function storedStatements(db: Db, serverNames: readonly string[]): 
     fromServer: row.from_server,
     addedTs: row.ts_added_ms,
     validUntilTs: row.ts_valid_until_ms,
-    text: Buffer.from(row.key_json).toString('utf8'),
+    sizeBytes: row.size_bytes,
   }));
+}
+
+/** The texts of some of those statements, by server, newest first. */
+export async function statementTexts(db: Db, statements: readonly StoredStatement[]): Promise<string[]> {
+  // None of the three has a space in it.
+  const names = statements.map(({ serverName, keyId, fromServer }) => `${serverName} ${keyId} ${fromServer}`);
+  const rows = await db.query<{ key_json: Buffer }>(
+    `SELECT key_json FROM server_keys_json
+       WHERE ${db.dialect.anyOf('server_name')} AND ${db.dialect.anyOf("(server_name || ' ' || key_id || ' ' || from_server)")}
+       ORDER BY server_name, ts_added_ms DESC, key_id`,
+    [[...new Set(statements.map(({ serverName }) => serverName))], names],
+  );
+  return rows.map((row) => Buffer.from(row.key_json).toString('utf8'));
 }

@@ -13,6 +13,9 @@ const addressPerSecond = 5;
 /** The same for all addresses. */
 const burstAltogether = 1_000;
 const perSecondAltogether = 50;
+/** What servers said about their keys that one address may be told in a burst: of each key that it names, or a server without one. */
+const toldBurst = 5_000;
+const toldPerSecond = 50;
 /** Bytes of requests with wrong signatures that one address may send in a burst; a small request counts as {@link pieceBytes}. */
 const forgedBytes = 16_777_216;
 const forgedBytesPerSecond = 262_144;
@@ -26,6 +29,7 @@ const maxProven = 20_000;
 const limits: Readonly<Record<string, RateLimit>> = {
   address: { perSecond: addressPerSecond, burstCount: addressBurst },
   altogether: { perSecond: perSecondAltogether, burstCount: burstAltogether },
+  told: { perSecond: toldPerSecond, burstCount: toldBurst },
   forged: { perSecond: forgedBytesPerSecond / pieceBytes, burstCount: forgedBytes / pieceBytes },
 };
 
@@ -69,6 +73,15 @@ export class UnprovenLimits {
     await this.#buckets.take('address', ip);
     await this.#buckets.take('altogether', '');
     return find();
+  }
+
+  /**
+   * An address wants to be told what is kept of keys.
+   * @param count of what it names
+   * @throws MatrixError 429 `M_LIMIT_EXCEEDED`
+   */
+  async tell(ip: string, count: number): Promise<void> {
+    await this.#buckets.take('told', ip, undefined, count);
   }
 
   /**

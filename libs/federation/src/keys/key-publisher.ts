@@ -1,13 +1,18 @@
 import { Injectable } from '@nestjs/common';
 import { canonicalJson, parseJson, signJson } from '@rookery/events';
 import { KeyRing, OwnKeys, type WantedKeys } from '@rookery/federation-client';
+import { networkOf } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config, ownTurn } from '@rookery/platform';
+import { Clock, Config, KeyedSemaphore, ownTurn } from '@rookery/platform';
 import { UnprovenLimits } from '../inbound/unproven-limits.js';
+
+/** Answers that are made at once for one address: each may take some megabytes. */
+const answersOfAddress = 2;
 
 /** Says which keys this server has, and vouches for what other servers said about theirs. */
 @Injectable()
 export class KeyPublisher {
+  readonly #answers = new KeyedSemaphore(answersOfAddress);
   #own: { readonly statement: JsonObject; readonly renewTs: number } | undefined;
 
   constructor(
@@ -44,14 +49,16 @@ export class KeyPublisher {
 
   /**
    * What servers said about their keys, with this server's signature beside theirs. Anybody may ask: an address has so many servers
-   * asked as unproven requests may; of the rest, what is kept is told.
+   * asked as unproven requests may; of the rest, what is kept is told, which has a limit of its own.
    * @param ip of the request
    * @param untilTs until when what servers say of themselves has to hold, milliseconds since the epoch
+   * @throws MatrixError 429 `M_LIMIT_EXCEEDED`
    * @spec server-server-api#querying-keys-through-another-server
    */
   async query(ip: string, wanted: WantedKeys, untilTs?: number): Promise<JsonObject[]> {
-    const { serverName, notary } = this.keys;
-    const statements = await this.ring.statements(wanted, untilTs, async (name, ask) => {
+    const named = [...wanted.values()].reduce((sum, ids) => sum + Math.max(ids.size, 1), 0);
+    if (named > 0) await this.unproven.tell(ip, named);
+    await this.ring.renew(wanted, untilTs, async (name, ask) => {
       try {
         return await this.unproven.lookUp(ip, `${name} *`, ask);
       } catch (error) {
@@ -59,6 +66,12 @@ export class KeyPublisher {
         throw error;
       }
     });
+    return this.#answers.run(networkOf(ip), () => this.#signed(wanted));
+  }
+
+  async #signed(wanted: WantedKeys): Promise<JsonObject[]> {
+    const { serverName, notary } = this.keys;
+    const statements = await this.ring.statements(wanted);
     if (wanted.has(serverName)) statements.push(this.own());
     const signed: JsonObject[] = [];
     for (const statement of statements) {
