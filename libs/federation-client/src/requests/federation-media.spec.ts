@@ -116,6 +116,17 @@ describe('media of other servers', () => {
     expect(server.seen[1]!.url).toContain('allow_remote=false');
   });
 
+  it('come the old way themselves, not as where they are', async () => {
+    const { media } = await mediaOf(({ url }, response) => {
+      if (!url.startsWith('/_matrix/media/')) json(response, { errcode: 'M_UNRECOGNIZED' }, 404);
+      else if (url.includes('allow_redirect=true')) response.writeHead(307, { location: 'https://cdn.test/a' }).end();
+      else response.end('old');
+    });
+    expect(await read(await media.download(request))).toBe('old');
+    const size = { width: 10, height: 20, method: 'crop' } as const;
+    expect(await read(await media.thumbnail(request, size))).toBe('old');
+  });
+
   it('are refused where the server refuses, without another question', async () => {
     const { media, server } = await mediaOf((_, response) => json(response, { errcode: 'M_BAD_JSON' }, 400));
     await expect(media.download(request)).rejects.toMatchObject({ status: 400, errcode: 'M_BAD_JSON' });

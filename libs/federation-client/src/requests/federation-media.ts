@@ -85,9 +85,9 @@ export class FederationMedia {
       });
     } catch (error) {
       if (!isUnknownEndpoint(error)) throw error;
-      // Servers from before 1.11 know the older, open way only.
+      // Servers from before 1.11 know the older, open way only; without `allow_redirect` they must give the content itself.
       const open = await this.client.stream({
-        ...{ ...common, maxBytes, query: { ...query, allow_remote: false, allow_redirect: true } },
+        ...{ ...common, maxBytes, query: { ...query, allow_remote: false } },
         path: `/_matrix/media/v3/${kind}${federationPath`/${destination}/${mediaId}`}`,
       });
       return contentOf(open.body, (name) => textOf(open.headers[name]));
