@@ -26,11 +26,11 @@ describe.each(databases)('what keeps other servers out (%s)', (database) => {
     home = await world.homeserver('home.test', {
       database,
       settings: {
-        rc_federation: { sleep_limit: 1_000, concurrent: 50 },
+        rc_federation: { sleep_limit: 1_000, reject_limit: 1_000, concurrent: 50 },
         rc_invites: { per_room: wide, per_user: { per_second: 0.001, burst_count: 3 }, per_issuer: wide },
         rc_joins_per_room: { per_second: 0.001, burst_count: 2 },
         rc_third_party_invite: { per_second: 0.001, burst_count: 3 },
-        federation_domain_whitelist: ['visitor.test'],
+        federation_domain_whitelist: ['visitor.test', 'eager.test'],
         modules: [{ module: join(import.meta.dirname, '../modules/fixtures/probe.ts') }],
       },
     });
@@ -169,8 +169,14 @@ describe.each(databases)('what keeps other servers out (%s)', (database) => {
     };
     const claim = (userId: string): JsonObject =>
       signJson({ mxid: userId, token: 'token', sender: alice.userId }, 'id.test', idKey);
-    const exchange = (roomId: string, userId: string, signed: JsonObject, change: JsonObject = {}): Promise<Answer> =>
-      visitor.request(home, 'PUT', `${fed}/v1/exchange_third_party_invite/${part(roomId)}`, {
+    const exchange = (
+      roomId: string,
+      userId: string,
+      signed: JsonObject,
+      change: JsonObject = {},
+      by = visitor,
+    ): Promise<Answer> =>
+      by.request(home, 'PUT', `${fed}/v1/exchange_third_party_invite/${part(roomId)}`, {
         ...{ type: 'm.room.member', room_id: roomId, sender: alice.userId, state_key: userId },
         content: { membership: 'invite', third_party_invite: { display_name: 'b...', signed } },
         ...change,
@@ -198,6 +204,21 @@ describe.each(databases)('what keeps other servers out (%s)', (database) => {
       expect(said(await exchange(roomId, bob, claim(bob)))).toMatch(/^502/);
       const member = await alice.request('GET', `/rooms/${roomId}/state/m.room.member/${bob}`);
       expect(member.status).toBe(404);
+    });
+
+    it('are exchanged as often as anybody needs', async () => {
+      const eager = await world.played('eager.test');
+      const roomId = await createRoom(alice, { room_version: '10' });
+      const frank = '@frank:eager.test';
+      const unknown = signJson({ mxid: frank, token: 'none' }, 'id.test', idKey);
+      const answers = Array.from({ length: 300 }, () => exchange(roomId, frank, unknown, {}, eager));
+      const outcomes = (await Promise.all(answers)).map(said);
+      expect(new Set(outcomes)).toEqual(new Set(['403 M_FORBIDDEN', '429 M_LIMIT_EXCEEDED']));
+      expect(outcomes.filter((one) => one.startsWith('403')).length).toBeGreaterThanOrEqual(100);
+      // Others are not held up.
+      expect(said(await exchange(roomId, bob, signJson({ mxid: bob, token: 'none' }, 'id.test', idKey)))).toBe(
+        '403 M_FORBIDDEN',
+      );
     });
 
     const bound = (mxid: string, room_id: string, sender = alice.userId): JsonObject => ({

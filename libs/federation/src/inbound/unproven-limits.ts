@@ -16,6 +16,9 @@ const perSecondAltogether = 50;
 /** What servers said about their keys that one address may be told in a burst: of each key that it names, or a server without one. */
 const toldBurst = 5_000;
 const toldPerSecond = 50;
+/** Invites to addresses that one server may claim in a burst: identity servers are asked about each, which others have named. */
+const claimBurst = 100;
+const claimsPerSecond = 5;
 /** Bytes of requests with wrong signatures that one address may send in a burst; a small request counts as {@link pieceBytes}. */
 const forgedBytes = 16_777_216;
 const forgedBytesPerSecond = 262_144;
@@ -29,11 +32,12 @@ const maxProven = 20_000;
 const limits: Readonly<Record<string, RateLimit>> = {
   address: { perSecond: addressPerSecond, burstCount: addressBurst },
   altogether: { perSecond: perSecondAltogether, burstCount: burstAltogether },
+  claims: { perSecond: claimsPerSecond, burstCount: claimBurst },
   told: { perSecond: toldPerSecond, burstCount: toldBurst },
   forged: { perSecond: forgedBytesPerSecond / pieceBytes, burstCount: forgedBytes / pieceBytes },
 };
 
-/** What an address may make this server do in the name of servers before it has proven to be one of them. */
+/** What strangers may make this server do: addresses in the name of servers of which they have not proven to be one, and unknown servers. */
 @Injectable()
 export class UnprovenLimits {
   readonly #buckets: LeakyBucketRateLimiter;
@@ -82,6 +86,14 @@ export class UnprovenLimits {
    */
   async tell(ip: string, count: number): Promise<void> {
     await this.#buckets.take('told', ip, undefined, count);
+  }
+
+  /**
+   * A server says that one of its users has claimed an invite to an address.
+   * @throws MatrixError 429 `M_LIMIT_EXCEEDED`
+   */
+  async claim(origin: string): Promise<void> {
+    await this.#buckets.take('claims', origin);
   }
 
   /**

@@ -36,13 +36,14 @@ export class ThreepidExchange {
 
   /**
    * Invites a user of another server who has claimed an invite of a local user.
-   * @throws MatrixError 400 `M_BAD_JSON` or `M_INVALID_PARAM`, 403 `M_FORBIDDEN`, 404 `M_NOT_FOUND`
+   * @throws MatrixError 400 `M_BAD_JSON` or `M_INVALID_PARAM`, 403 `M_FORBIDDEN`, 404 `M_NOT_FOUND`, 429 `M_LIMIT_EXCEEDED`
    */
   async forServer(origin: string, roomId: string, invite: BoundInvite): Promise<void> {
     if (invite.roomId !== roomId) throw MatrixError.invalidParam('The invite is for another room');
     if (!isValidUserId(invite.userId) || domainOf(invite.userId) !== origin)
       throw MatrixError.forbidden('The invited user is not one of your server');
     await this.rooms.open(origin, roomId);
+    await this.unproven.claim(origin);
     await this.#invite(invite);
   }
 

@@ -13,6 +13,7 @@ import { usersMigrations } from '@rookery/users';
 import { RoomCreation } from '../creation/room-creation.service.js';
 import { roomsMigrations } from '../migrations/index.js';
 import { type RemoteRoomGateway, RoomPorts } from '../ports.js';
+import { EventPersister } from '../pipeline/event-persister.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { buildRooms, requesterOf, type RoomsFixture } from '../rooms.fixture.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
@@ -262,6 +263,35 @@ eachDatabase('invites by address', (open) => {
     // The identity server says it once more, or another address of theirs is claimed.
     await exchange();
     expect(await membershipOf(dora, roomId)).toBe('join');
+  });
+
+  it('have few identity servers asked, and each once, whatever whoever left them has named', async () => {
+    const roomId = await create();
+    await invite(roomId, 'dora@example.net');
+    const [{ token, ...offer }] = (await offers(roomId)) as [JsonObject];
+    const [listed] = offer['public_keys'] as [JsonObject];
+    const dora = '@dora:example.org';
+    const signed = signJson({ mxid: dora, token: token! }, server.name, ephemeral) as unknown as JsonObject;
+    const askedWith = async (public_keys: readonly JsonObject[]): Promise<number> => {
+      const content = { ...offer, public_keys: [...public_keys] };
+      const { userId: sender } = alice;
+
+      await rooms
+        .get(EventPersister)
+        .send({ roomId, type: 'm.room.third_party_invite', stateKey: String(token), sender, content });
+      server.requests.length = 0;
+      server.keyIsValid = false;
+      const exchange = rooms.get(ThreepidInvites).exchangeInvite(roomId, sender, dora, signed);
+      await expect(exchange).rejects.toMatchObject({ status: 403 });
+      server.keyIsValid = true;
+      return server.requests.length;
+    };
+    expect(await askedWith(Array.from({ length: 10 }, () => listed))).toBe(1);
+    const url = String(listed['key_validity_url']);
+    const many = Array.from({ length: 20 }, (_, n) => ({ ...listed, key_validity_url: `${url}?n=${n}` }));
+    expect(await askedWith(many)).toBe(3);
+    await rooms.get(ThreepidInvites).exchangeInvite(roomId, alice.userId, dora, signed);
+    expect(await membershipOf(dora, roomId)).toBe('invite');
   });
 
   it('go to the server of whoever claims them, once more where it asks again', async () => {
