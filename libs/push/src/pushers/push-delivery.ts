@@ -5,12 +5,12 @@ import { defineRole, type Role, type SharedWork, WorkSharing } from '@rookery/re
 import type { NotificationRow } from '../actions/push-actions.query.js';
 import { PushMessages } from './push-messages.js';
 import { PushRequests } from './push-requests.js';
-import type { Pusher } from './pusher.js';
+import { gatewayOf, type Pusher } from './pusher.js';
 import { clearDue, type DuePusher, duePushers, findPusher, recordFailure, recordSuccess } from './pusher.query.js';
 
-/** Requests to gateways at a time. */
-const maxParallel = 64;
 const pageSize = 20;
+/** After so long a pusher gives its place to others, though it has more to send. */
+const longestTurnMs = 5_000;
 const firstRetryMs = 1_000;
 const longestRetryMs = 60 * 60 * 1_000;
 /** After so long without a success what has piled up is dropped; only what comes then is tried. */
@@ -28,7 +28,15 @@ type PushTask = { readonly userId: string } & (
   | { readonly kind: 'badge' }
 );
 
-/** What a pusher is doing. */
+/** A pusher that waits for its turn. */
+interface Waiting {
+  readonly id: number;
+  readonly userId: string;
+  /** Its gateway, as far as it is known. */
+  readonly gateway: string | undefined;
+}
+
+/** What a pusher is doing in its turn. */
 interface AtWork {
   readonly userId: string;
   /** There is more to do afterwards. */
@@ -50,8 +58,7 @@ interface AtWork {
 export class PushDelivery implements OnModuleInit {
   readonly #stopping = new AbortController();
   readonly #working = new Map<number, AtWork>();
-  /** With the users whose they are. */
-  readonly #waiting = new Map<number, string>();
+  readonly #waiting = new Map<number, Waiting>();
   readonly #retries = new Map<number, { userId: string; failures: number; timer: Timer | undefined }>();
   readonly #work: SharedWork<PushTask>;
   #badgeDue: (userId: string) => void = () => undefined;
@@ -146,6 +153,8 @@ export class PushDelivery implements OnModuleInit {
       // Maybe for another gateway: what waits for the next attempt is sent at once.
       this.#retries.get(task.id)?.timer?.cancel();
       this.#retries.delete(task.id);
+      // So it does not wait for the gateway of before.
+      if (this.#waiting.get(task.id)?.gateway !== undefined) this.#waiting.delete(task.id);
     }
     this.#wake(task.id, task.userId);
   }
@@ -157,7 +166,7 @@ export class PushDelivery implements OnModuleInit {
 
   /** Another process sends to some users from now on. */
   async #letGo(): Promise<void> {
-    for (const [id, userId] of this.#waiting) if (!this.#work.has(userId)) this.#waiting.delete(id);
+    for (const { id, userId } of this.#waiting.values()) if (!this.#work.has(userId)) this.#waiting.delete(id);
     for (const [id, { userId, timer }] of this.#retries) {
       if (this.#work.has(userId)) continue;
       timer?.cancel();
@@ -166,62 +175,68 @@ export class PushDelivery implements OnModuleInit {
     await this.#end([...this.#working.values()].filter(({ userId }) => !this.#work.has(userId)));
   }
 
-  #wake(id: number, userId: string): void {
-    if (this.#stopping.signal.aborted || this.#retries.get(id)?.timer) return;
+  #wake(id: number, userId: string, gateway?: string): void {
+    if (this.#stopping.signal.aborted || !this.#work.has(userId) || this.#retries.get(id)?.timer) return;
     const working = this.#working.get(id);
     if (working) working.hasMore = true;
-    else this.#waiting.set(id, userId);
-    this.#pump();
+    else if (!this.#waiting.has(id)) void this.#queue({ id, userId, gateway });
   }
 
-  #pump(): void {
-    for (const [id, userId] of this.#waiting) {
-      if (this.#working.size >= maxParallel) return;
+  /** Waits for a place, and has a turn. Never rejects. */
+  async #queue(waiting: Waiting): Promise<void> {
+    const { id, userId, gateway } = waiting;
+    this.#waiting.set(id, waiting);
+    const jitterMs = gateway === undefined ? 0 : this.config.get('push.jitter_delay');
+    if (jitterMs > 0) await this.clock.sleep(this.ids.integer(jitterMs + 1));
+    await this.requests.places.run(waiting, async () => {
+      // It may be let go of, or wait elsewhere by now.
+      if (this.#waiting.get(id) !== waiting) return;
       this.#waiting.delete(id);
       const [ended, cut] = [new AbortController(), new AbortController()];
       const work: AtWork = { ...{ userId, hasMore: false, ended, cut }, done: Promise.resolve() };
       this.#working.set(id, work);
-      work.done = this.#workOn(id, work);
-    }
+      await (work.done = this.#turn(waiting, work));
+    });
   }
 
-  async #workOn(id: number, work: AtWork): Promise<void> {
+  /** Sends some of what is due, and queues again for the rest. Never rejects. */
+  async #turn({ id, userId, gateway }: Waiting, work: AtWork): Promise<void> {
+    let itsGateway: string | undefined;
+    let isUnfinished = false;
     try {
-      // One that was set up anew while its old self was refused is woken and has nothing to wait for.
-      let mayGoOn: boolean;
-      do {
-        work.hasMore = false;
-        mayGoOn = (await this.#drain(id, work)) || !this.#retries.has(id);
-      } while (mayGoOn && work.hasMore && !work.ended.signal.aborted);
+      const pusher = await findPusher(this.database, id);
+      itsGateway = pusher && gatewayOf(pusher);
+      if (!pusher?.due) this.#retries.delete(id);
+      // Whose gateway turns out to be another one waits for a place of that.
+      else isUnfinished = itsGateway !== gateway || (await this.#sendPage(pusher, pusher.due, work));
     } catch (error) {
       this.logger[failureLevel(error)]('A pusher failed', { pusher: id, err: error });
-      if (!work.ended.signal.aborted) this.#retryLater(id, work.userId);
+      if (!work.ended.signal.aborted) this.#retryLater(id, userId);
     } finally {
       this.#working.delete(id);
-      this.#pump();
     }
+    if (!work.ended.signal.aborted && (isUnfinished || work.hasMore)) this.#wake(id, userId, itsGateway);
   }
 
-  /** Sends everything that is due. @returns false when the pusher is gone or refused, or has to wait */
-  async #drain(id: number, work: AtWork): Promise<boolean> {
-    const { userId } = work;
-    while (!work.ended.signal.aborted && this.#work.has(userId)) {
-      const pusher = await findPusher(this.database, id);
-      if (!pusher?.due) {
-        this.#retries.delete(id);
-        return pusher !== undefined;
-      }
-      const { upTo } = pusher.due;
-      const after = Math.max(pusher.due.after, pusher.lastStreamOrdering);
-      const rows = await this.messages.unread(pusher.userId, { after, upTo, limit: pageSize });
-      const isLastPage = rows.length < pageSize;
-      for (const [index, row] of rows.entries()) {
-        const upToHere = isLastPage && index === rows.length - 1 ? upTo : undefined;
-        if (!(await this.#deliver(pusher, row, upToHere, work))) return false;
-      }
-      if (rows.length === 0) await this.#note('pusher_done', (tx) => clearDue(tx, id, upTo));
+  /** @returns whether there is more to send at once: not when the pusher was refused, or has to wait */
+  async #sendPage(pusher: Pusher, due: NonNullable<Pusher['due']>, work: AtWork): Promise<boolean> {
+    const { id, userId, lastStreamOrdering } = pusher;
+    const { upTo } = due;
+    const endMs = this.clock.monotonicMs() + longestTurnMs;
+    // Each has a time of its own.
+    const limit = this.config.get('push.jitter_delay') > 0 ? 1 : pageSize;
+    const rows = await this.messages.unread(userId, { after: Math.max(due.after, lastStreamOrdering), upTo, limit });
+    const isLastPage = rows.length < limit;
+    if (rows.length === 0) {
+      this.#retries.delete(id);
+      await this.#note('pusher_done', (tx) => clearDue(tx, id, upTo));
     }
-    return false;
+    for (const [index, row] of rows.entries()) {
+      const isLast = index === rows.length - 1;
+      if (!(await this.#deliver(pusher, row, isLast && isLastPage ? upTo : undefined, work))) return false;
+      if (!isLast && this.clock.monotonicMs() >= endMs) return true;
+    }
+    return !isLastPage;
   }
 
   /** @param upTo given for the last one: up to where there is nothing more */
@@ -231,8 +246,6 @@ export class PushDelivery implements OnModuleInit {
     upTo: number | undefined,
     { ended: { signal }, cut }: AtWork,
   ): Promise<boolean> {
-    const jitterMs = this.config.get('push.jitter_delay');
-    if (jitterMs > 0) await this.clock.sleep(this.ids.integer(jitterMs + 1), signal);
     if (signal.aborted) return false;
     const said = await this.messages.ofEvent(pusher, row);
     if (said === undefined) return this.#sent(pusher, row, upTo);

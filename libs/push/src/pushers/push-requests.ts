@@ -3,6 +3,7 @@ import { Database } from '@rookery/database';
 import type { JsonObject } from '@rookery/matrix-types';
 import { Logger } from '@rookery/platform';
 import { LRUCache } from 'lru-cache';
+import { GatewayPlaces } from './gateway-places.js';
 import { type GatewayVerdict, PushGateway } from './push-gateway.js';
 import type { Pusher } from './pusher.js';
 import { deleteRejected } from './pusher.query.js';
@@ -17,6 +18,8 @@ export interface PushMessage {
 /** Sends messages to gateways: which number each device shows is known afterwards, and a pusher that is refused goes. */
 @Injectable()
 export class PushRequests {
+  /** Take one for as long as a gateway is asked. */
+  readonly places = new GatewayPlaces();
   readonly #shown = new LRUCache<number, number>({ maxSize: 100_000, sizeCalculation: () => 1 });
 
   constructor(

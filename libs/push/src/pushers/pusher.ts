@@ -102,6 +102,14 @@ function checkGateway(url: unknown): void {
     throw MatrixError.invalidParam(`'data.url' must be a URL with the path ${gatewayPath}`);
 }
 
+/** Longer names of hosts lead nowhere. */
+const maxHostLength = 253;
+
+/** The host of the gateway that a pusher names; empty where it names none. */
+export function gatewayOf({ data: { url } }: PusherSettings): string {
+  return (typeof url === 'string' ? URL.parse(url)?.hostname.slice(0, maxHostLength) : undefined) ?? '';
+}
+
 /** Whether a client wants no numbers on its badge (MSC4076). */
 export const isWithoutBadge = ({ data }: PusherSettings): boolean => data[withoutBadgeKey] === true;
 

@@ -315,6 +315,39 @@ describe.each(['sqlite', 'postgres'] as const)('pushers (%s)', (database) => {
     for (const user of users) await set(user, { pushkey: user.userId, kind: null });
   });
 
+  it('is held up by nobody whose gateway does not answer', async () => {
+    const silent = await new TestGateway().listen();
+    silent.onRequest = () => new Promise(() => {});
+    const mallory = await server.registerUser(`mallory${txn++}`);
+    expect((await mallory.request('POST', `/rooms/${roomId}/join`, {})).status).toBe(200);
+    for (let i = 0; i < 70; i++) await set(mallory, { pushkey: `${mallory.userId} ${i}`, data: { url: silent.url } });
+    await set(bob);
+    const eventId = await send('one');
+    expect((await gateway.events(1)).map((one) => one.event_id)).toEqual([eventId]);
+    expect(silent.requests).toBeLessThanOrEqual(8);
+    await mallory.request('POST', '/logout', {});
+    silent.close();
+  });
+
+  it('goes to each of many pushers in turn', async () => {
+    const [first, second] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    gateway.onRequest = () => (gateway.requests <= 8 ? first.promise : second.promise);
+    const keys = Array.from({ length: 9 }, (_, i) => `${bob.userId} ${i}`);
+    for (const pushkey of keys) await set(bob, { pushkey });
+    const ids = [await send('one')];
+    await eventually(() => gateway.requests >= 8);
+    for (const body of ['two', 'three']) ids.push(await send(body));
+    const asked = (): (string | undefined)[] => gateway.received.map((one) => one.devices[0]?.pushkey);
+    expect(new Set(asked()).size).toBe(8);
+    first.resolve();
+    await eventually(() => gateway.requests >= 16);
+    expect(new Set(asked())).toEqual(new Set(keys));
+    second.resolve();
+    const received = await gateway.events(keys.length * ids.length);
+    for (const key of keys)
+      expect(received.flatMap((one) => (one.devices[0]?.pushkey === key ? one.event_id : []))).toEqual(ids);
+  });
+
   it('a rejected key is deleted', async () => {
     await set(bob);
     await set(bob, { pushkey: 'other' });
@@ -430,7 +463,7 @@ describe.each(['sqlite', 'postgres'] as const)('pushers with what is not specifi
   beforeAll(async () => {
     const experimental_features = { msc3881_enabled: true, msc4076_enabled: true };
     const account_validity = { enabled: true, period: '4w' };
-    const settings = { ip_range_blacklist: [], experimental_features, account_validity };
+    const settings = { ip_range_blacklist: [], experimental_features, account_validity, push: { jitter_delay: 20 } };
     server = await createTestHomeserver({ database, settings });
     gateway = await new TestGateway().listen();
     alice = await server.registerUser('alice');
