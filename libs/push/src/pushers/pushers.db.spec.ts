@@ -406,6 +406,20 @@ describe.each(['sqlite', 'postgres'] as const)('pushers (%s)', (database) => {
     expect(await list(alice)).toHaveLength(0);
   });
 
+  it('has a hundred at most, however many come at once', async () => {
+    const many = (from: number, to: number): Promise<number[]> =>
+      Promise.all(
+        Array.from(
+          { length: to - from },
+          async (_, i) => (await set(bob, { pushkey: `${bob.userId} ${from + i}` })).status,
+        ),
+      );
+    await many(0, 99);
+    expect((await many(99, 104)).toSorted((a, b) => a - b)).toEqual([200, 413, 413, 413, 413]);
+    expect(await list(bob)).toHaveLength(100);
+    expect(await many(0, 1)).toEqual([200]);
+  });
+
   it('ends with the session that set it up', async () => {
     await set(bob);
     const login = await server.request<{ access_token: string }>('POST', '/login', {

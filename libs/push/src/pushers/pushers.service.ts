@@ -1,7 +1,7 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database, Sequence, type Tx } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config, type Requester } from '@rookery/platform';
+import { Clock, Config, KeyedMutex, type Requester } from '@rookery/platform';
 import { Notifier } from '@rookery/replication';
 import {
   AccountValidity,
@@ -36,6 +36,7 @@ export class PushersService implements OnModuleInit {
   #ids: Sequence | undefined;
   #any = false;
   readonly #onSet: ((userId: string) => void)[] = [];
+  readonly #turns = new KeyedMutex();
 
   constructor(
     private readonly database: Database,
@@ -128,28 +129,27 @@ export class PushersService implements OnModuleInit {
       throw MatrixError.invalidParam(`'app_id' of an email pusher is '${emailAppId}'`);
     const address = parsed.kind === 'email' ? canonicalAddress('email', parsed.pushkey) : undefined;
     const settings = { ...parsed, pushkey: address ?? parsed.pushkey };
-    const known = await this.list(userId);
-    const isKnown = known.some((one) => one.appId === settings.appId && storedKey(one) === settings.pushkey);
-    if (!isKnown && known.length >= maxPushersPerUser)
-      throw MatrixError.tooLarge(`Not more than ${maxPushersPerUser} pushers can be stored`);
     if (!this.#ids) throw new Error('The pushers were asked for before they were opened');
     const id = await this.#ids.next();
     const position = this.notifier.position('events');
     const owner = { userId, deviceId, accessTokenId, ts: this.clock.nowMs(), position };
     this.#any = true;
-    await this.database.write(
-      async (tx) => {
-        // It lives as long as the session: that must not have ended since the request came.
-        if (!(await isSessionHeld(tx, requester)))
-          throw MatrixError.unknownToken('The session has ended', { soft_logout: false });
-        if (address !== undefined && !(await holdsAddress(tx, userId, 'email', address)))
-          throw MatrixError.threepidNotFound('This address does not belong to your account');
-        if (append !== true) await deletePushersOfOthers(tx, userId, settings);
-        if (address !== undefined) await forgetPusher(tx, userId, settings, address);
-        await upsertPusher(tx, id, settings, owner, canToggle);
-      },
-      { name: 'set_pusher' },
-    );
+    const store = async (tx: Tx): Promise<void> => {
+      // It lives as long as the session: that must not have ended since the request came.
+      if (!(await isSessionHeld(tx, requester)))
+        throw MatrixError.unknownToken('The session has ended', { soft_logout: false });
+      if (address !== undefined && !(await holdsAddress(tx, userId, 'email', address)))
+        throw MatrixError.threepidNotFound('This address does not belong to your account');
+      const known = await pushersOf(tx, userId);
+      const isKnown = known.some((one) => one.appId === settings.appId && storedKey(one) === settings.pushkey);
+      if (!isKnown && known.length >= maxPushersPerUser)
+        throw MatrixError.tooLarge(`Not more than ${maxPushersPerUser} pushers can be stored`);
+      if (append !== true) await deletePushersOfOthers(tx, userId, settings);
+      if (address !== undefined) await forgetPusher(tx, userId, settings, address);
+      await upsertPusher(tx, id, settings, owner, canToggle);
+    };
+    // One after the other: PostgreSQL does not show transactions what others are about to store.
+    await this.#turns.run(userId, () => this.database.write(store, { name: 'set_pusher' }));
     for (const listener of this.#onSet) listener(userId);
   }
 
