@@ -1,9 +1,10 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { Clock, Lifecycle, Logger, Metrics, type Timer } from '@rookery/platform';
+import { Clock, KeyedMutex, Lifecycle, Logger, Metrics, type Timer } from '@rookery/platform';
 import { OwnReads } from '../actions/own-reads.js';
 import { PushDelivery } from './push-delivery.js';
 import { PushMessages } from './push-messages.js';
 import { PushRequests } from './push-requests.js';
+import { gatewayOf } from './pusher.js';
 import { PushersService } from './pushers.service.js';
 
 /** What is read within this time changes a badge once. */
@@ -15,6 +16,7 @@ export class BadgeUpdates implements OnModuleInit {
   readonly #stopping = new AbortController();
   readonly #waiting = new Map<string, Timer>();
   readonly #tasks = new Set<Promise<void>>();
+  readonly #turns = new KeyedMutex();
 
   // Nine parameters: who has read is told by two, whom that concerns, what they are told and whether by three more.
   constructor(
@@ -31,7 +33,7 @@ export class BadgeUpdates implements OnModuleInit {
 
   onModuleInit(): void {
     this.ownReads.onWritten((userIds) => this.#track(this.#haveSent(userIds)));
-    this.delivery.onBadgeDue((userId) => this.#track(this.#send(userId)));
+    this.delivery.onBadgeDue((userId) => this.#due(userId));
     this.lifecycle.on('streams', { name: 'push badges', everyProcess: true, stop: () => this.stop() });
   }
 
@@ -62,7 +64,15 @@ export class BadgeUpdates implements OnModuleInit {
     }
   }
 
+  /** Looks at a user's devices. One look at a time: whatever changes meanwhile is looked at once more. */
+  #due(userId: string): void {
+    if (this.#stopping.signal.aborted || this.#turns.waiting(userId) > 0) return;
+    this.#track(this.#turns.run(userId, () => this.#send(userId)));
+  }
+
+  /** Never rejects. */
   async #send(userId: string): Promise<void> {
+    const { signal } = this.#stopping;
     try {
       const pushers = (await this.pushers.list(userId)).filter(
         (one) => one.kind === 'http' && one.enabled && this.messages.showsBadge(one),
@@ -71,13 +81,19 @@ export class BadgeUpdates implements OnModuleInit {
       const messageFor = await this.messages.ofBadge(userId);
       for (const pusher of pushers) {
         const message = messageFor(pusher);
-        if (this.requests.shownBy(pusher.id) === message.unread || this.delivery.isRetried(pusher.id)) continue;
-        const verdict = await this.requests.send(pusher, message, this.#stopping.signal);
+        if (this.requests.shownBy(pusher.id) === message.unread) continue;
+        if (this.requests.isResting(pusher) || this.delivery.isRetried(pusher.id)) continue;
+        const place = { userId, gateway: gatewayOf(pusher) };
+        const verdict = await this.requests.places.run(
+          place,
+          () => this.requests.send(pusher, message, signal),
+          signal,
+        );
         const outcome = verdict.kind === 'sent' ? 'processed' : 'failed';
         this.metrics.counter(`synapse_http_httppusher_badge_updates_${outcome}`).inc({});
       }
     } catch (error) {
-      this.logger.warn('A badge could not be sent', { userId, err: error });
+      if (!signal.aborted) this.logger.warn('A badge could not be sent', { userId, err: error });
     }
   }
 

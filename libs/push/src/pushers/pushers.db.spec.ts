@@ -107,6 +107,8 @@ describe.each(['sqlite', 'postgres'] as const)('pushers (%s)', (database) => {
   });
   const set = (user: TestUser, more: object = {}): Promise<{ status: number; body: Record<string, unknown> }> =>
     user.request('POST', '/pushers/set', pusher(more));
+  const read = (eventId: string): Promise<unknown> =>
+    bob.request('POST', `/rooms/${roomId}/receipt/m.read/${eventId}`, {});
   const list = async (user: TestUser): Promise<{ pushkey: string }[]> =>
     (await user.request<{ pushers: { pushkey: string }[] }>('GET', '/pushers')).body.pushers;
 
@@ -379,6 +381,38 @@ describe.each(['sqlite', 'postgres'] as const)('pushers (%s)', (database) => {
     expect(badge).not.toHaveProperty('event_id');
     await sleep(1_300);
     expect(gateway.received).toHaveLength(3);
+  });
+
+  it('asks once at a time because of what was read, and tells what is unread in the end', async () => {
+    const ids = [await send('one'), await send('two'), await send('three')];
+    await set(bob);
+    const { promise: answered, resolve: answer } = Promise.withResolvers<void>();
+    gateway.onRequest = () => answered;
+    await read(ids[0]!);
+    await eventually(() => gateway.requests === 1);
+    for (const eventId of ids.slice(1)) {
+      await read(eventId);
+      await sleep(1_300);
+    }
+    expect(gateway.requests).toBe(1);
+    answer();
+    expect((await gateway.events(2)).map((one) => one.counts)).toEqual([{ unread: 1 }, { unread: 0 }]);
+  });
+
+  it('leaves a gateway alone that fails, until something gets through', async () => {
+    const ids = [await send('one'), await send('two')];
+    await set(bob);
+    gateway.status = 502;
+    await read(ids[0]!);
+    await eventually(() => gateway.requests === 1);
+    await read(ids[1]!);
+    await sleep(1_300);
+    expect(gateway.requests).toBe(1);
+    gateway.status = 200;
+    const last = await send('three');
+    await gateway.events(1);
+    await read(last);
+    expect((await gateway.events(2)).map((one) => one.counts)).toEqual([{ unread: 1 }, { unread: 0 }]);
   });
 
   it('does not push what was read meanwhile', async () => {
