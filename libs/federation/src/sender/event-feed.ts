@@ -57,6 +57,8 @@ export interface FeedStep {
 
 /** Where the feed leads to. */
 export interface FeedEnd {
+  /** Nothing is looked at before. Never rejects; resolves early where the feed stops. */
+  readonly ready: Promise<unknown>;
   /**
    * Looks up what is to be known of servers that are to get something. A rejection brings the same once more; nobody knows of it
    * then, who reads the database meanwhile and would send it.
@@ -113,13 +115,15 @@ export class FederationEventFeed implements OnModuleInit {
       await database.write((tx) => saveCursor(tx, eventCursor, notifier.position('events')), { name: 'save_cursor' });
   }
 
-  /** Begins to follow, from where it was. */
+  /** Begins to follow, from where it was. @throws what the database throws; afterwards a failure is tried again */
   async start(end: FeedEnd): Promise<void> {
     const { database, notifier, clock, logger } = this;
     this.#notedFrom = notifier.position('events');
     this.#follower = new Follower({
       ...{ name: eventCursor, stream: 'events', database, notifier, clock, logger, saveEveryMs },
-      advance: async (after, upTo) => {
+      advance: async (after, upTo, signal) => {
+        await end.ready;
+        signal.throwIfAborted();
         const reached = await this.#advance(after, upTo, end);
         this.#measure.reached(reached);
         return reached;

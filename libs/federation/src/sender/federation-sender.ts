@@ -21,7 +21,6 @@ const maxNews = 1_000;
 export class FederationSender implements OnModuleInit {
   readonly #metrics: FeedMetrics;
   readonly #stopping = new AbortController();
-  #starting: Promise<void> = Promise.resolve();
 
   constructor(
     private readonly lifecycle: Lifecycle,
@@ -75,29 +74,23 @@ export class FederationSender implements OnModuleInit {
     this.router.send({ kind: 'enclosed', store, servers: this.#reachable(servers) });
   }
 
+  /**
+   * Nothing is handed on before somebody looks after the servers, and knows what they have not got: what is found earlier is left to the
+   * database, which tells those who were in a room then from others only where they still are.
+   */
   async #start(): Promise<void> {
     await this.feed.open();
     this.router.open();
-    this.#starting = this.#follow();
+    await this.feed.start({
+      ready: this.router.complete(this.#stopping.signal),
+      prepare: (servers) => this.router.prepare(servers),
+      take: (step) => this.#take(step),
+    });
   }
 
   async #stop(): Promise<void> {
     this.#stopping.abort();
-    await this.#starting;
     await this.feed.stop();
-  }
-
-  /**
-   * Once somebody looks after the servers, and knows what they have not got. What is found before is left to the database, which tells those
-   * who were in a room then from others only where they still are.
-   */
-  async #follow(): Promise<void> {
-    await this.router.complete(this.#stopping.signal);
-    if (this.#stopping.signal.aborted) return;
-    await this.feed.start({
-      prepare: (servers) => this.router.prepare(servers),
-      take: (step) => this.#take(step),
-    });
   }
 
   #reachable(servers: Iterable<string>): string[] {
