@@ -296,6 +296,8 @@ export class ModuleHost {
 
   /** Loads the module of a thread that has ended anew. Until that has come to an end, what is asked waits. */
   #revive(running: RunningModule, thread: ModuleThread): void {
+    // A reload has put something else in its place: what was registered with this thread goes there.
+    if (this.#stopped || !this.#running.includes(running)) return;
     const revived = this.#exchanging.run(async () => {
       const { loaded } = running;
       if (this.#stopped || !this.#running.includes(running)) throw new Error('It is not in service any more');

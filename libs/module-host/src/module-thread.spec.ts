@@ -1,7 +1,7 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { eventually, RecordingLogger } from '@rookery/testing';
+import { eventually, FakeClock, RecordingLogger } from '@rookery/testing';
 import type { RoomEvent } from '@rookery/events';
 import type { MediaServerSettings } from '@rookery/module-api';
 import { LogContext, SystemClock } from '@rookery/platform';
@@ -415,6 +415,33 @@ it('loses nothing by a reload: the old thread answers what it was asked, provide
   expect(await joining()).toMatchObject({ message: 'behind it' });
   const info = { serverName: undefined, fileId: 'f1', urlCache: false };
   expect(Buffer.from(((await provider.fetch('a', info)) as never as Uint8Array[])[0]!).toString()).toBe('behind it');
+});
+
+it('goes on in what a reload has put in the place of a thread that ended, also when its next try would have been', async () => {
+  const clock = new FakeClock();
+  host = new ModuleHost({ clock, logger: log, configDir: folder });
+  const code = (says: string): string =>
+    `api.registerMediaStorageProvider('one', () => ({
+      storeFile: async (path) => void (path === 'end' && process.exit(3)),
+      fetch: async () => [Buffer.from('${says}')].values(),
+    }))`;
+  write('one', code('before'));
+  await start([entryOf('one')]);
+  const provider = host.dispatcher.provider('mediaStorage', 'one')!.create({}, mediaSettings);
+  const info = { serverName: undefined, fileId: 'f1', urlCache: false };
+  const stored = async (): Promise<string> =>
+    Buffer.from(((await provider.fetch('a', info)) as never as Uint8Array[])[0]!).toString();
+  const ends = (): number => log.messages('error').filter((message) => message.includes('takes its place')).length;
+  for (const count of [1, 2]) {
+    await expect(provider.storeFile('end', info, '/nowhere')).rejects.toThrow('has ended');
+    await eventually(() => ends() === count);
+    if (count === 1) expect(await stored()).toBe('before');
+  }
+  write('one', code('behind it'));
+  await host.reload([entryOf('one')]);
+  expect(await stored()).toBe('behind it');
+  await clock.advance(60_000);
+  expect(await stored()).toBe('behind it');
 });
 
 it('makes providers in the thread', async () => {
