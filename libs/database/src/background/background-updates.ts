@@ -37,8 +37,11 @@ export const backgroundUpdateSettingsOf = (config: Config): BackgroundUpdateSett
 
 /** Takes the timing of background updates over: a module's callbacks. With one, the settings about time and sleep are idle. */
 export interface BackgroundUpdateController {
-  /** Calls `run` when the batch may begin, with the time it should take; what it does afterwards is the pause. */
-  aroundBatch(update: TimedUpdate, run: (durationMs: number) => Promise<void>): Promise<void>;
+  /**
+   * Calls `run` when the batch may begin, with the time it should take; what it does afterwards is the pause. Returns soon once the signal
+   * aborts, without a call where there was none yet: the updates are to stop.
+   */
+  aroundBatch(update: TimedUpdate, run: (durationMs: number) => Promise<void>, signal: AbortSignal): Promise<void>;
   defaultBatchSize?(update: TimedUpdate): Promise<number>;
   minBatchSize?(update: TimedUpdate): Promise<number>;
 }
@@ -282,7 +285,7 @@ export class BackgroundUpdates {
     const about = this.#about(update);
     const batch = (durationMs: number): Promise<void> => this.#runBatch(update, row, pace, durationMs);
     try {
-      if (this.#controller) await this.#controller.aroundBatch(about, batch);
+      if (this.#controller) await this.#controller.aroundBatch(about, batch, this.#stopping.signal);
       else await batch(this.#settings.durationMs);
     } catch (error) {
       const retryInMs = Math.min(firstRetryMs * 2 ** pace.failures, longestRetryMs);

@@ -117,7 +117,8 @@ export interface UpdateSlot {
 /** Decides when background updates run. The first module that registers these callbacks is the only one asked. */
 export interface BackgroundUpdateControllerCallbacks {
   /**
-   * `on_update`: a batch wants to start; wait in here to hold it back. Required.
+   * `on_update`: a batch wants to start; wait in here to hold it back. Required. Neither a stop of the server nor a reload waits for the
+   * answer: whoever decides then is asked anew, and what is answered late is released at once.
    * @param databaseName `state` for what runs on the database with the rows of state, where that is one of its own; else `master`
    */
   onUpdate?(
