@@ -1,3 +1,4 @@
+import { FakeClock } from '@rookery/testing';
 import { SystemClock } from './clock.js';
 import { Lifecycle } from './lifecycle.js';
 import { Logger, SilentLogger } from './logging/logger.js';
@@ -79,6 +80,20 @@ describe('the lifecycle', () => {
       'warn Not stopped in time {"step":"hanging","limit_ms":50}',
       'error Failed to stop failing',
     ]);
+  });
+
+  it('leaves time to those that stop behind one that does not', async () => {
+    const clock = new FakeClock();
+    const log: string[] = [];
+    const lifecycle = new Lifecycle(clock, new SilentLogger());
+    lifecycle.on('config', { name: 'database', stop: () => void log.push('closed') });
+    lifecycle.on('streams', { name: 'flush', stop: () => clock.sleep(500).then(() => void log.push('flushed')) });
+    lifecycle.on('listen', { name: 'hanging', stop: () => new Promise(() => undefined) });
+    await lifecycle.start();
+    const stopped = lifecycle.stop(4_000);
+    await clock.advance(3_500);
+    await stopped;
+    expect(log).toEqual(['flushed', 'closed']);
   });
 
   it('stops while it starts: what comes next does not start any more', async () => {

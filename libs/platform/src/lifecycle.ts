@@ -12,6 +12,9 @@ export type Phase = (typeof phases)[number];
  */
 export const lastAnswerMs = 1_000;
 
+/** The part of the time that is left that a step which does not stop leaves to those behind it. */
+const partLeft = 0.25;
+
 /** Something that starts and stops with the server. */
 export interface LifecycleStep {
   readonly name: string;
@@ -87,7 +90,7 @@ export class Lifecycle {
 
   /**
    * Stops everything that has started, newest first. Never rejects; a second call waits for the first.
-   * @param limitMs for all steps together; when it is over, those left are asked to stop and not waited for
+   * @param limitMs for all steps together. One that takes too long leaves a part of it to those behind it, which are all asked to stop
    */
   stop(limitMs = 5000): Promise<void> {
     this.#stopped ??= this.#stop(limitMs);
@@ -98,8 +101,10 @@ export class Lifecycle {
     this.#state = 'stopping';
     this.#stopping.abort();
     const deadline = this.clock.monotonicMs() + limitMs;
-    for (const step of this.#started.splice(0).reverse()) {
-      const left = Math.max(0, deadline - this.clock.monotonicMs());
+    const steps = this.#started.splice(0).reverse();
+    for (const step of steps) {
+      const part = step === steps.at(-1) ? 1 : 1 - partLeft;
+      const left = Math.max(0, deadline - this.clock.monotonicMs()) * part;
       const late = new AbortController();
       const outcome = await Promise.race([
         this.#stopStep(step),
