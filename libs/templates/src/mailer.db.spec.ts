@@ -246,6 +246,23 @@ eachDatabase('Mailer', (open, kind) => {
     expect(server.received.map(({ mail }) => mail.messageId)).toEqual(['<lost@hs.example.org>']);
   });
 
+  it('stops without a mail server that does not answer, and sends the mail later', async () => {
+    let isSilent = true;
+    const { port, received } = await smtp({ onMailFrom: (_address, _session, done) => isSilent || done() });
+    const first = mailer(port);
+    await first.send(request);
+    await eventually(async () => (await database.database.query('SELECT 1 FROM mail_queue WHERE attempts > 0')).length);
+    let isStopped = false;
+    const stopped = first.stop().then(() => (isStopped = true));
+    await inTime(() => isStopped);
+    await stopped;
+    expect(await waiting()).toBe(1);
+    isSilent = false;
+    mailer(port);
+    await pass(300_000);
+    await inTime(() => received.length > 0);
+  });
+
   it('gives up what is refused for good, and what grows too old', async () => {
     const answers = [550, 451, 451, 451];
     const server = await smtp({

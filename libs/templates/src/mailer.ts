@@ -1,6 +1,14 @@
 import type { Database, Tx } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
-import type { Clock, Config, Ids, Logger, SettingName, Timer } from '@rookery/platform';
+import {
+  type Clock,
+  type Config,
+  type Ids,
+  lastAnswerMs,
+  type Logger,
+  type SettingName,
+  type Timer,
+} from '@rookery/platform';
 import type { Transporter } from 'nodemailer';
 import { isMailAddress, oneLine } from './mail-address.js';
 import {
@@ -234,11 +242,13 @@ export class Mailer {
     this.#wake();
   }
 
-  /** Sends no more, and waits for the mails under way. */
+  /** Sends no more, and gives a mail server a moment to take the mails under way: those that it does not take in time are sent again later. */
   async stop(): Promise<void> {
     this.#running = false;
     this.#timer?.cancel();
-    await this.#work;
+    const ended = new AbortController();
+    await Promise.race([this.#work, this.clock.sleep(lastAnswerMs, ended.signal)]);
+    ended.abort();
     (await this.#transport)?.close();
   }
 
@@ -262,7 +272,8 @@ export class Mailer {
       const dueMs = await nextDueMs(this.database);
       if (dueMs !== undefined) waitMs = Math.min(pollMs, Math.max(1000, dueMs - this.clock.nowMs()));
     } catch (err) {
-      this.logger.error('The mail queue could not be worked off', { err });
+      // What a mail server answers after the stop cannot be noted any more.
+      this.logger[this.#running ? 'error' : 'debug']('The mail queue could not be worked off', { err });
     }
     if (this.#running) this.#timer = this.clock.after(waitMs, () => this.#wake());
   }

@@ -54,6 +54,14 @@ const membersPerTurn = 1_000;
 const maxWaiting = 100;
 const none = Promise.resolve();
 
+/** How a list is asked for. */
+interface Asking {
+  readonly limitMs: number;
+  /** A person waits for it. */
+  readonly isAwaited: boolean;
+  readonly signal?: AbortSignal;
+}
+
 /** A list as its server told it. */
 interface DeviceList {
   readonly streamId: string;
@@ -118,7 +126,7 @@ export class RemoteDeviceLists implements OnModuleInit {
    * @throws FederationRequestError
    */
   async ask(userId: string, limitMs = timeoutMs): Promise<RemoteDeviceKeys> {
-    const list = await this.#ask(userId, limitMs, true);
+    const list = await this.#ask(userId, { limitMs, isAwaited: true });
     return onTheWire(new Set([userId]), list?.devices ?? [], list?.keys ?? []);
   }
 
@@ -200,11 +208,10 @@ export class RemoteDeviceLists implements OnModuleInit {
     return true;
   }
 
-  /** @param awaited whether a person waits for it */
-  #ask(userId: string, limitMs: number, awaited: boolean): Promise<DeviceList | undefined> {
+  #ask(userId: string, how: Asking): Promise<DeviceList | undefined> {
     const asking = this.#asking.get(userId);
     if (asking) return asking.list;
-    const list = this.#fetch(userId, limitMs, awaited)
+    const list = this.#fetch(userId, how)
       .then(async (found) => {
         await this.#keep(userId, found);
         return found;
@@ -214,10 +221,16 @@ export class RemoteDeviceLists implements OnModuleInit {
     return list;
   }
 
-  async #fetch(userId: string, limitMs: number, awaited: boolean): Promise<DeviceList | undefined> {
+  async #fetch(userId: string, { limitMs, isAwaited, signal }: Asking): Promise<DeviceList | undefined> {
     try {
       const path = federationPath`/_matrix/federation/v1/user/devices/${userId}`;
-      const options = { timeoutMs: limitMs, maxBytes: maxAnswerBytes, retries: 'none', awaited } as const;
+      const options = {
+        timeoutMs: limitMs,
+        maxBytes: maxAnswerBytes,
+        retries: 'none',
+        awaited: isAwaited,
+        signal,
+      } as const;
       return listIn(userId, await this.client.getJson(domainOf(userId), path, {}, options));
     } catch (error) {
       // There is no such user: no devices, and nothing to ask for again.
@@ -248,7 +261,7 @@ export class RemoteDeviceLists implements OnModuleInit {
     for (let after = ''; !signal.aborted;) {
       const page = await resyncsBehind(this.database, after, pageSize);
       const tryAgain = async (userId: string): Promise<void> => {
-        if (!failed.has(domainOf(userId)) && !(await this.#tryAgain(userId))) failed.add(domainOf(userId));
+        if (!failed.has(domainOf(userId)) && !(await this.#tryAgain(userId, signal))) failed.add(domainOf(userId));
       };
       await eachLimit(page, parallel, tryAgain, { while: () => !signal.aborted });
       const last = page.at(-1);
@@ -258,9 +271,9 @@ export class RemoteDeviceLists implements OnModuleInit {
   }
 
   /** @returns false when the server is not worth another question now */
-  async #tryAgain(userId: string): Promise<boolean> {
+  async #tryAgain(userId: string, signal: AbortSignal): Promise<boolean> {
     try {
-      await this.#ask(userId, timeoutMs, false);
+      await this.#ask(userId, { limitMs: timeoutMs, isAwaited: false, signal });
       return true;
     } catch (error) {
       if (!(error instanceof FederationRequestError)) throw error;

@@ -86,16 +86,25 @@ export class MissingEvents implements Omit<MissingEventsSource, 'stateBefore'> {
     return [...found.values()];
   }
 
-  /** @spec server-server-api#get_matrixfederationv1eventeventid */
-  async events(origin: string, roomId: string, eventIds: readonly string[]): Promise<readonly RoomEvent[]> {
+  /**
+   * @param signal nothing more is asked for once it aborts
+   * @spec server-server-api#get_matrixfederationv1eventeventid
+   */
+  async events(
+    origin: string,
+    roomId: string,
+    eventIds: readonly string[],
+    signal?: AbortSignal,
+  ): Promise<readonly RoomEvent[]> {
     const rules = await this.#rulesOf(roomId);
     if (!rules) return [];
-    const found = await this.#singly(origin, roomId, eventIds, rules);
+    const found = await this.#singly(origin, roomId, eventIds, rules, signal);
     const missing = (): string[] => eventIds.filter((id) => !found.has(id));
     if (missing().length === 0) return [...found.values()];
     for (const server of await this.hosts.likely(roomId, maxOthers + 1)) {
+      if (signal?.aborted === true) break;
       if (server === origin) continue;
-      for (const [id, event] of await this.#singly(server, roomId, missing(), rules)) found.set(id, event);
+      for (const [id, event] of await this.#singly(server, roomId, missing(), rules, signal)) found.set(id, event);
       if (missing().length === 0) break;
     }
     return [...found.values()];
@@ -121,6 +130,7 @@ export class MissingEvents implements Omit<MissingEventsSource, 'stateBefore'> {
     roomId: string,
     eventIds: readonly string[],
     rules: RoomVersionRules,
+    signal?: AbortSignal,
   ): Promise<Map<string, RoomEvent>> {
     const found = new Map<string, RoomEvent>();
     const untilMs = this.clock.nowMs() + 2 * patienceMs;
@@ -132,7 +142,7 @@ export class MissingEvents implements Omit<MissingEventsSource, 'stateBefore'> {
         const path = federationPath`/_matrix/federation/v1/event/${id}`;
         const answer = await this.#helping(server, () =>
           this.client.requestExactJson({
-            ...{ destination: server, method: 'GET', path, maxBytes: 1_048_576, timeoutMs: this.#patienceMs },
+            ...{ destination: server, method: 'GET', path, maxBytes: 1_048_576, timeoutMs: this.#patienceMs, signal },
           }),
         );
         // Who is down, or has none of the first few, is not asked for hundreds more.
@@ -142,7 +152,7 @@ export class MissingEvents implements Omit<MissingEventsSource, 'stateBefore'> {
         const [event] = await this.checker.sound(pdus.slice(0, 1), rules, roomId, { sender: server });
         if (event?.eventId === id) found.set(id, event);
       },
-      { while: () => !isInVain && this.clock.nowMs() < untilMs },
+      { while: () => !isInVain && signal?.aborted !== true && this.clock.nowMs() < untilMs },
     );
     return found;
   }

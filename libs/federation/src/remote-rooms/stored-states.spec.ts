@@ -10,6 +10,15 @@ import type { PduChecker } from './pdu-checker.js';
 import { StateEvents, unsignedPdu } from './state-events.fixture.js';
 import { StoredStates } from './stored-states.js';
 
+/** Nobody answers: ends with the signal. */
+const unlessAborted = (signal?: AbortSignal): Promise<never> =>
+  new Promise((_, reject) => {
+    if (!signal) return reject(new Error('It would go on'));
+    const end = (): void => reject(new FederationRequestError('b.test', 'aborted', 'given up'));
+    if (signal.aborted) end();
+    else signal.addEventListener('abort', end);
+  });
+
 describe.each(['11', '12'])('all of the state before an event in a room of version %s', (version) => {
   const carol = '@carol:b.test';
   const events = new StateEvents(version, carol, '!r:b.test');
@@ -31,14 +40,21 @@ describe.each(['11', '12'])('all of the state before an event in a room of versi
   const joinOnTopic = { ...join, prevEventIds: [topic.eventId] } as RoomEvent;
 
   /** Events that are stored already, what the other server answers, and what becomes of it. */
-  function storing(answer: { state: readonly RoomEvent[]; chain: readonly RoomEvent[]; text?: string; ids?: object }) {
+  function storing(answer: {
+    state: readonly RoomEvent[];
+    chain: readonly RoomEvent[];
+    text?: string;
+    ids?: object;
+    isSilent?: boolean;
+  }) {
     const stored = new Map([create, founder, open, topic, joinOnTopic].map((event) => [event.eventId, event]));
     const batches: RoomEvent[][] = [];
     const asked: string[] = [];
     const stopping = new AbortController();
     const idsOf = (events: readonly RoomEvent[]): string[] => events.map(({ eventId }) => eventId);
     const client = {
-      stream: async ({ path, destination }: FederationRequest) => {
+      stream: async ({ path, destination, signal }: FederationRequest) => {
+        if (answer.isSilent) return unlessAborted(signal);
         const kind = path.split('/')[4]!;
         if (destination === 'gone.test') throw new FederationRequestError(destination, 'unreachable', 'gone');
         asked.push(kind);
@@ -74,6 +90,7 @@ describe.each(['11', '12'])('all of the state before an event in a room of versi
     };
     const servers: string[] = [];
     const missing = {
+      events: (_: string, __: string, ___: string[], signal?: AbortSignal) => unlessAborted(signal).catch(() => []),
       orAnother: async (origin: string, _: string, ask: (server: string) => Promise<unknown>) => {
         for (const server of [origin, 'b.test']) {
           servers.push(server);
@@ -149,6 +166,19 @@ describe.each(['11', '12'])('all of the state before an event in a room of versi
     };
     expect(await known()).toBeUndefined();
     expect(batches).toHaveLength(1);
+  });
+
+  it('is given up where the server stops while another one does not answer', async () => {
+    const rest = [create, founder, open, ...firsts.slice(0, 9)];
+    for (const answer of [
+      { state: [], chain: [], isSilent: true },
+      { state: rest, chain: [] },
+    ]) {
+      const { stopping, known } = storing(answer);
+      const given = known();
+      setTimeout(() => stopping.abort(), 5);
+      expect(await given).toBeUndefined();
+    }
   });
 
   const another = events.create({ other: true });

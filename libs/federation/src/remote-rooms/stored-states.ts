@@ -1,6 +1,11 @@
 import { Injectable } from '@nestjs/common';
 import type { RoomEvent } from '@rookery/events';
-import { FederationClient, federationPath, type FederationRequest } from '@rookery/federation-client';
+import {
+  FederationClient,
+  federationPath,
+  type FederationRequest,
+  FederationRequestError,
+} from '@rookery/federation-client';
 import { domainOf, isValidEventId, MatrixError } from '@rookery/matrix-types';
 import { atEase, Clock, Config, Semaphore } from '@rookery/platform';
 import { EventPersister, EventStore } from '@rookery/rooms';
@@ -96,11 +101,20 @@ export class StoredStates {
   /**
    * The state before an event that this server has, as another one tells it. What does not prove itself by its auth events, or does not
    * come, is left out.
-   * @param signal ends it between two events; what is stored by then stays
+   * @param signal ends it, what is asked for and between two events; what is stored by then stays
    * @returns `undefined` where it was ended
    * @throws FederationRequestError when the other server does not help
    */
   async before(server: string, eventId: string, signal: AbortSignal): Promise<KnownState | undefined> {
+    try {
+      return await this.#beforeStored(server, eventId, signal);
+    } catch (error) {
+      if (signal.aborted && error instanceof FederationRequestError) return undefined;
+      throw error;
+    }
+  }
+
+  async #beforeStored(server: string, eventId: string, signal: AbortSignal): Promise<KnownState | undefined> {
     const event = (await this.stored.one(eventId))?.event;
     if (!event) throw new Error(`An event that is known is not there: ${eventId}`);
     const told = this.#atHand.get(eventId);
@@ -146,7 +160,7 @@ export class StoredStates {
       await (at.isAwaited ? this.#awaited.run(store, { holder: server }) : store());
     }
     if (missing.size > 0 && missing.size <= fewEvents) {
-      const events = await this.missing.events(server, event.roomId, [...missing]);
+      const events = await this.missing.events(server, event.roomId, [...missing], at.signal);
       for (const each of events) lookForBeginning(server, event, each);
       await this.persister.receiveOutliers(event.roomId, event.rules.version, byAuth(events));
     }
@@ -164,6 +178,7 @@ export class StoredStates {
     const { body } = await this.client.stream({
       ...this.#request(at, 'state_ids', eventId),
       ...{ maxBytes, timeoutMs: Math.min(patienceMs, this.config.get('federation.client_timeout')) },
+      signal: at.signal,
     });
     const [state, chain] = [new Set<string>(), new Set<string>()];
     try {
@@ -245,11 +260,12 @@ export class StoredStates {
   }
 
   /** Adds the event that stands between a state and the one that is known, where the state allows that. */
-  async #after({ server, event }: At, prev: string, before: OwnState): Promise<KnownState> {
+  async #after({ server, event, signal }: At, prev: string, before: OwnState): Promise<KnownState> {
     const { roomId, rules } = event;
     let above = await this.stored.one(prev);
     if (!above) {
-      await this.persister.receiveOutliers(roomId, rules.version, await this.missing.events(server, roomId, [prev]));
+      const events = await this.missing.events(server, roomId, [prev], signal);
+      await this.persister.receiveOutliers(roomId, rules.version, events);
       above = await this.stored.one(prev);
     }
     if (!above) throw new WrongAnswer(server, 'no event before the join');

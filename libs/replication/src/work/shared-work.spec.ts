@@ -163,6 +163,18 @@ describe('SharedWork', () => {
     await areAttached(other);
   });
 
+  it('stops whoever does not answer what it asks', async () => {
+    await join();
+    const other = await join();
+    await areAttached(other);
+    const looks = other.looks();
+    other.let.wait = new Promise(() => undefined);
+    other.work.beginAnew();
+    await eventually(() => other.looks() > looks);
+    await other.work.stop();
+    expect(other.work.isCaughtUp('key1')).toBe(false);
+  });
+
   it('is looked for now and then while the bus is away, and where another process writes then', async () => {
     await join();
     const other = await join();

@@ -1,5 +1,5 @@
 import { MatrixError } from '@rookery/matrix-types';
-import { type Clock, type Ids, type Logger, ownTurn } from '@rookery/platform';
+import { type Clock, type Ids, lastAnswerMs, type Logger, ownTurn } from '@rookery/platform';
 import type { Bus } from '../bus.js';
 import type { Invalidations } from '../invalidations.js';
 import { type Role, type Roles, shardOf } from '../roles/roles.js';
@@ -155,12 +155,14 @@ export class SharedWork<Item> {
     return this.#caughtUp.has(this.#shardOf(key));
   }
 
-  /** Nothing more is told, and nothing more is begun. */
+  /** Nothing more is told, and nothing more is begun. Whoever does not answer what is asked by then, or the database, has a moment. */
   async stop(): Promise<void> {
     this.#stopping.abort();
     for (const link of this.#links.values()) link.close();
     this.#links.clear();
-    await this.#attaching;
+    const ended = new AbortController();
+    await Promise.race([this.#attaching, this.#parts.clock.sleep(lastAnswerMs, ended.signal)]);
+    ended.abort();
   }
 
   /** From now on a process is told what there is to do for some shards. */
@@ -282,6 +284,7 @@ export class SharedWork<Item> {
     const writer = streams.writers.writerOf('events');
     await rpc.call(this.#attachCall, { process: this.#own, shards }, writer);
     await bus.heard();
+    if (this.#stopping.signal.aborted) return;
     const begun = new Set(shards);
     await this.#work.catchUp((key) => begun.has(this.#shardOf(key)) && this.has(key));
     // Meanwhile some may have gone, or have to be begun anew.
