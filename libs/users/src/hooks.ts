@@ -73,6 +73,8 @@ export interface DeactivatedEvent {
   /** The user asked for their data to be forgotten. */
   readonly erase: boolean;
   readonly byAdmin: boolean;
+  /** In `afterCommit`: aborts where the account is opened again. What is still under way for its end is to end then. */
+  readonly reopened?: AbortSignal;
 }
 
 /** Users who were active lately; told some seconds later, and again every few minutes while they are. */

@@ -20,17 +20,18 @@ export class LeaveOnDeactivation implements OnModuleInit {
   ) {}
 
   onModuleInit(): void {
-    this.hooks.deactivated.subscribe({ afterCommit: ({ userId }) => this.leaveAll(userId) });
+    this.hooks.deactivated.subscribe({ afterCommit: ({ userId, reopened }) => this.leaveAll(userId, reopened) });
   }
 
   /**
    * Leaves every room and forgets it. A room that refuses is passed over: asking again would change nothing.
+   * @param reopened no further room is left once it aborts
    * @throws what is not a refusal; what is left is done by calling it again
    */
-  async leaveAll(userId: string): Promise<void> {
+  async leaveAll(userId: string, reopened?: AbortSignal): Promise<void> {
     const rooms = await this.memberships.roomsOf(userId, ['join', 'invite', 'knock']);
     const requester = serverRequester(userId);
-    await eachLimit(rooms, parallelRooms, async ({ roomId }) => {
+    const leave = async ({ roomId }: { readonly roomId: string }): Promise<void> => {
       try {
         await this.leaves.leave(requester, roomId, { unchecked: true });
         await this.forgetting.forget(requester, roomId);
@@ -38,6 +39,7 @@ export class LeaveOnDeactivation implements OnModuleInit {
         if (!MatrixError.is(error)) throw error;
         this.logger.warn('A closed account could not leave a room', { userId, roomId, reason: error.message });
       }
-    });
+    };
+    await eachLimit(rooms, parallelRooms, leave, { while: () => reopened?.aborted !== true });
   }
 }

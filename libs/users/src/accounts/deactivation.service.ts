@@ -1,7 +1,7 @@
 import { Injectable, type OnApplicationBootstrap } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
-import { Clock, Logger } from '@rookery/platform';
+import { Clock, KeyedMutex, Logger } from '@rookery/platform';
 import { AccountModules, type Origin } from '../common/account-modules.js';
 import { type DeactivatedEvent, UserHooks } from '../hooks.js';
 import { ProfileService } from '../profiles/profile.service.js';
@@ -27,6 +27,11 @@ const answerWithinMs = 5_000;
 /** Closes accounts and opens them again. */
 @Injectable()
 export class DeactivationService implements OnApplicationBootstrap {
+  /** What follows upon the ends of a user's account, one after the other. */
+  readonly #following = new KeyedMutex();
+  /** The latest end of an account for which something follows; aborts where the account is opened again. */
+  readonly #ends = new Map<string, { readonly event: DeactivatedEvent; readonly reopened: AbortController }>();
+
   // Eight parameters: sessions, profile, addresses, hooks and modules are each told of an end.
   constructor(
     private readonly database: Database,
@@ -84,6 +89,7 @@ export class DeactivationService implements OnApplicationBootstrap {
         }
         await deleteAccountDataOf(tx, userId);
         await setDeactivationPending(tx, userId, true);
+        tx.afterCommit(() => this.#note(event));
         await this.hooks.deactivated.inTransaction(tx, event);
         // Sessions in which administrators act as the user.
         await deletePuppetTokens(tx, userId);
@@ -114,6 +120,7 @@ export class DeactivationService implements OnApplicationBootstrap {
         await setAccountFlags(tx, userId, { deactivated: false });
         await setErased(tx, userId, false);
         await setDeactivationPending(tx, userId, false);
+        tx.unlessRolledBack(() => this.#ceaseFollowing(userId));
         await this.hooks.reactivated.inTransaction(tx, { userId });
       },
       { name: 'reactivate' },
@@ -130,8 +137,11 @@ export class DeactivationService implements OnApplicationBootstrap {
 
   /** Goes on with deactivations that are not complete. */
   async resume(): Promise<void> {
-    for (const userId of await pendingDeactivations(this.database))
-      await this.#finish({ userId, erase: await isErased(this.database, userId), byAdmin: false }, {});
+    for (const userId of await pendingDeactivations(this.database)) {
+      const event = { userId, erase: await isErased(this.database, userId), byAdmin: false };
+      this.#note(event);
+      await this.#finish(event, {});
+    }
   }
 
   /** Identity servers may be slow: who is not done in time may be so later. */
@@ -162,16 +172,42 @@ export class DeactivationService implements OnApplicationBootstrap {
     });
   }
 
-  /** What follows upon the end of an account. Never rejects: one user's trouble is not another's. */
+  /** What follows upon the end of an account, until it is opened again. Never rejects: one user's trouble is not another's. */
   async #finish(event: DeactivatedEvent, origin: Origin): Promise<void> {
     const { userId } = event;
-    try {
-      const isForgotten = !event.erase || (await this.#clearProfile(event, origin));
-      if (!(await this.hooks.deactivated.afterCommit(event)) || !isForgotten) return;
-      await this.database.write((tx) => setDeactivationPending(tx, userId, false), { name: 'deactivated' });
-    } catch (error) {
-      this.logger.error('Could not finish a deactivation', { userId, err: error });
-    }
+    const reopened = this.#ends.get(userId)?.reopened.signal;
+    // Opened again before this was told of.
+    if (!reopened) return;
+    await this.#following.run(userId, async () => {
+      try {
+        if (reopened.aborted || (await findAccount(this.database, userId))?.deactivated !== true) return;
+        await this.#follow(event, origin, reopened);
+      } catch (error) {
+        this.logger.error('Could not finish a deactivation', { userId, err: error });
+      }
+    });
+    if (this.#ends.get(userId)?.event === event) this.#ends.delete(userId);
+  }
+
+  async #follow(event: DeactivatedEvent, origin: Origin, reopened: AbortSignal): Promise<void> {
+    const { userId } = event;
+    const isForgotten = !event.erase || (await this.#clearProfile(event, origin));
+    if (!(await this.hooks.deactivated.afterCommit({ ...event, reopened })) || !isForgotten) return;
+    // Otherwise the mark is that of another end, which is not complete.
+    const isOurs = (): boolean => !reopened.aborted && this.#ends.get(userId)?.event === event;
+    await this.database.write(async (tx) => isOurs() && setDeactivationPending(tx, userId, false), {
+      name: 'deactivated',
+    });
+  }
+
+  #note(event: DeactivatedEvent): void {
+    const { userId } = event;
+    this.#ends.set(userId, { event, reopened: this.#ends.get(userId)?.reopened ?? new AbortController() });
+  }
+
+  #ceaseFollowing(userId: string): void {
+    this.#ends.get(userId)?.reopened.abort();
+    this.#ends.delete(userId);
   }
 
   /** @returns whether that was possible: rooms are left all the same */

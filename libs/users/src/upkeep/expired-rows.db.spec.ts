@@ -1,7 +1,7 @@
 import { databaseMigrations } from '@rookery/database';
 import { RequestAuthenticator } from '@rookery/http';
 import type { MatrixError } from '@rookery/matrix-types';
-import { eachDatabase, FakeClock } from '@rookery/testing';
+import { eachDatabase, eventually, FakeClock } from '@rookery/testing';
 import { AccountService } from '../accounts/account.service.js';
 import { DeactivationService } from '../accounts/deactivation.service.js';
 import { insertRegistrationToken } from '../store/registration-token.query.js';
@@ -140,6 +140,44 @@ eachDatabase('what expires', (open) => {
     // Who is back keeps the rooms.
     await users.get(DeactivationService).resume();
     expect(left).toEqual([true]);
+    await users.close();
+  });
+
+  it('goes on with no deactivation once the account is open again, nor takes another one for complete', async () => {
+    const clock = new FakeClock();
+    const test = await open(clock);
+    await test.migrate([...databaseMigrations, ...usersMigrations]);
+    const users = await buildUsers({ database: test.database, clock });
+    const userId = await users.get(AccountService).register({ localpart: 'leaver', origin: {} });
+    const following: { readonly reopened: AbortSignal | undefined; end(): void }[] = [];
+    users.get(UserHooks).deactivated.subscribe({
+      afterCommit: ({ reopened }) => new Promise((end) => void following.push({ reopened, end })),
+    });
+    const pending = async (): Promise<number> =>
+      (await test.database.query('SELECT user_id FROM users_pending_deactivation')).length;
+    const deactivations = users.get(DeactivationService);
+    const close = async (): Promise<void> => {
+      let isClosed = false;
+      const closing = deactivations.deactivate(userId, false, false, {}).then(() => (isClosed = true));
+      await eventually(async () => isClosed || (await clock.advance(1_000), false));
+      await closing;
+    };
+    await close();
+    expect(following).toHaveLength(1);
+    await deactivations.reactivate(userId, {});
+    expect(following[0]!.reopened?.aborted).toBe(true);
+    await close();
+    // One after the other.
+    expect(following).toHaveLength(1);
+    following[0]!.end();
+    await eventually(() => following.length === 2);
+    expect([following[1]!.reopened?.aborted, await pending()]).toEqual([false, 1]);
+    await close();
+    following[1]!.end();
+    await eventually(() => following.length === 3);
+    expect(await pending()).toBe(1);
+    following[2]!.end();
+    await eventually(async () => (await pending()) === 0);
     await users.close();
   });
 
