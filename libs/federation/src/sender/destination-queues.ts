@@ -123,7 +123,8 @@ export class DestinationQueues {
       const page: Awaited<ReturnType<typeof serversBehind>> = await serversBehind(this.database, after, behindPage);
       const servers = page.servers.filter(isWanted);
       await this.known.prepare(servers);
-      for (const server of servers) this.#to(server).catchUp();
+      // Meanwhile another process may look after some of them.
+      for (const server of servers) if (isWanted(server)) this.#to(server).catchUp();
       after = page.last;
     }
     for (const store of this.#stores)
