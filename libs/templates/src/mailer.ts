@@ -1,14 +1,6 @@
 import type { Database, Tx } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
-import {
-  type Clock,
-  type Config,
-  type Ids,
-  lastAnswerMs,
-  type Logger,
-  type SettingName,
-  type Timer,
-} from '@rookery/platform';
+import type { Clock, Config, Ids, Logger, SettingName, Timer } from '@rookery/platform';
 import type { Transporter } from 'nodemailer';
 import { isMailAddress, oneLine } from './mail-address.js';
 import {
@@ -35,6 +27,9 @@ const kinds: readonly MailKind[] = [
 
 /** Names of the subjects in the settings: `email.subjects.<name>`. */
 export type SubjectName = SettingName extends infer N ? (N extends `email.subjects.${infer S}` ? S : never) : never;
+
+/** How long a stop waits for an answer to mails under way, milliseconds: who has taken one and is not heard gets it once more. */
+const lastMailMs = 2_500;
 
 /** One mail to write. */
 export interface MailRequest {
@@ -247,7 +242,7 @@ export class Mailer {
     this.#running = false;
     this.#timer?.cancel();
     const ended = new AbortController();
-    await Promise.race([this.#work, this.clock.sleep(lastAnswerMs, ended.signal)]);
+    await Promise.race([this.#work, this.clock.sleep(lastMailMs, ended.signal)]);
     ended.abort();
     (await this.#transport)?.close();
   }
