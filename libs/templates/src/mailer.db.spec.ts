@@ -263,6 +263,28 @@ eachDatabase('Mailer', (open, kind) => {
     await inTime(() => received.length > 0);
   });
 
+  it('sends nothing twice that was taken while it stopped, beside a mail that is not answered', async () => {
+    let isSilent = true;
+    const { port, received } = await smtp({
+      onRcptTo: ({ address }, _session, done) => (isSilent && address.startsWith('slow')) || done(),
+    });
+    const first = mailer(port);
+    await database.database.write(async (tx) => {
+      for (const to of ['slow@example.org', 'alice@example.org']) await first.queue(tx, { ...request, to });
+    });
+    await inTime(() => received.length === 1);
+    let isStopped = false;
+    const stopped = first.stop().then(() => (isStopped = true));
+    await inTime(() => isStopped);
+    await stopped;
+    expect(await waiting()).toBe(1);
+    isSilent = false;
+    mailer(port);
+    await pass(300_000);
+    await inTime(() => received.length === 2);
+    expect(received.map(({ recipients }) => recipients[0])).toEqual(['alice@example.org', 'slow@example.org']);
+  });
+
   it('gives up what is refused for good, and what grows too old', async () => {
     const answers = [550, 451, 451, 451];
     const server = await smtp({

@@ -278,39 +278,24 @@ export class Mailer {
     const nowMs = this.clock.nowMs();
     const mails = await claimDueMails(this.database, nowMs, nowMs + leaseMs, batchSize);
     if (mails.length === 0) return false;
-    const outcomes = await Promise.all(
-      mails.map(async (mail) => ({ mail, failure: await this.#deliver(mail, nowMs) })),
-    );
-    const finished: string[] = [];
-    const postponed = new Map<number, string[]>();
-    for (const { mail, failure } of outcomes) {
-      const retryMs = Math.min(longestRetryMs, firstRetryMs * 2 ** Math.min(mail.attempts - 1, 20));
-      const dueMs = nowMs + retryMs;
-      if (failure === undefined || isFinal(failure) || dueMs >= mail.expires_ms) {
-        finished.push(mail.mail_id);
-        if (failure !== undefined)
-          this.logger.warn('A mail was given up', {
-            mail: mail.mail_id,
-            reason: failure.message,
-            attempts: mail.attempts,
-          });
-      } else {
-        postponed.set(dueMs, [...(postponed.get(dueMs) ?? []), mail.mail_id]);
-        this.logger.warn('A mail could not be sent and is tried again', {
-          mail: mail.mail_id,
-          reason: failure.message,
-          retry_ms: retryMs,
-        });
-      }
-    }
-    await this.database.write(
-      async (tx) => {
-        if (finished.length > 0) await deleteMails(tx, finished);
-        for (const [dueMs, ids] of postponed) await postponeMails(tx, ids, dueMs);
-      },
-      { name: 'finish_mails' },
-    );
+    // Each is noted when it is known what became of it: a stop does not wait for those that take longest.
+    await Promise.all(mails.map(async (mail) => this.#note(mail, await this.#deliver(mail, nowMs), nowMs)));
     return true;
+  }
+
+  async #note(mail: QueuedMail, failure: SmtpFailure | undefined, nowMs: number): Promise<void> {
+    const { mail_id: id, attempts } = mail;
+    const retryMs = Math.min(longestRetryMs, firstRetryMs * 2 ** Math.min(attempts - 1, 20));
+    const dueMs = nowMs + retryMs;
+    const isOver = failure === undefined || isFinal(failure) || dueMs >= mail.expires_ms;
+    if (failure !== undefined) {
+      const { message: reason } = failure;
+      if (isOver) this.logger.warn('A mail was given up', { mail: id, reason, attempts });
+      else this.logger.warn('A mail could not be sent and is tried again', { mail: id, reason, retry_ms: retryMs });
+    }
+    await this.database.write((tx) => (isOver ? deleteMails(tx, [id]) : postponeMails(tx, [id], dueMs)), {
+      name: 'finish_mail',
+    });
   }
 
   async #deliver(mail: QueuedMail, nowMs: number): Promise<SmtpFailure | undefined> {
