@@ -12,7 +12,7 @@ import {
   verifyJson,
 } from '@rookery/events';
 import { LeakyBucketRateLimiter } from '@rookery/http';
-import { isJsonObject, isValidServerName, type JsonObject } from '@rookery/matrix-types';
+import { isJsonObject, isValidServerName, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Cache, type Clock, type Config, eachLimit, ownTurn } from '@rookery/platform';
 import type { KeyFetcher, ToldStatement, WantedKeys } from './key-fetcher.js';
 import type { OwnKeys } from '../signing/own-keys.js';
@@ -328,18 +328,23 @@ export class KeyRing {
       else if (this.#mayAsk(this.#asked, name, askedAgainMs)) mine.set(serverName, ids);
     }
     if (mine.size > 0) {
+      // For each reason apart, as the servers themselves: nobody else waits for the answer.
       const mayAskNotaries = async (serverName: string): Promise<boolean> =>
-        (namedBy === undefined || (await this.#mayAskInNameOf(namedBy))) &&
-        this.#mayAsk(this.#askedOthers, serverName, toldAgainMs);
+        this.#mayAsk(this.#askedOthers, askingKey(serverName, namedBy), toldAgainMs) &&
+        (namedBy === undefined || (await this.#mayAskInNameOf(namedBy)));
       answers.add(this.#begin([...mine.keys()], this.parts.fetcher.fetch(mine, mayAskNotaries, namedBy), namedBy));
     }
     return [...answers];
   }
 
   async #mayAskInNameOf(serverName: string): Promise<boolean> {
-    if (!(await this.#inNameOf.mayTake('notaries', serverName))) return false;
-    await this.#inNameOf.take('notaries', serverName);
-    return true;
+    try {
+      await this.#inNameOf.take('notaries', serverName);
+      return true;
+    } catch (error) {
+      if (MatrixError.is(error)) return false;
+      throw error;
+    }
   }
 
   /** What is told of servers is kept; until then whoever wants their keys for the same reason waits for that. */
