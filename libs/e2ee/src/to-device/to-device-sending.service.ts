@@ -10,6 +10,7 @@ import {
   devicesOf,
   insertMessages,
   insertOutbox,
+  isNoted,
   noteMessage,
   noteRequest,
   type OutboxMessage,
@@ -17,7 +18,7 @@ import {
 
 /**
  * What another server may make this one write that it has not sent, since its messages go to all devices of a user: bytes, in a burst and
- * for good. With more its messages of that kind wait, and are not lost.
+ * for good. With more its messages of that kind have to come again, up to five times.
  */
 const copiedBurstBytes = 33_554_432;
 const copiedBytesPerSecond = 262_144;
@@ -76,8 +77,11 @@ export class ToDeviceSending {
     if (domainOf(sender) !== origin) return false;
     if (type === 'm.room_key_request' && !(await this.rateLimiter.mayTake('rc_key_requests', sender))) return false;
     const here = Object.fromEntries(Object.entries(messages).filter(([userId]) => this.#isHere(userId)));
-    if (Object.values(here).some((devices) => isJsonObject(devices) && Object.hasOwn(devices, everyDevice)))
+    if (Object.values(here).some((devices) => isJsonObject(devices) && Object.hasOwn(devices, everyDevice))) {
+      // What has arrived is not refused where it comes again with what has not.
+      if (await isNoted(this.database, origin, messageId)) return false;
       await this.#checkCopied(origin);
+    }
     let dropped: MatrixError | undefined;
     let copied: number | undefined;
     try {

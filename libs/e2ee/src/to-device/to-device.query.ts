@@ -132,6 +132,12 @@ export async function noteMessage(tx: Tx, origin: string, messageId: string, now
   return inserted > 0;
 }
 
+/** Whether {@link noteMessage} noted a message. */
+export async function isNoted(db: Db, origin: string, messageId: string): Promise<boolean> {
+  const sql = 'SELECT 1 AS found FROM device_federation_inbox WHERE origin = ? AND message_id = ?';
+  return (await db.get(sql, [origin, messageId])) !== undefined;
+}
+
 /** Forgets requests and messages noted before a time. */
 export async function forgetNoted(tx: Tx, beforeMs: number): Promise<void> {
   await tx.run('DELETE FROM to_device_transactions WHERE sent_ts < ?', [beforeMs]);
