@@ -3,8 +3,8 @@ import { Clock, KeyedMutex, Lifecycle, Logger, Metrics, type Timer } from '@rook
 import { OwnReads } from '../actions/own-reads.js';
 import { PushDelivery } from './push-delivery.js';
 import { PushMessages } from './push-messages.js';
-import { PushRequests } from './push-requests.js';
-import { gatewayOf } from './pusher.js';
+import { type PushMessage, PushRequests } from './push-requests.js';
+import { gatewayOf, type Pusher } from './pusher.js';
 import { PushersService } from './pushers.service.js';
 
 /** What is read within this time changes a badge once. */
@@ -70,6 +70,20 @@ export class BadgeUpdates implements OnModuleInit {
     this.#track(this.#turns.run(userId, () => this.#send(userId)));
   }
 
+  #isDue(pusher: Pusher, { unread }: PushMessage): boolean {
+    if (this.requests.shownBy(pusher.id) === unread) return false;
+    return !this.requests.isResting(pusher) && !this.delivery.isRetried(pusher.id);
+  }
+
+  /** Tells a device the number as it is now: there may have been a wait. */
+  async #sendTo(pusher: Pusher): Promise<void> {
+    const message = (await this.messages.ofBadge(pusher.userId))(pusher);
+    if (!this.#isDue(pusher, message)) return;
+    const verdict = await this.requests.send(pusher, message, this.#stopping.signal);
+    const outcome = verdict.kind === 'sent' ? 'processed' : 'failed';
+    this.metrics.counter(`synapse_http_httppusher_badge_updates_${outcome}`).inc({});
+  }
+
   /** Never rejects. */
   async #send(userId: string): Promise<void> {
     const { signal } = this.#stopping;
@@ -80,17 +94,9 @@ export class BadgeUpdates implements OnModuleInit {
       if (pushers.length === 0) return;
       const messageFor = await this.messages.ofBadge(userId);
       for (const pusher of pushers) {
-        const message = messageFor(pusher);
-        if (this.requests.shownBy(pusher.id) === message.unread) continue;
-        if (this.requests.isResting(pusher) || this.delivery.isRetried(pusher.id)) continue;
+        if (!this.#isDue(pusher, messageFor(pusher))) continue;
         const place = { userId, gateway: gatewayOf(pusher) };
-        const verdict = await this.requests.places.run(
-          place,
-          () => this.requests.send(pusher, message, signal),
-          signal,
-        );
-        const outcome = verdict.kind === 'sent' ? 'processed' : 'failed';
-        this.metrics.counter(`synapse_http_httppusher_badge_updates_${outcome}`).inc({});
+        await this.requests.places.run(place, () => this.#sendTo(pusher), signal);
       }
     } catch (error) {
       if (!signal.aborted) this.logger.warn('A badge could not be sent', { userId, err: error });

@@ -102,12 +102,12 @@ function checkGateway(url: unknown): void {
     throw MatrixError.invalidParam(`'data.url' must be a URL with the path ${gatewayPath}`);
 }
 
-/** Longer names of hosts lead nowhere. */
-const maxHostLength = 253;
+/** Of a scheme, a name of a host and a port: longer ones lead nowhere. */
+const maxOriginLength = 300;
 
-/** The host of the gateway that a pusher names; empty where it names none. */
+/** Where the gateway that a pusher names listens; empty where it names none. */
 export function gatewayOf({ data: { url } }: PusherSettings): string {
-  return (typeof url === 'string' ? URL.parse(url)?.hostname.slice(0, maxHostLength) : undefined) ?? '';
+  return (typeof url === 'string' ? URL.parse(url)?.origin.slice(0, maxOriginLength) : undefined) ?? '';
 }
 
 /** Whether a client wants no numbers on its badge (MSC4076). */
