@@ -125,8 +125,11 @@ export interface RoomHook<Prepared = unknown> {
    * @param by an administrator who wants it; otherwise it is due
    */
   mayRemoveHistory?(roomId: string, reason: HistoryRemovalReason, by?: Requester): Promise<GateVerdict | undefined>;
-  /** Deletes what was derived from events that are being purged: they leave the timeline, and most of them the database. */
-  onEventsPurged?(tx: Tx, roomId: string, eventIds: readonly string[]): Promise<void>;
+  /**
+   * Deletes what was derived from events that are being purged: they leave the timeline.
+   * @param stay their rows stay in the database; otherwise they go right after
+   */
+  onEventsPurged?(tx: Tx, roomId: string, eventIds: readonly string[], stay: boolean): Promise<void>;
   /**
    * Deletes some of what was derived from a room that is about to be deleted, where there may be much of it, in a transaction of its own.
    * @returns whether there may be more

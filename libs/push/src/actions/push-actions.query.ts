@@ -50,15 +50,15 @@ export async function selectTold(
   return new Set(rows.map((row) => row.event_id));
 }
 
-/** Takes back what events meant: they were redacted, or are about to go. @returns whether they had notified anybody */
+/** Takes back what events meant: they were redacted, or are out of sight. @returns whether they had notified anybody */
 export async function withdrawPushes(tx: Tx, eventIds: readonly string[]): Promise<boolean> {
   const shared = await withdrawPushNotes(tx, eventIds);
   const own = await deleteOwnPushes(tx, eventIds);
   return shared + own > 0;
 }
 
-/** Deletes what lies beside the rows of events, which say where it is. @returns how many rows */
-async function deleteOwnPushes(tx: Tx, eventIds: readonly string[]): Promise<number> {
+/** Deletes what lies beside the rows of events, before these go: they say where it is. @returns how many rows */
+export async function deleteOwnPushes(tx: Tx, eventIds: readonly string[]): Promise<number> {
   return tx.run(
     `DELETE FROM event_push_actions WHERE stream_ordering IN (
        SELECT stream_ordering FROM events WHERE ${tx.dialect.anyOf('event_id')})`,

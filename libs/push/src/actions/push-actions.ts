@@ -35,6 +35,7 @@ import { type NameIndex, NamesInText, usersNamedIn } from './names-in-text.js';
 import {
   currentInvites,
   deleteMarks,
+  deleteOwnPushes,
   deleteRoomPushes,
   insertMarks,
   insertOwnPushes,
@@ -122,10 +123,9 @@ export class PushActions implements OnModuleInit {
       inTransaction: async (tx, batch, prepared) => {
         if (prepared) await this.#write(tx, batch.roomId, prepared);
       },
-      onEventsPurged: async (tx, roomId, eventIds) => {
+      onEventsPurged: async (tx, roomId, eventIds, stay) => {
         this.counts.changeIn(tx, roomId, () => this.counts.forget(roomId));
-        // Some of them stay in the database, out of everybody's sight.
-        await withdrawPushes(tx, eventIds);
+        await (stay ? withdrawPushes(tx, eventIds) : deleteOwnPushes(tx, eventIds));
         await collectGroups(tx, roomId, eventIds);
       },
       onRoomPurged: async (tx, roomId) => {

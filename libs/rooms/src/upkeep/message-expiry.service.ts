@@ -115,7 +115,7 @@ export class MessageExpiry implements OnApplicationBootstrap, OnModuleDestroy {
           if (roomId === null) continue;
           const inRoom = rows.map((row) => row.event_id);
           // What was derived from their content goes with it: words of the search, texts that were to be sent.
-          for (const hook of this.hooks.all) await hook.onEventsPurged?.(tx, roomId, inRoom);
+          for (const hook of this.hooks.all) await hook.onEventsPurged?.(tx, roomId, inRoom, true);
         }
         for (const { event_id: eventId, stream_ordering: place, json, room_version: version } of due) {
           if (place === null || json === null || version === null) continue;

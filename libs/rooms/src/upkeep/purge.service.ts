@@ -183,7 +183,7 @@ export class PurgeService implements OnModuleInit {
   async #deleteEvents(roomId: string, eventIds: readonly string[]): Promise<void> {
     await this.database.write(
       async (tx) => {
-        for (const hook of this.hooks.all) await hook.onEventsPurged?.(tx, roomId, eventIds);
+        for (const hook of this.hooks.all) await hook.onEventsPurged?.(tx, roomId, eventIds, false);
         await deleteEvents(tx, roomId, eventIds);
         tx.unlessRolledBack(() => this.events.forget(eventIds));
       },
@@ -194,7 +194,7 @@ export class PurgeService implements OnModuleInit {
   async #setAside(roomId: string, eventIds: readonly string[]): Promise<void> {
     await this.database.write(
       async (tx) => {
-        for (const hook of this.hooks.all) await hook.onEventsPurged?.(tx, roomId, eventIds);
+        for (const hook of this.hooks.all) await hook.onEventsPurged?.(tx, roomId, eventIds, true);
         await setAside(tx, roomId, eventIds);
         tx.unlessRolledBack(() => this.events.forget(eventIds));
       },

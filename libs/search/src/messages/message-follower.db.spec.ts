@@ -317,7 +317,7 @@ eachDatabase('what brings messages into the index', (open) => {
       );
     });
     expect(await indexed(database)).toEqual([2, 3, 4]);
-    await test.database.write(async (tx) => hook().onEventsPurged?.(tx, roomId, ['$2', '$nothing']));
+    await test.database.write(async (tx) => hook().onEventsPurged?.(tx, roomId, ['$2', '$nothing'], false));
     expect(await indexed(database)).toEqual([3, 4]);
     await test.database.write((tx) => store(tx, 8, { room: '!other:example.org' }));
     notifier.announce('events', 8);
@@ -355,7 +355,7 @@ eachDatabase('what brings messages into the index', (open) => {
       await hook().inTransaction?.(tx, batchOf([{ position: 3, redacts: '$1' }]), undefined);
     },
     async purge(tx) {
-      await hook().onEventsPurged?.(tx, roomId, ['$1']);
+      await hook().onEventsPurged?.(tx, roomId, ['$1'], false);
       await tx.run('DELETE FROM events WHERE event_id = ?', ['$1']);
     },
     async 'purge of the room'(tx) {

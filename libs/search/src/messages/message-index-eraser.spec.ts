@@ -72,6 +72,7 @@ describe('what is taken out of the index of messages on SQLite', () => {
           tx,
           roomId,
           positions.map((n) => `$${n}`),
+          false,
         );
     });
   const settle = async (): Promise<void> => {
