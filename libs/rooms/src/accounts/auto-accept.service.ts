@@ -87,8 +87,14 @@ export class AutoAcceptInvites implements OnModuleInit, OnModuleDestroy {
       .map(({ event }) => this.#start(event));
     if (begun.length > 0) {
       const over = new AbortController();
-      await Promise.race([Promise.all(begun), this.clock.sleep(patienceMs, AbortSignal.any([over.signal, signal]))]);
+      const ended = AbortSignal.any([over.signal, signal]);
+      const areDone = await Promise.race([
+        Promise.all(begun).then(() => true),
+        this.clock.sleep(patienceMs, ended).then(() => false),
+      ]);
       over.abort();
+      // At a stop nobody sees to the others any more: whoever goes on begins with these.
+      if (!areDone) signal.throwIfAborted();
     }
     return found.length < maxInvites ? upTo : (found.at(-1)?.streamOrdering ?? upTo);
   }

@@ -255,6 +255,29 @@ eachDatabase('housekeeping', (open) => {
     await rooms.get(Roles).stop();
   });
 
+  it('accepts an invite after the next start where a stop came in between', async () => {
+    await rooms.close();
+    rooms = await build();
+    await rooms.get(Roles).start();
+    const cut = Promise.withResolvers<never>();
+    let isUnderWay = false;
+    rooms.get(JoinService).join = () => {
+      isUnderWay = true;
+      return cut.promise;
+    };
+    const roomId = await create({ preset: 'private_chat', is_direct: true, invite: [bob.userId] });
+    void rooms.get(AutoAcceptInvites).settled();
+    await eventually(() => isUnderWay, 20_000);
+    await rooms.get(Roles).stop();
+    cut.reject(new Error('The server stops'));
+    await rooms.close();
+    rooms = await build();
+    await rooms.get(Roles).start();
+    await rooms.get(AutoAcceptInvites).settled();
+    expect((await rooms.get(MembershipReader).inRoom(bob.userId, roomId))?.membership).toBe('join');
+    await rooms.get(Roles).stop();
+  });
+
   it('makes the database smaller on disk when a room is purged', async () => {
     const bytes = async (): Promise<number> => {
       if (test.database.dialect.name === 'sqlite') {
