@@ -25,13 +25,15 @@ export interface UserRedactionRequest {
 interface Progress {
   /** The room, and the part of it that holds what is to be redacted there. */
   readonly at?: RoomSpan & { readonly room_id: string };
-  /** In the rooms before it. */
+  /** In the rooms before it; the first of them where there are many. */
   readonly failed_redactions?: Readonly<Record<string, string>>;
 }
 
 const action = 'redact_all_events';
 /** Most failures that are told one by one. */
 const maxFailures = 10_000;
+/** Most of them that are noted for whoever goes on: all that is noted is written anew with each room. */
+const maxNoted = 200;
 
 /** Redacts what a user said, in the background. */
 @Injectable()
@@ -80,7 +82,10 @@ export class UserRedactions implements OnModuleInit {
       const [newest, oldest] = [events[0], events.at(-1)];
       if (!newest || !oldest) continue;
       const span = { from: oldest.streamOrdering, to: newest.streamOrdering };
-      if (!begun) await report({ at: { room_id: roomId, ...span }, failed_redactions: failures });
+      if (!begun) {
+        const noted = Object.fromEntries(Object.entries(failures).slice(0, maxNoted));
+        await report({ at: { room_id: roomId, ...span }, failed_redactions: noted });
+      }
       for (const { eventId } of events) {
         if (this.tasks.stopping) throw new TaskInterrupted();
         const failure = await this.#redactOne(roomId, eventId, sender, reason);
