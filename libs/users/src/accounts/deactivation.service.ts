@@ -74,6 +74,7 @@ export class DeactivationService implements OnApplicationBootstrap {
     const account = await findAccount(this.database, userId);
     if (!account) throw MatrixError.noSuchUser();
     const event = { userId, erase, byAdmin };
+    let reopened: AbortSignal | undefined;
     await this.hooks.deactivated.prepare(event);
     await this.sessions.tellModules(userId, { origin });
     const { closed, threepids } = await this.database.write(
@@ -89,7 +90,7 @@ export class DeactivationService implements OnApplicationBootstrap {
         }
         await deleteAccountDataOf(tx, userId);
         await setDeactivationPending(tx, userId, true);
-        tx.afterCommit(() => this.#note(event));
+        tx.afterCommit(() => (reopened = this.#note(event)));
         await this.hooks.deactivated.inTransaction(tx, event);
         // Sessions in which administrators act as the user.
         await deletePuppetTokens(tx, userId);
@@ -105,7 +106,10 @@ export class DeactivationService implements OnApplicationBootstrap {
       await this.modules.threepidRemoved(userId, medium, address, origin);
     }
     const at = idServer === undefined ? undefined : { idServer, addresses: threepids };
-    const [unbound] = await Promise.all([this.#unpublishSoon(userId, at), this.#finishSoon(event, origin)]);
+    const [unbound] = await Promise.all([
+      this.#unpublishSoon(userId, at),
+      this.#inTime(this.#finish(event, origin, reopened)),
+    ]);
     if (!account.deactivated) await this.modules.deactivationChanged(userId, true, byAdmin, origin);
     return unbound;
   }
@@ -139,8 +143,7 @@ export class DeactivationService implements OnApplicationBootstrap {
   async resume(): Promise<void> {
     for (const userId of await pendingDeactivations(this.database)) {
       const event = { userId, erase: await isErased(this.database, userId), byAdmin: false };
-      this.#note(event);
-      await this.#finish(event, {});
+      await this.#finish(event, {}, this.#note(event));
     }
   }
 
@@ -156,12 +159,10 @@ export class DeactivationService implements OnApplicationBootstrap {
     return done;
   }
 
-  /** Somebody in thousands of rooms need not wait until all are left: that goes on behind the answer. */
-  #finishSoon(event: DeactivatedEvent, origin: Origin): Promise<void> {
-    return this.#inTime(this.#finish(event, origin));
-  }
-
-  /** @param work never rejects */
+  /**
+   * Somebody in thousands of rooms need not wait until all are left: that goes on behind the answer.
+   * @param work never rejects
+   */
   #inTime(work: Promise<void>): Promise<void> {
     return new Promise<void>((resolve) => {
       const timer = this.clock.after(answerWithinMs, resolve);
@@ -173,14 +174,11 @@ export class DeactivationService implements OnApplicationBootstrap {
   }
 
   /** What follows upon the end of an account, until it is opened again. Never rejects: one user's trouble is not another's. */
-  async #finish(event: DeactivatedEvent, origin: Origin): Promise<void> {
+  async #finish(event: DeactivatedEvent, origin: Origin, reopened?: AbortSignal): Promise<void> {
     const { userId } = event;
-    const reopened = this.#ends.get(userId)?.reopened.signal;
-    // Opened again before this was told of.
-    if (!reopened) return;
     await this.#following.run(userId, async () => {
       try {
-        if (reopened.aborted || (await findAccount(this.database, userId))?.deactivated !== true) return;
+        if (reopened?.aborted !== false || (await findAccount(this.database, userId))?.deactivated !== true) return;
         await this.#follow(event, origin, reopened);
       } catch (error) {
         this.logger.error('Could not finish a deactivation', { userId, err: error });
@@ -200,9 +198,11 @@ export class DeactivationService implements OnApplicationBootstrap {
     });
   }
 
-  #note(event: DeactivatedEvent): void {
-    const { userId } = event;
-    this.#ends.set(userId, { event, reopened: this.#ends.get(userId)?.reopened ?? new AbortController() });
+  /** @returns aborts when the account is opened again */
+  #note(event: DeactivatedEvent): AbortSignal {
+    const reopened = this.#ends.get(event.userId)?.reopened ?? new AbortController();
+    this.#ends.set(event.userId, { event, reopened });
+    return reopened.signal;
   }
 
   #ceaseFollowing(userId: string): void {
