@@ -156,10 +156,10 @@ export class BackgroundUpdates {
 
   /** Begins to work on what is queued; returns at once. Also after something was queued by hand. */
   start(): void {
-    if (this.#stopping.signal.aborted) return;
+    if (this.#stopping.signal.aborted || !this.#enabled) return;
     this.#isWoken = true;
     if (this.#loop) this.#pause?.abort();
-    else this.#loop = this.#run().finally(() => (this.#loop = undefined));
+    else this.#loop = this.#run();
   }
 
   /** Lets the batch in hand finish and ends. */
@@ -241,6 +241,8 @@ export class BackgroundUpdates {
       }
     }
     this.#current = undefined;
+    // In one turn with the last look: who wakes it from now on begins anew.
+    this.#loop = undefined;
   }
 
   /** The first update whose time has come; otherwise how long to wait for one that failed; `none` when nothing is left to do. */

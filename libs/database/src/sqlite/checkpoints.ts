@@ -103,12 +103,15 @@ export class Checkpoints {
       this.writer.handle.pragma('wal_checkpoint(PASSIVE)');
     } catch (error) {
       // A full disk, or one that fails: whoever commits is told.
-      return this.#leaveToCommits(error);
+      this.#leaveToCommits(error);
+      return this.#endThread();
     }
-    this.#idle = this.options.clock.after(idleMs, () => {
-      this.#worker?.postMessage('end');
-      this.#worker = undefined;
-    });
+    this.#idle = this.options.clock.after(idleMs, () => this.#endThread());
+  }
+
+  #endThread(): void {
+    this.#worker?.postMessage('end');
+    this.#worker = undefined;
   }
 
   #leaveToCommits(err: unknown): void {
