@@ -57,13 +57,15 @@ export async function readingStateDatabase<T>(
 
 /**
  * For what opens a database to change it, which would make one where there is none.
- * @throws CommandError when a server like this one has never run on it
+ * @param isState it holds rows of state alone, which may have come there by hand
+ * @throws CommandError when there is none, or a server like this one has never run on it
  */
-export async function assertThere(options: DatabaseOptions): Promise<void> {
+export async function assertThere(options: DatabaseOptions, isState = false): Promise<void> {
   const reader = await openReader(options, new SystemClock());
   try {
-    const madeBy = reader && (await readSchemaState(reader.db)).madeBy;
-    if (madeBy === undefined) throw new CommandError(`There is no database ${placeOf(options)}`);
+    if (reader === undefined) throw new CommandError(`There is no database ${placeOf(options)}`);
+    if (isState) return;
+    const { madeBy } = await readSchemaState(reader.db);
     if (madeBy === 'none') throw new CommandError(`The database ${placeOf(options)} holds nothing of a server`);
     if (madeBy === 'another') throw new CommandError(`The database ${placeOf(options)} belongs to another homeserver`);
   } finally {

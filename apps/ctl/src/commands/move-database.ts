@@ -56,6 +56,7 @@ async function move({ config: files = ['homeserver.yaml'], to }: Options, termin
     const [mainStays, stateStays] = [isSame(source, target), isSame(oldState, newState)];
     if (mainStays && stateStays) throw new CommandError(`${to} names the same database`, 2);
     await assertThere(source);
+    if (sourceState !== undefined) await assertThere(sourceState, true);
     if (!mainStays) terminal.note(`From ${placeOf(source)} to ${placeOf(target)}`);
     if (!stateStays && (mainStays || targetState !== undefined))
       terminal.note(`State from ${placeOf(oldState)} to ${placeOf(newState)}`);

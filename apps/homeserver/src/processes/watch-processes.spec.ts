@@ -100,13 +100,16 @@ describe('Processes of one machine', () => {
     try {
       await eventually(() => noted('began').length === 1);
       const [first] = noted('began');
-      expect(await watched.reload()).toEqual({ report: nothing });
-      expect(await watched.reload()).toEqual({ report: nothing });
+      const left = [`process ${watched.pids[0]} takes it over when it has started`];
+      expect(await watched.reload()).toEqual({ report: { ...nothing, left } });
+      expect(await watched.reload()).toEqual({ report: { ...nothing, left } });
       goOn(first);
       await eventually(() => noted('reloaded').length === 1);
       await eventually(() => noted('began').length === 2);
       // Of the one that has begun, while the other begins.
-      expect(await watched.reload()).toEqual({ report: { ...nothing, changed: ['2'] } });
+      expect(await watched.reload()).toEqual({
+        report: { ...nothing, changed: ['2'], left: [`process ${watched.pids[1]} takes it over when it has started`] },
+      });
       goOn(noted('began').find((name) => name !== first));
       await eventually(() => noted('reloaded').length === 2);
       expect(await watched.reload()).toEqual({ report: { ...nothing, changed: ['3', '2'] } });

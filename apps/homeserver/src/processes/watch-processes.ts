@@ -71,7 +71,7 @@ export class WatchedProcesses {
 
   /**
    * Has all take over what changed; one that still starts does so once it is ready.
-   * @returns what became of it in those that were ready. Never rejects
+   * @returns what became of it in those that were ready, and which were not. Never rejects
    */
   reload(): Promise<ReloadOutcome> {
     // One after the other: signals that a process has not looked at yet count once.
@@ -79,7 +79,10 @@ export class WatchedProcesses {
       const all = [...this.#children.values()];
       for (const watched of all) watched.isReloadDue = !watched.isReady;
       const ready = all.filter(({ isReady }) => isReady);
-      return joinedOutcome((await Promise.all(ready.map(({ child }) => reloadOf(child)))).flat());
+      const starting = all.filter(({ isReady }) => !isReady);
+      const left = starting.map(({ child }) => `process ${String(child.pid)} takes it over when it has started`);
+      const outcomes = await Promise.all(ready.map(({ child }) => reloadOf(child)));
+      return joinedOutcome([...outcomes.flat(), ...(left.length > 0 ? [outcomeLeft(left)] : [])]);
     });
   }
 
@@ -194,6 +197,11 @@ export class WatchedProcesses {
   }
 }
 
+/** Where nothing is known to have been taken over, and why. */
+const outcomeLeft = (left: readonly string[]): ReloadOutcome => ({
+  report: { changed: [], modules: { added: [], changed: [], removed: [] }, left },
+});
+
 /** Has one process take over what changed. @returns what it says, if it does not end before */
 function reloadOf(child: ChildProcess): Promise<readonly ReloadOutcome[]> {
   return new Promise((resolve) => {
@@ -207,9 +215,8 @@ function reloadOf(child: ChildProcess): Promise<readonly ReloadOutcome[]> {
       if (typeof message === 'object') finish([message.reloaded]);
     };
     const end = (): void => finish([]);
-    const nothing = { changed: [], modules: { added: [], changed: [], removed: [] } };
     const silent = `process ${String(child.pid)} has not said yet what it took over`;
-    const late = setTimeout(() => finish([{ report: { ...nothing, left: [silent] } }]), reloadLimitMs);
+    const late = setTimeout(() => finish([outcomeLeft([silent])]), reloadLimitMs);
     child.on('message', hear).once('exit', end);
     if (!child.kill('SIGHUP')) finish([]);
   });
