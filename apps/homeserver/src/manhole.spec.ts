@@ -1,10 +1,10 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { endianness, tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { itWhere } from '@rookery/testing';
 import { type ConnectionEnds, isOwnUser } from './manhole.js';
 
-/** Elsewhere the system has no such tables. */
-const onLinux = process.platform === 'linux' ? it : it.skip;
+const onLinux = itWhere(process.platform === 'linux', 'only Linux has such tables');
 
 describe('the user at the other end of a connection of this machine', () => {
   const folder = mkdtempSync(join(tmpdir(), 'rookery-manhole-'));

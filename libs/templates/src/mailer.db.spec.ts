@@ -246,17 +246,21 @@ eachDatabase('Mailer', (open, kind) => {
     expect(server.received.map(({ mail }) => mail.messageId)).toEqual(['<lost@hs.example.org>']);
   });
 
+  const stopWithOneLeft = async (stopping: Mailer): Promise<void> => {
+    let isStopped = false;
+    const stopped = stopping.stop().then(() => (isStopped = true));
+    await inTime(() => isStopped);
+    await stopped;
+    expect(await waiting()).toBe(1);
+  };
+
   it('stops without a mail server that does not answer, and sends the mail later', async () => {
     let isSilent = true;
     const { port, received } = await smtp({ onMailFrom: (_address, _session, done) => isSilent || done() });
     const first = mailer(port);
     await first.send(request);
     await eventually(async () => (await database.database.query('SELECT 1 FROM mail_queue WHERE attempts > 0')).length);
-    let isStopped = false;
-    const stopped = first.stop().then(() => (isStopped = true));
-    await inTime(() => isStopped);
-    await stopped;
-    expect(await waiting()).toBe(1);
+    await stopWithOneLeft(first);
     isSilent = false;
     mailer(port);
     await pass(300_000);
@@ -273,11 +277,7 @@ eachDatabase('Mailer', (open, kind) => {
       for (const to of ['slow@example.org', 'alice@example.org']) await first.queue(tx, { ...request, to });
     });
     await inTime(() => received.length === 1);
-    let isStopped = false;
-    const stopped = first.stop().then(() => (isStopped = true));
-    await inTime(() => isStopped);
-    await stopped;
-    expect(await waiting()).toBe(1);
+    await stopWithOneLeft(first);
     isSilent = false;
     mailer(port);
     await pass(300_000);

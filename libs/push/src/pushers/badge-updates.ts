@@ -9,6 +9,8 @@ import { PushersService } from './pushers.service.js';
 
 /** What is read within this time changes a badge once. */
 const badgeDelayMs = 1_000;
+/** A number that was worked out longer ago, for want of a place or of an answer to the device before, is worked out anew. */
+const freshMs = 100;
 
 /** Tells devices how much is unread when something was read, soon and once, in whichever process sends to them. Best effort. */
 @Injectable()
@@ -75,9 +77,11 @@ export class BadgeUpdates implements OnModuleInit {
     return !this.requests.isResting(pusher) && !this.delivery.isRetried(pusher.id);
   }
 
-  /** Tells a device the number as it is now: there may have been a wait. */
-  async #sendTo(pusher: Pusher): Promise<void> {
-    const message = (await this.messages.ofBadge(pusher.userId))(pusher);
+  /** Tells a device the number, counted anew where there was a wait. */
+  async #sendTo(pusher: Pusher, counted: (pusher: Pusher) => PushMessage, countedAtMs: number): Promise<void> {
+    const isOld = this.clock.monotonicMs() - countedAtMs > freshMs;
+    const messageFor = isOld ? await this.messages.ofBadge(pusher.userId) : counted;
+    const message = messageFor(pusher);
     if (!this.#isDue(pusher, message)) return;
     const verdict = await this.requests.send(pusher, message, this.#stopping.signal);
     const outcome = verdict.kind === 'sent' ? 'processed' : 'failed';
@@ -92,11 +96,12 @@ export class BadgeUpdates implements OnModuleInit {
         (one) => one.kind === 'http' && one.enabled && this.messages.showsBadge(one),
       );
       if (pushers.length === 0) return;
+      const countedAtMs = this.clock.monotonicMs();
       const messageFor = await this.messages.ofBadge(userId);
       for (const pusher of pushers) {
         if (!this.#isDue(pusher, messageFor(pusher))) continue;
         const place = { userId, gateway: gatewayOf(pusher) };
-        await this.requests.places.run(place, () => this.#sendTo(pusher), signal);
+        await this.requests.places.run(place, () => this.#sendTo(pusher, messageFor, countedAtMs), signal);
       }
     } catch (error) {
       if (!signal.aborted) this.logger.warn('A badge could not be sent', { userId, err: error });
