@@ -770,27 +770,31 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
   });
 
   it('tells of changed devices, each change after the one before', async () => {
-    await sharedRoom();
-    const updates = (): JsonObject[] => edusOf('m.device_list_update');
-    await ok(alice, 'POST', '/keys/upload', keysOf(alice, `a${count}`));
+    const { roomId } = await sharedRoom();
+    const dan = await home.registerUser(`dan${count}`);
+    const updates = (): JsonObject[] =>
+      edusOf('m.device_list_update').filter((update) => update['user_id'] === dan.userId);
+    await ok(dan, 'POST', `/join/${encodeURIComponent(roomId)}`, {});
     await eventually(() => updates().length === 1);
-    await ok(alice, 'PUT', `/devices/${alice.deviceId}`, { display_name: 'Phone' });
+    await ok(dan, 'POST', '/keys/upload', keysOf(dan, `d${count}`));
     await eventually(() => updates().length === 2);
-    const [first, second] = updates();
-    expect(first).toMatchObject({ user_id: alice.userId, device_id: alice.deviceId });
-    expect((first?.['keys'] as JsonObject)['user_id']).toBe(alice.userId);
+    await ok(dan, 'PUT', `/devices/${dan.deviceId}`, { display_name: 'Phone' });
+    await eventually(() => updates().length === 3);
+    const [met, first, second] = updates();
+    expect(first).toMatchObject({ device_id: dan.deviceId, prev_id: [met?.['stream_id']] });
+    expect((first?.['keys'] as JsonObject)['user_id']).toBe(dan.userId);
     expect(second?.['prev_id']).toEqual([first?.['stream_id']]);
     // The keys that prove devices are told of by themselves. What comes after them follows upon the list as it is fetched then.
     const key = 'm'.repeat(43);
-    const master = { user_id: alice.userId, usage: ['master'], keys: { [`ed25519:${key}`]: key } };
-    await ok(alice, 'POST', '/keys/device_signing/upload', { master_key: master });
-    await eventually(() => edusOf('m.signing_key_update').length > 0);
-    const path = `/_matrix/federation/v1/user/devices/${encodeURIComponent(alice.userId)}`;
+    const master = { user_id: dan.userId, usage: ['master'], keys: { [`ed25519:${key}`]: key } };
+    await ok(dan, 'POST', '/keys/device_signing/upload', { master_key: master });
+    await eventually(() => edusOf('m.signing_key_update').some((update) => update['user_id'] === dan.userId));
+    const path = `/_matrix/federation/v1/user/devices/${encodeURIComponent(dan.userId)}`;
     const { body: list } = await played.request(home, 'GET', path);
     expect(list['master_key']).toEqual(master);
-    await ok(alice, 'PUT', `/devices/${alice.deviceId}`, { display_name: 'Telephone' });
-    await eventually(() => updates().length === 3);
-    expect(updates()[2]?.['prev_id']).toEqual([list['stream_id']]);
+    await ok(dan, 'PUT', `/devices/${dan.deviceId}`, { display_name: 'Telephone' });
+    await eventually(() => updates().length === 4);
+    expect(updates()[3]?.['prev_id']).toEqual([list['stream_id']]);
   });
 
   it('tells of the devices of whoever joins a room, where that is news', async () => {

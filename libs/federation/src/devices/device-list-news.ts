@@ -152,6 +152,8 @@ export class DeviceListNews implements OnModuleInit {
         signing.add(userId);
         continue;
       }
+      // An introduction and the change itself may both have been written down.
+      if (streamId <= (last.get(userId) ?? 0)) continue;
       const isThere = hasKeys(poke) || existing.has(`${userId}\n${deviceId}`);
       edus.push(deviceListUpdate(poke, last.get(userId), keys, isThere));
       last.set(userId, streamId);

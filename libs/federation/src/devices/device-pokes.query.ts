@@ -26,7 +26,9 @@ export async function insertPokes(
     'device_lists_outbound_pokes',
     ['destination', 'stream_id', 'user_id', 'device_id', 'ts'],
     pokes.map((poke) => [poke.destination, poke.streamId, poke.userId, poke.deviceId, nowMs]),
-    'ON CONFLICT (destination, user_id, device_id) DO UPDATE SET stream_id = excluded.stream_id, ts = excluded.ts',
+    // An introduction may tell of a change that is older than what waits already.
+    `ON CONFLICT (destination, user_id, device_id) DO UPDATE SET stream_id = excluded.stream_id, ts = excluded.ts
+       WHERE device_lists_outbound_pokes.stream_id < excluded.stream_id`,
   );
   const destinations = [...new Set(pokes.map(({ destination }) => destination))];
   const userIds = [...new Set(pokes.map(({ userId }) => userId))];

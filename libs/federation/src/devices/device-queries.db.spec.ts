@@ -96,6 +96,15 @@ eachDatabase('queries for changes of devices', (open) => {
     expect(await scansOf(database, (tx) => insertPokes(tx, [], 0))).toEqual([]);
   });
 
+  it('take a later change for one that waits, and no earlier one', async () => {
+    const { database } = place;
+    for (const streamId of [5, 7, 6]) {
+      const poke = { destination: 'late.test', userId: '@a:b', deviceId: 'D', streamId };
+      await database.write((tx) => insertPokes(tx, [poke], 0));
+    }
+    expect(await pokesFor(database, 'late.test', 10)).toEqual([{ userId: '@a:b', deviceId: 'D', streamId: 7 }]);
+  });
+
   it('tell which of some servers know how a user is now', async () => {
     const { database } = place;
     const pokes = [{ userId: '@a:b', deviceId: 'D', streamId: 5 }];
