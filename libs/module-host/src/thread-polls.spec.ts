@@ -274,16 +274,16 @@ it('rests for the next question once it is asked often, and never while it has s
 
 it('rests for longer where its event loop waits for nothing', async () => {
   const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
-  const restsOf = async (one: Thread): Promise<readonly number[]> => {
-    for (let asked = 0; one.rests.length < 5; asked = one.asked.length) {
+  const untilRested = async (one: Thread, isSo: (ms: number) => boolean): Promise<void> => {
+    for (let asked = 0; !one.rests.some(isSo); asked = one.asked.length) {
       ask([one], asked);
       while (one.asked.length === asked) await turn();
       one.asked.at(-1)!.pass(NOT_SPAM);
     }
-    return one.rests;
   };
   isAtRest = isBusy = true;
-  expect(Math.min(...(await restsOf(thread())))).toBeLessThan(20);
+  // On a machine that is busy, any one of them may take longer.
+  await untilRested(thread(), (ms) => ms < 20);
   isBusy = false;
-  expect(Math.max(...(await restsOf(thread())))).toBeGreaterThan(15);
+  await untilRested(thread(), (ms) => ms > 15);
 });
