@@ -192,6 +192,25 @@ eachDatabase('pages of a large room', (open) => {
     }
   });
 
+  it('are read again by whoever comes after one look for what is missing that failed', async () => {
+    const { database } = test;
+    const query = database.query.bind(database);
+    const rooms = await buildRooms({ database, clock: new FakeClock() });
+    try {
+      const newest = async (): Promise<unknown> =>
+        (await rooms.get(TimelineReader).latest([roomId], { upTo: count, limit: 1 })).get(roomId)?.start?.stream;
+      database.query = (sql, params) =>
+        sql.includes('timeline_gaps') ? Promise.reject(new Error('away')) : query(sql, params);
+      await expect(newest()).rejects.toThrow('away');
+      await expect(newest()).rejects.toThrow('away');
+      database.query = query;
+      expect(await newest()).toBe(count - 1);
+    } finally {
+      database.query = query;
+      await rooms.close();
+    }
+  });
+
   it('are looked through for activity as far as that is likely', async () => {
     const rooms = await buildRooms({ database: test.database, clock: new FakeClock() });
     try {

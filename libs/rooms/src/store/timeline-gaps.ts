@@ -24,10 +24,16 @@ export class TimelineGaps {
     invalidations.on('timeline_gaps', { forget: readAnew, forgetAll: readAnew });
   }
 
-  /** Reads what is stored, once. */
-  ready(): Promise<void> | undefined {
-    this.#loading ??= this.#load();
-    return this.#loading;
+  /** Reads what is stored, once. @throws what the database does; whoever comes next reads anew */
+  ready(): Promise<void> {
+    if (this.#loading !== undefined) return this.#loading;
+    const loading = this.#load();
+    this.#loading = loading;
+    loading.catch(() => {
+      // Told to read anew, somebody may have begun meanwhile.
+      if (this.#loading === loading) this.#loading = undefined;
+    });
+    return loading;
   }
 
   /** Told by the persister, in stream order. */
