@@ -1,5 +1,5 @@
 import { MatrixError } from '@rookery/matrix-types';
-import { Rpc } from '@rookery/replication';
+import { Bus, type BusMessage, Rpc } from '@rookery/replication';
 import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { requestProcess } from './ask-process.js';
 
@@ -244,6 +244,32 @@ describe('a server of several processes, each request at one of them by chance',
       expect(away).toEqual(new Set(['typing_changes', 'presence_changes']));
     } finally {
       rpc.call = call;
+    }
+  });
+
+  it('does not take a token for lost that another process gave, where one has not heard how far everything is', async () => {
+    const bus = homeserver.servers[1]!.service(Bus) as Bus & { receive(message: BusMessage): void };
+    const receive = bus.receive.bind(bus);
+    const unheard: BusMessage[] = [];
+    bus.receive = (message) => void unheard.push(message);
+    const ask = async <T>(at: number, ...what: [method: string, path: string, body?: object]): Promise<T> => {
+      const answer = await requestProcess(homeserver, at, bob, ...what);
+      expect({ at, what, status: answer.status }).toEqual({ at, what, status: 200 });
+      return (await answer.json()) as T;
+    };
+    try {
+      await send(alice, 'not heard of everywhere');
+      const path = '/_matrix/client/v3/sync?timeout=0';
+      const { next_batch: since } = await ask<Sync>(0, 'GET', path);
+      const { rooms } = await ask<Sync>(1, 'GET', `${path}&since=${since}`);
+      expect(rooms?.join?.[roomId]?.timeline.events ?? []).toEqual([]);
+      const slidingNow = `${slidingPath}?timeout=0`;
+      const { pos } = await ask<SlidingSync>(0, 'POST', slidingNow, slidingLists);
+      const next = await ask<SlidingSync>(1, 'POST', `${slidingNow}&pos=${encodeURIComponent(pos)}`, slidingLists);
+      expect(next.rooms[roomId]?.timeline ?? []).toEqual([]);
+    } finally {
+      bus.receive = receive;
+      for (const message of unheard) receive(message);
     }
   });
 

@@ -70,6 +70,7 @@ export class TokenPlaces implements OnModuleInit {
    * A token from a client as far as it can be one: positions beyond the heads of the streams, which a database that was put
    * back to an earlier day does not know, become the heads. Of what such a client has got to its device nothing is known.
    * @param signal ends the wait for other processes
+   * @throws OnlyAtWriterError where another process writes: whether it has got that far cannot be told here
    */
   async placed(since: SyncToken, signal: AbortSignal): Promise<PlacedToken> {
     const isAhead = (stream: TokenStream): boolean => since[stream] > this.notifier.position(streamNames[stream]);
@@ -82,6 +83,8 @@ export class TokenPlaces implements OnModuleInit {
         ),
       );
       streams = tokenStreams.filter(isAhead);
+      // Nobody may have been there to tell how far the streams are: whoever writes knows that there is no more.
+      if (streams.length > 0) this.database.onlyAtWriter('a token that is ahead');
     }
     if (streams.length === 0) {
       const isLost = keptStreams.some((stream) => this.#skipped?.has(streamNames[stream], since[stream]));
