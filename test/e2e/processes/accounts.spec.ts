@@ -1,6 +1,8 @@
-import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
-import { AccountValidity } from '@rookery/users';
+import { ServerNotices } from '@rookery/admin';
+import { createTestHomeserver, eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { AccountValidity, ClientActivity, MonthlyActiveUsers } from '@rookery/users';
 import { ForwardClock } from '../accounts/support.js';
+import { askProcess, requestProcess } from './ask-process.js';
 
 const dayMs = 86_400_000;
 /** Requests that find each of four processes. */
@@ -136,5 +138,51 @@ describe('What is said of an account, at a server of several processes', () => {
     clock.advance(2 * dayMs);
     for (let n = 0; n < enough; n++)
       expect((await homeserver.request('GET', '/account/whoami', undefined, body.access_token)).status).toBe(200);
+  });
+});
+
+describe('Who is active at a process that does not write', () => {
+  let homeserver: TestHomeserver;
+  let ann: TestUser;
+  let bob: TestUser;
+  const clock = new ForwardClock();
+
+  beforeAll(async () => {
+    homeserver = await createTestHomeserver({
+      ...{ database: 'postgres', processes: 2, clock },
+      settings: {
+        ...{ limit_usage_by_mau: true, max_mau_value: 2, admin_contact: 'mailto:admin@rookery.test' },
+        server_notices: { system_mxid_localpart: 'notices', auto_join: true },
+      },
+    });
+    ann = await homeserver.registerUser('ann');
+    bob = await homeserver.registerUser('bob');
+  });
+  afterAll(() => homeserver?.stop());
+
+  const sync = (process: number, user: TestUser): Promise<unknown> =>
+    askProcess(homeserver, process, user, 'GET', '/sync?timeout=0');
+  const noticed = (): Promise<void> => homeserver.server.service(ClientActivity).flush();
+
+  it('gets the notices of the server', async () => {
+    // What they did until now is behind them.
+    await noticed();
+    for (const user of [ann, bob]) await sync(1, user);
+    await noticed();
+    const notices = homeserver.server.service(ServerNotices);
+    expect(await eventually(() => notices.roomOf(ann.userId))).toMatch(/^!/);
+    expect(await eventually(() => notices.roomOf(bob.userId))).toMatch(/^!/);
+  });
+
+  it('loses a place among those who count there as well', async () => {
+    await noticed();
+    clock.advance(31 * dayMs);
+    await homeserver.server.service(MonthlyActiveUsers).tidy();
+    for (const name of ['carl', 'dora']) await sync(0, await homeserver.registerUser(name));
+    for (const process of [0, 1]) {
+      const refused = await requestProcess(homeserver, process, ann, 'GET', '/_matrix/client/v3/sync?timeout=0');
+      expect([process, refused.status]).toEqual([process, 403]);
+      expect(await refused.json()).toMatchObject({ errcode: 'M_RESOURCE_LIMIT_EXCEEDED' });
+    }
   });
 });

@@ -1,6 +1,8 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
 import { MatrixError } from '@rookery/matrix-types';
 import { Logger } from '@rookery/platform';
+import { defineRpc, type KeysOf, type Stream, Streams } from '@rookery/replication';
+import { eventsStream } from '@rookery/rooms';
 import { UserHooks } from '@rookery/users';
 import { ConsentNotices } from './consent-notices.js';
 import { LimitNotices } from './limit-notices.js';
@@ -10,10 +12,17 @@ import { ServerNotices } from './server-notices.service.js';
 const maxWaiting = 10_000;
 const batchSize = 500;
 
-/** Sees to it that active users get the notices that are due, one user after the other, behind their requests. */
+/** Who was active lately at a process that cannot send them anything. */
+const usersActive = defineRpc<readonly string[], null>('users_active');
+
+/**
+ * Sees to it that active users get the notices that are due, one user after the other, behind their requests: in the process that writes
+ * events, whichever they ask.
+ */
 @Injectable()
 export class NoticeDispatch implements OnModuleInit, OnModuleDestroy {
   readonly #waiting = new Set<string>();
+  readonly #events: Stream<KeysOf<typeof eventsStream>>;
   #working: Promise<void> | undefined;
   #stopped = false;
 
@@ -23,15 +32,23 @@ export class NoticeDispatch implements OnModuleInit, OnModuleDestroy {
     private readonly consent: ConsentNotices,
     private readonly limits: LimitNotices,
     private readonly logger: Logger,
-  ) {}
+    streams: Streams,
+  ) {
+    this.#events = streams.of(eventsStream);
+  }
 
   onModuleInit(): void {
+    this.#events.serve(usersActive, async (userIds) => {
+      this.#take(userIds);
+      return null;
+    });
     this.hooks.active.subscribe({
       afterCommit: async ({ userIds }) => {
-        if (!this.notices.enabled || this.#stopped) return Promise.resolve();
-        for (const userId of userIds) if (this.#waiting.size < maxWaiting) this.#waiting.add(userId);
-        this.#start();
-        return Promise.resolve();
+        if (!this.notices.enabled) return;
+        if (this.#events.isWrittenHere) return this.#take(userIds);
+        this.#events.atWriter(usersActive, userIds.slice(0, maxWaiting)).catch((err: unknown) => {
+          this.logger.debug('Nobody could be told who was active', { err });
+        });
       },
     });
   }
@@ -39,6 +56,12 @@ export class NoticeDispatch implements OnModuleInit, OnModuleDestroy {
   async onModuleDestroy(): Promise<void> {
     this.#stopped = true;
     await this.#working;
+  }
+
+  #take(userIds: readonly string[]): void {
+    if (!this.notices.enabled || this.#stopped) return;
+    for (const userId of userIds) if (this.#waiting.size < maxWaiting) this.#waiting.add(userId);
+    this.#start();
   }
 
   #start(): void {
