@@ -1,6 +1,7 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
 import { BackgroundTasks, Cache, Clock, Config, Semaphore } from '@rookery/platform';
+import { Invalidations } from '@rookery/replication';
 import { UserHooks } from '../hooks.js';
 import {
   countActive,
@@ -43,7 +44,7 @@ export interface MonthlyActivity {
  */
 @Injectable()
 export class MonthlyActiveUsers implements OnModuleInit {
-  /** When counted users were last noted, by this process. */
+  /** When counted users were last noted. */
   readonly #known: Cache<string, number>;
   #fullSinceMs: number | undefined;
   /** Places are given one after the other. */
@@ -55,8 +56,15 @@ export class MonthlyActiveUsers implements OnModuleInit {
     private readonly config: Config,
     private readonly hooks: UserHooks,
     private readonly tasks: BackgroundTasks,
+    private readonly invalidations: Invalidations,
   ) {
-    this.#known = new Cache(config, 'monthly_active_users', { invalidation: 'expires', max: 2 * maxKnown });
+    this.#known = new Cache(config, 'monthly_active_users', {
+      ...{ invalidation: 'on write', elsewhere: 'told', max: 2 * maxKnown },
+    });
+    invalidations.on(this.#known.name, {
+      forget: (userIds) => this.#forget(userIds),
+      forgetAll: () => this.#forget([]),
+    });
   }
 
   onModuleInit(): void {
@@ -68,7 +76,7 @@ export class MonthlyActiveUsers implements OnModuleInit {
     this.hooks.deactivated.subscribe({
       inTransaction: async (tx, { userId }) => {
         await dropActive(tx, userId);
-        tx.unlessRolledBack(() => this.#forget(userId));
+        this.#drops(tx, [userId]);
       },
     });
     if (!this.counting) return;
@@ -108,11 +116,11 @@ export class MonthlyActiveUsers implements OnModuleInit {
 
   /** Whether a user counts already. */
   async isCounted(userId: string): Promise<boolean> {
-    if (this.#known.get(userId) !== undefined) return true;
-    const [account] = await countedAccounts(this.database, [userId]);
-    if (account?.countedMs === undefined) return false;
-    this.#known.set(userId, account.countedMs);
-    return true;
+    const countedMs = await this.#known.fetch(userId, async () => {
+      const [account] = await countedAccounts(this.database, [userId]);
+      return account?.countedMs;
+    });
+    return countedMs !== undefined;
   }
 
   /**
@@ -121,11 +129,16 @@ export class MonthlyActiveUsers implements OnModuleInit {
    */
   async admit(userId: string): Promise<boolean> {
     if (!this.limited || this.#known.get(userId) !== undefined) return true;
-    const [account] = await countedAccounts(this.database, [userId]);
-    if (!account || !this.#needsPlace(account)) return true;
-    if (account.countedMs !== undefined) {
-      this.#known.set(userId, account.countedMs);
-      return true;
+    const reading = this.#known.begin();
+    try {
+      const [account] = await countedAccounts(this.database, [userId]);
+      if (!account || !this.#needsPlace(account)) return true;
+      if (account.countedMs !== undefined) {
+        reading.keep(userId, account.countedMs);
+        return true;
+      }
+    } finally {
+      reading.end();
     }
     return this.#admission.run(() => this.#takePlace(userId));
   }
@@ -159,11 +172,10 @@ export class MonthlyActiveUsers implements OnModuleInit {
         await dropInactive(tx, nowMs - monthMs, reserved);
         if (reserved.length > 0) await reservePlaces(tx, reserved, nowMs);
         if (this.limited) await dropBeyond(tx, Math.max(0, limit - reserved.length), reserved);
+        this.#drops(tx, []);
       },
       { name: 'monthly_active_users_tidy' },
     );
-    this.#known.clear();
-    this.#fullSinceMs = undefined;
   }
 
   async #takePlace(userId: string): Promise<boolean> {
@@ -187,8 +199,14 @@ export class MonthlyActiveUsers implements OnModuleInit {
   async #write(userIds: readonly string[], nowMs: number): Promise<void> {
     // By any process: of several one may let in one too many, until the next tidying.
     const options = { name: 'monthly_active_users', anyProcess: true };
-    await this.database.write((tx) => noteActive(tx, userIds, nowMs), options);
-    for (const userId of userIds) this.#known.set(userId, nowMs);
+    const noting = this.#known.begin();
+    try {
+      await this.database.write((tx) => noteActive(tx, userIds, nowMs), options);
+      // But for those who have lost their places meanwhile.
+      for (const userId of userIds) noting.keep(userId, nowMs);
+    } finally {
+      noting.end();
+    }
   }
 
   #needsPlace(account: CountedAccount): boolean {
@@ -212,8 +230,17 @@ export class MonthlyActiveUsers implements OnModuleInit {
     return [...reserved];
   }
 
-  #forget(userId: string): void {
-    this.#known.delete(userId);
+  /** A transaction takes places away: with it every process forgets who has one. @param userIds whose; none where nobody knows */
+  #drops(tx: Tx, userIds: readonly string[]): void {
+    tx.unlessRolledBack(() => {
+      this.#forget(userIds);
+      this.invalidations.send(this.#known.name, userIds);
+    });
+  }
+
+  #forget(userIds: readonly string[]): void {
+    if (userIds.length === 0) this.#known.clear();
+    else this.#known.forget(userIds);
     this.#fullSinceMs = undefined;
   }
 }
