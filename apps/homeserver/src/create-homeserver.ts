@@ -233,9 +233,11 @@ export class Homeserver {
 
   /**
    * News of other processes may have been missed, or another one writes now: finds out how far everything is, and forgets what may be
-   * true no more. The process that writes has missed nothing unless a stream has moved that others write as well. Never rejects.
+   * true no more. The process that writes has missed nothing unless a stream has moved that others write as well, or somebody says so.
+   * Never rejects.
+   * @param hasMissed news were missed, whatever the streams say
    */
-  async catchUp(): Promise<void> {
+  async catchUp(hasMissed = false): Promise<void> {
     // Before, and while it starts, nothing is remembered.
     if (!this.lifecycle.running) return;
     const [streams, notifier] = [this.service(Streams), this.service(Notifier)];
@@ -243,7 +245,7 @@ export class Homeserver {
     const before = positions();
     const forget = (): void => this.service(Invalidations).forgetAll();
     try {
-      await streams.catchUp(forget);
+      await streams.catchUp(forget, hasMissed);
     } catch (err) {
       forget();
       this.logger.debug('The process that writes could not be asked', { err });

@@ -129,6 +129,22 @@ describeWithRedis('Redis', () => {
       expect(await bus.heard()).toBe(true);
     });
 
+    it('says that something may have been missed with the first look since Redis went away, and since it is back', async () => {
+      const looks: boolean[] = [];
+      const bus = await join({ catchUp: async (hasMissed) => void looks.push(hasMissed) });
+      await eventually(() => bus.isUp);
+      await bus.heard();
+      looks.length = 0;
+      await redis.down();
+      await eventually(() => !bus.isUp);
+      await bus.heard();
+      await bus.heard();
+      expect([looks[0], looks.includes(true, 1)]).toEqual([true, false]);
+      looks.length = 0;
+      await redis.up();
+      await eventually(() => looks.includes(true));
+    });
+
     it('has heard nothing before it has found out what it missed', async () => {
       let release: (() => void) | undefined;
       let waits = false;

@@ -24,8 +24,11 @@ export interface RedisBusOptions extends RedisOptions {
   /** Unique for each bus. */
   readonly id: string;
   readonly logger?: Logger | undefined;
-  /** Messages of others may be lost: finds out from the database or its writer what is new. Must not reject. */
-  readonly catchUp: () => Promise<void>;
+  /**
+   * Messages of others may be lost: finds out from the database or its writer what is new. Must not reject.
+   * @param hasMissed for the first time since Redis went away, or came back: what they said of caches may be lost as well
+   */
+  readonly catchUp: (hasMissed: boolean) => Promise<void>;
   /** Messages of this process may be lost: makes the others catch up. Must not reject. */
   readonly makeOthersCatchUp: () => Promise<void>;
 }
@@ -90,6 +93,8 @@ export class RedisBus extends Bus {
   #isUp = false;
   // Something was published that Redis did not take: the others have yet to be told another way.
   #hasLost = false;
+  // What others published may not have come: here that has yet to be found out.
+  #hasMissed = false;
   #closed = false;
   #timer: NodeJS.Timeout | undefined;
 
@@ -101,7 +106,11 @@ export class RedisBus extends Bus {
     this.#marks = `${this.#channel}:${options.id}`;
     this.#publisher = client(library, options);
     this.#subscriber = client(library, options);
-    this.#catchUp = new Together(options.catchUp);
+    this.#catchUp = new Together(async () => {
+      const hasMissed = this.#hasMissed;
+      this.#hasMissed = false;
+      await options.catchUp(hasMissed);
+    });
     this.#makeOthersCatchUp = new Together(async () => {
       this.#hasLost = false;
       await options.makeOthersCatchUp();
@@ -219,6 +228,7 @@ export class RedisBus extends Bus {
     this.#onceUp();
     this.#logger.info('Redis is there');
     // What was said meanwhile was said to nobody.
+    this.#hasMissed = true;
     void this.#catchUp.ask();
     if (this.#hasLost) void this.#makeOthersCatchUp.ask();
   }
@@ -226,6 +236,7 @@ export class RedisBus extends Bus {
   #setDown(): void {
     if (!this.#isUp) return;
     this.#isUp = false;
+    this.#hasMissed = true;
     for (const heard of this.#marked.values()) heard();
   }
 

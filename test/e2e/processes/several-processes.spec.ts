@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Database } from '@rookery/database';
 import { Config, processProtocol, SilentLogger } from '@rookery/platform';
-import { Bus, Notifier } from '@rookery/replication';
+import { Bus, defineRpc, Notifier, Rpc } from '@rookery/replication';
 import { HiddenSenders } from '@rookery/rooms';
 import {
   describeWithRedis,
@@ -321,7 +321,7 @@ describeWithRedis('A server of several processes', () => {
     await end(parent);
   });
 
-  describe('one of which ends', () => {
+  describe('one of which ends, or is not heard', () => {
     const account = '/user/@alice:rookery.test/account_data';
     const path = `${account}/org.example.n`;
     let one: InsideProcess;
@@ -420,8 +420,9 @@ describeWithRedis('A server of several processes', () => {
       expect(told).toEqual([['two', before + 1]]);
     });
 
-    it('forgets what it remembers where that one was lost, and may have been about to say that it is true no more', async () => {
-      const [alice, bob] = ['@alice:rookery.test', '@bob:rookery.test'];
+    const [alice, bob] = ['@alice:rookery.test', '@bob:rookery.test'];
+    /** One remembers whom Alice ignores, and is not told that it is somebody else by now. @returns what it remembers */
+    async function ignoreUnheard(): Promise<HiddenSenders> {
       const hidden = one.among.server.service(HiddenSenders);
       expect(await hidden.ignoredBy(alice)).toEqual(new Set());
       const bus = two.among.server.service(Bus);
@@ -429,6 +430,18 @@ describeWithRedis('A server of several processes', () => {
       bus.publish = (message) => (message.stream === 'caches' ? undefined : publish(message));
       expect((await put(two.at, 'm.ignored_user_list', { ignored_users: { [bob]: {} } })).status).toBe(200);
       expect(await hidden.ignoredBy(alice)).toEqual(new Set());
+      return hidden;
+    }
+
+    it('forgets what it remembers where that one finds out that it was not heard, though no stream is behind', async () => {
+      const hidden = await ignoreUnheard();
+      // As whoever finds Redis silent does before it answers.
+      await two.among.server.service(Rpc).callOthers(defineRpc<undefined, null>('catch_up'), undefined);
+      expect(await hidden.ignoredBy(alice)).toEqual(new Set([bob]));
+    });
+
+    it('forgets what it remembers where that one was lost, and may have been about to say that it is true no more', async () => {
+      const hidden = await ignoreUnheard();
       // As whoever finds it without a sign of life does.
       await query(`UPDATE processes SET fenced = TRUE WHERE name = 'two'`);
       await eventually(async () => (await hidden.ignoredBy(alice)).has(bob));

@@ -265,7 +265,8 @@ export class AmongProcesses {
     const { logger, host } = options;
     const name = isWriter ? writer : options.name;
     const rpc = (this.#rpc = this.#newRpc(name));
-    rpc.handle(catchUp, () => this.#catchUp());
+    // Whoever asks for that has something lost that it said.
+    rpc.handle(catchUp, () => this.#catchUp(true));
     rpc.handle(othersLookAgain, () => registry.beat());
     const addresses: Addresses = { rpc: await rpc.listen(host), ...ownVersions };
     await registry.moveTo(JSON.stringify(addresses));
@@ -274,7 +275,7 @@ export class AmongProcesses {
     const bus = await RedisBus.connect({
       ...redisOptions(this.config),
       ...{ server: this.config.serverName, id: String(registry.number), logger: logger.child('redis') },
-      catchUp: () => this.#catchUp(),
+      catchUp: (hasMissed) => this.#catchUp(hasMissed),
       makeOthersCatchUp: async () => void (await rpc.callOthers(catchUp, undefined)),
     });
     this.#isWriter = isWriter;
@@ -410,8 +411,8 @@ export class AmongProcesses {
     return this.#sharing.isKnown;
   }
 
-  async #catchUp(): Promise<void> {
-    await this.#server?.catchUp();
+  async #catchUp(hasMissed = false): Promise<void> {
+    await this.#server?.catchUp(hasMissed);
   }
 }
 

@@ -192,6 +192,23 @@ eachDatabase('A stream that several processes write', (open) => {
     expect(writer.users.hasChanged('@unheard:x', before)).toBe(true);
   });
 
+  it('forgets with the next look what may have changed by what it gave up', async () => {
+    const [writer, other] = [await process('writer'), await process('p2')];
+    let forgotten = 0;
+    const look = async (hasMissed?: boolean): Promise<number> => {
+      await writer.streams.catchUp(() => forgotten++, hasMissed);
+      return forgotten;
+    };
+    bus.isHeld = true;
+    await other.write('@unheard:x');
+    const written = await writer.write('@heard:x');
+    await clock.advance(300);
+    expect([writer.stream.current(), forgotten]).toEqual([written, 0]);
+    expect(await look()).toBe(1);
+    expect(await look()).toBe(1);
+    expect(await look(true)).toBe(2);
+  });
+
   it('is written by one process alone while that one knows of no other, or others cannot be told', async () => {
     await process('writer');
     let [isKnown, canTell] = [true, true];

@@ -41,6 +41,8 @@ export interface StreamParts {
   readonly config?: Config | undefined;
   /** How far the streams are to which several processes write, once that can be told. */
   readonly lookAgain: () => void;
+  /** Something was written of which nobody tells this process what it changed. */
+  readonly missed: () => void;
 }
 
 /** Answered once a process has heard of a position, by whether it has. */
@@ -93,7 +95,10 @@ export class Stream<Key extends string = never> {
     if (!this.isShared) return;
     parts.notifier.share(this.name, {
       changed: ({ position, changed }) => this.#take(position, changed),
-      missed: (upTo) => this.#forget(upTo),
+      missed: (upTo) => {
+        parts.missed();
+        this.#forget(upTo);
+      },
     });
   }
 

@@ -35,6 +35,8 @@ export class Streams {
   /** Those that several processes write. */
   readonly #shared: Stream<string>[] = [];
   #looking: Promise<void> | undefined;
+  /** Since the last look something was written of which nobody told this process what it changed. */
+  #hasMissed = false;
   readonly #byName = new Map<string, { readonly definition: StreamDefinition; readonly stream: Stream<string> }>();
 
   constructor(database: Database, notifier: Notifier, options: StreamsOptions = {}) {
@@ -65,6 +67,7 @@ export class Streams {
       rpc: this.#rpc,
       config: this.#config,
       lookAgain: () => this.#lookAgain(),
+      missed: () => void (this.#hasMissed = true),
     };
     const stream = new Stream<string>(definition, parts);
     this.#byName.set(definition.name, { definition, stream });
@@ -87,19 +90,21 @@ export class Streams {
   /**
    * Learns how far the streams are that other processes write: at the start, and when messages may have been lost. What is remembered of
    * changes up to there is forgotten.
-   * @param forget called once the positions are known and before anybody here sees them, unless they are known already: what was read
-   * while others were asked may be older than they are
+   * @param forget called once the positions are known and before anybody here sees them, unless they are known already and nothing was
+   * missed on the way there: what was read while others were asked may be older than they are
+   * @param hasMissed that something was is known
    */
-  async catchUp(forget?: () => void): Promise<void> {
+  async catchUp(forget?: () => void, hasMissed = false): Promise<void> {
     const { isSharing } = this.writers;
     const elsewhere = this.#all.filter((stream) => !stream.isWrittenHere && !(stream.isShared && isSharing));
     const [told, shared] = await Promise.all([
       elsewhere.length > 0 ? this.#rpc.call(positionsOfStreams, undefined, this.writers.writerOf('events')) : nothing,
       readShared(this.#database, isSharing ? this.#sharedNames : []),
     ]);
-    // A stream of several writers has no gaps: who is where the database is has missed nothing.
+    // A stream of several writers has no gaps: who is where the database is has missed nothing but what it gave up.
     const behind = this.#all.filter((stream) => stream.isShared && (shared.get(stream.name) ?? 0) > stream.current());
-    if (elsewhere.length + behind.length > 0) forget?.();
+    if (hasMissed || this.#hasMissed || elsewhere.length + behind.length > 0) forget?.();
+    this.#hasMissed = false;
     for (const stream of elsewhere) stream.catchUp(told[stream.name] ?? 0);
     for (const stream of behind) stream.catchUp(shared.get(stream.name) ?? 0);
   }
