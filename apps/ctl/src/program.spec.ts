@@ -173,6 +173,9 @@ describe('rookery config', () => {
     expect(known).toContain(`  pusher1: ${reads}, pushes to devices, sends to application services`);
     const old = await linesOf('instance_map: {main: {host: localhost, port: 9093}}\nnotify_appservices: false');
     expect(old).toContain(`  synapse.app.appservice: ${reads}, sends to application services`);
+    const sender = 'worker_app: synapse.app.federation_sender\nworker_name: sender9\nsend_federation: false';
+    const alone = await linesOf(`instance_map: {main: {host: localhost, port: 9093}}\n${sender}`);
+    expect(alone).toContain(`  sender9: ${reads}, sends to other servers`);
     expect(known.join('\n')).toContain('While main is away nobody writes, ');
     const restricted = await linesOf(
       [

@@ -70,6 +70,8 @@ describe('Who wants a duty', () => {
     const ways = [
       ['user_directory', { update_user_directory: false }, 'synapse.app.user_dir'],
       ['appservice_sender', { notify_appservices: false }, 'synapse.app.appservice'],
+      ['push_sender', { start_pushers: false }, 'synapse.app.pusher'],
+      ['federation_sender', { send_federation: false }, 'synapse.app.federation_sender'],
     ] as const;
     for (const [role, old, app] of ways) {
       const of = (settings: object, isBeside: boolean): string =>

@@ -47,8 +47,8 @@ export function applyDependentDefaults(draft: Draft): void {
       ...(valueOf(draft, 'listeners') ?? []),
     ]);
   }
-  silent('pusher_instances', valueOf(draft, 'start_pushers') === false ? [] : ['master']);
-  silent('federation_sender_instances', valueOf(draft, 'send_federation') === false ? [] : ['master']);
+  silent('pusher_instances', sharesOf(draft, 'start_pushers', 'synapse.app.pusher'));
+  silent('federation_sender_instances', sharesOf(draft, 'send_federation', 'synapse.app.federation_sender'));
   oldDuty(draft, 'update_user_directory', 'update_user_directory_from_worker', 'synapse.app.user_dir');
   oldDuty(draft, 'notify_appservices', 'notify_appservices_from_worker', 'synapse.app.appservice');
   oneOfDatabases(draft);
@@ -82,6 +82,13 @@ function textOf(file: string | undefined): string | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** Who has a share of a duty where no list names them. Switched off on the main process: workers of that kind, each by its own settings. */
+function sharesOf(draft: Draft, onMain: 'start_pushers' | 'send_federation', app: string): readonly string[] {
+  if (valueOf(draft, onMain) !== false) return ['master'];
+  const own = valueOf(draft, 'worker_app') === app ? valueOf(draft, 'worker_name') : undefined;
+  return own === undefined ? [] : [own];
 }
 
 /** Switched off on the main process by its old name: a worker of that kind does it, whatever its name. */

@@ -80,11 +80,15 @@ export const workerSettings = {
   start_pushers: optional(k.flag, 'The main process sends push notifications.', {
     rule: 'Default true; false with `pusher_instances`.',
   }),
-  pusher_instances: setting(instances, [], 'Workers that send push notifications, sharded by user.'),
+  pusher_instances: setting(instances, [], 'Workers that send push notifications, sharded by user.', {
+    rule: 'With `start_pushers: false`, workers of the kind `synapse.app.pusher` unless given.',
+  }),
   send_federation: optional(k.flag, 'The main process sends to other servers.', {
     rule: 'Default true; false with `federation_sender_instances`.',
   }),
-  federation_sender_instances: setting(instances, [], 'Workers that send to other servers, sharded by server.'),
+  federation_sender_instances: setting(instances, [], 'Workers that send to other servers, sharded by server.', {
+    rule: 'With `send_federation: false`, workers of the kind `synapse.app.federation_sender` unless given.',
+  }),
   outbound_federation_restricted_to: optional(
     instances,
     'The only processes that speak to other servers; all others by way of them.',
