@@ -1,5 +1,6 @@
 import { Database } from '@rookery/database';
-import { Bus } from '@rookery/replication';
+import { E2eePorts } from '@rookery/e2ee';
+import { Bus, Streams } from '@rookery/replication';
 import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { askProcess, requestProcess } from './ask-process.js';
 
@@ -354,6 +355,29 @@ describe('What any process of a server writes', () => {
     expect([ids.length, new Set(ids).size]).toEqual([total, total]);
     for (const process of [0, 1, 2])
       expect((await sync(process, dora, undefined)).device_one_time_keys_count).toEqual({ signed_curve25519: 0 });
+  });
+
+  it('takes no second key of a device where others cannot be told any more while a service is asked for one', async () => {
+    const frank = await homeserver.registerUser('frank');
+    await ask(0, frank, 'POST', '/keys/upload', oneTimeKeys('f', 4));
+    const server = homeserver.servers[1]!;
+    const [{ appserviceKeys: port }, { writers }] = [server.service(E2eePorts), server.service(Streams)];
+    const { given } = port;
+    port.replace({
+      claim: async () => {
+        Object.defineProperty(writers, 'mayShare', { value: false, configurable: true });
+        return {};
+      },
+    });
+    try {
+      const algorithm = 'signed_curve25519';
+      const claim = { one_time_keys: { [frank.userId]: { [frank.deviceId]: algorithm, NONE: algorithm } } };
+      await ask(1, alice, 'POST', '/keys/claim', claim);
+    } finally {
+      port.replace(given);
+      Reflect.deleteProperty(writers, 'mayShare');
+    }
+    expect((await sync(2, frank, undefined)).device_one_time_keys_count).toEqual({ signed_curve25519: 3 });
   });
 
   it('keeps one of two one-time keys of the same id, and says so, whoever takes them at the same time', async () => {

@@ -152,15 +152,23 @@ export class OneTimeKeyService {
     );
     if (wanted.length === 0) return {};
     const { claim: ask } = this.services;
-    const claimed = byDevice(await this.#take(wanted, { oneTime: true, fallback: !ask }));
+    // For both: were the second refused, whoever takes the request would claim what was claimed here once more.
+    const anyProcess = this.#stream.isWrittenHere;
+    const claimed = byDevice(await this.#take(wanted, { oneTime: true, fallback: !ask }, anyProcess));
     const missing = (): WantedKey[] => wanted.filter((key) => !claimed[key.userId]?.[key.deviceId]);
     if (!ask || missing().length === 0) return claimed;
     addTo(claimed, await ask(algorithmsByDevice(missing())));
-    if (missing().length > 0) addTo(claimed, byDevice(await this.#take(missing(), { oneTime: false, fallback: true })));
+    const left = missing();
+    if (left.length > 0)
+      addTo(claimed, byDevice(await this.#take(left, { oneTime: false, fallback: true }, anyProcess)));
     return claimed;
   }
 
-  #take(wanted: readonly WantedKey[], from: { readonly oneTime: boolean; readonly fallback: boolean }) {
+  #take(
+    wanted: readonly WantedKey[],
+    from: { readonly oneTime: boolean; readonly fallback: boolean },
+    anyProcess: boolean,
+  ): Promise<readonly ClaimedKey[]> {
     return this.database.write(
       async (tx) => {
         const keys = from.oneTime ? await claimOneTimeKeys(tx, wanted, this.clock.nowMs()) : [];
@@ -170,7 +178,7 @@ export class OneTimeKeyService {
         if (all.length > 0) await this.#changed(tx, all);
         return all;
       },
-      { name: 'keys_claim', anyProcess: this.#stream.isWrittenHere },
+      { name: 'keys_claim', anyProcess },
     );
   }
 

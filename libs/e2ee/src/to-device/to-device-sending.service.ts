@@ -58,6 +58,8 @@ export class ToDeviceSending {
     const texts = parseMessages(messages);
     // What goes to other servers is found out where events are written.
     if ([...texts.keys()].some((to) => !this.#isHere(to))) this.database.onlyAtWriter('messages for other servers');
+    // Before the limit, from which whoever takes the request then takes once more.
+    if (!this.inboxes.stream.isWrittenHere) this.database.onlyAtWriter('messages that others could not be told of');
     if (type === 'm.room_key_request')
       await this.rateLimiter.take('rc_key_requests', `${userId}\n${deviceId}`, requester);
     await this.#send(type, userId, texts, (tx) =>
