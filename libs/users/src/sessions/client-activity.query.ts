@@ -9,17 +9,25 @@ export interface Sighting {
   readonly seenMs: number;
 }
 
-/** Upserts the addresses and the devices' last sightings. */
-export async function recordActivity(tx: Tx, sightings: readonly Sighting[]): Promise<void> {
+const keyOf = ({ userId, deviceId = '', ip }: Sighting): string => `${userId}\n${deviceId}\n${ip}`;
+
+/** Upserts the addresses and the devices' last sightings. What was seen later stays, in whichever order batches come. */
+export async function recordActivity(tx: Tx, batch: readonly Sighting[]): Promise<void> {
+  // All processes lock rows in one order: otherwise two of them could wait for each other.
+  const sightings = batch.toSorted((one, other) => (keyOf(one) < keyOf(other) ? -1 : 1));
   await tx.insertMany(
     'user_ips',
     ['user_id', 'device_id', 'ip', 'user_agent', 'last_seen'],
     sightings.map((one) => [one.userId, one.deviceId ?? '', one.ip, one.userAgent, one.seenMs]),
-    'ON CONFLICT (user_id, device_id, ip) DO UPDATE SET user_agent = excluded.user_agent, last_seen = excluded.last_seen',
+    `ON CONFLICT (user_id, device_id, ip) DO UPDATE SET user_agent = excluded.user_agent, last_seen = excluded.last_seen
+     WHERE user_ips.last_seen <= excluded.last_seen`,
   );
   const latest = new Map<string, Sighting & { readonly deviceId: string }>();
-  for (const { deviceId, ...one } of sightings)
-    if (deviceId !== undefined) latest.set(`${one.userId}\n${deviceId}`, { ...one, deviceId });
+  for (const { deviceId, ...one } of sightings) {
+    if (deviceId === undefined) continue;
+    const key = `${one.userId}\n${deviceId}`;
+    if ((latest.get(key)?.seenMs ?? 0) <= one.seenMs) latest.set(key, { ...one, deviceId });
+  }
   // A device that went meanwhile, or is just going, is not brought back.
   const known = new Set<string>();
   const seen = [...latest.values()];
@@ -39,7 +47,9 @@ export async function recordActivity(tx: Tx, sightings: readonly Sighting[]): Pr
     'devices',
     ['user_id', 'device_id', 'last_seen', 'ip', 'user_agent'],
     rows,
-    'ON CONFLICT (user_id, device_id) DO UPDATE SET last_seen = excluded.last_seen, ip = excluded.ip, user_agent = excluded.user_agent',
+    `ON CONFLICT (user_id, device_id) DO UPDATE
+     SET last_seen = excluded.last_seen, ip = excluded.ip, user_agent = excluded.user_agent
+     WHERE devices.last_seen IS NULL OR devices.last_seen <= excluded.last_seen`,
   );
 }
 

@@ -48,13 +48,14 @@ export async function countActiveByService(db: Db): Promise<{ readonly service: 
   );
 }
 
-/** Counts users, or notes that they were seen again. */
+/** Counts users, or notes that they were seen again; rows are locked in one order, whichever process does. */
 export async function noteActive(tx: Tx, userIds: readonly string[], nowMs: number): Promise<void> {
   await tx.insertMany(
     'monthly_active_users',
     ['user_id', 'timestamp'],
-    userIds.map((userId) => [userId, nowMs]),
-    'ON CONFLICT (user_id) DO UPDATE SET timestamp = excluded.timestamp',
+    userIds.toSorted().map((userId) => [userId, nowMs]),
+    `ON CONFLICT (user_id) DO UPDATE SET timestamp = excluded.timestamp
+     WHERE monthly_active_users.timestamp <= excluded.timestamp`,
   );
 }
 
