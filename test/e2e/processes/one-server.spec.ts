@@ -39,6 +39,7 @@ interface Sync {
       string,
       {
         readonly timeline: { readonly events: readonly { readonly event_id: string }[] };
+        readonly state: { readonly events: readonly object[] };
         readonly ephemeral: { readonly events: readonly { readonly type: string; readonly content: object }[] };
         readonly unread_notifications: { readonly notification_count: number };
       }
@@ -247,31 +248,53 @@ describe('a server of several processes, each request at one of them by chance',
     }
   });
 
-  it('does not take a token for lost that another process gave, where one has not heard how far everything is', async () => {
-    const bus = homeserver.servers[1]!.service(Bus) as Bus & { receive(message: BusMessage): void };
+  /** Something is done while one of the processes hears nothing of the others, as where it can ask nobody. */
+  async function unheard(at: number, work: () => Promise<void>): Promise<void> {
+    const bus = homeserver.servers[at]!.service(Bus) as Bus & { receive(message: BusMessage): void };
     const receive = bus.receive.bind(bus);
-    const unheard: BusMessage[] = [];
-    bus.receive = (message) => void unheard.push(message);
-    const ask = async <T>(at: number, ...what: [method: string, path: string, body?: object]): Promise<T> => {
-      const answer = await requestProcess(homeserver, at, bob, ...what);
-      expect({ at, what, status: answer.status }).toEqual({ at, what, status: 200 });
-      return (await answer.json()) as T;
-    };
+    const missed: BusMessage[] = [];
+    bus.receive = (message) => void missed.push(message);
     try {
-      await send(alice, 'not heard of everywhere');
-      const path = '/_matrix/client/v3/sync?timeout=0';
-      const { next_batch: since } = await ask<Sync>(0, 'GET', path);
-      const { rooms } = await ask<Sync>(1, 'GET', `${path}&since=${since}`);
-      expect(rooms?.join?.[roomId]?.timeline.events ?? []).toEqual([]);
-      const slidingNow = `${slidingPath}?timeout=0`;
-      const { pos } = await ask<SlidingSync>(0, 'POST', slidingNow, slidingLists);
-      const next = await ask<SlidingSync>(1, 'POST', `${slidingNow}&pos=${encodeURIComponent(pos)}`, slidingLists);
-      expect(next.rooms[roomId]?.timeline ?? []).toEqual([]);
+      await work();
     } finally {
       bus.receive = receive;
-      for (const message of unheard) receive(message);
+      for (const message of missed) receive(message);
     }
-  });
+  }
+  const ask = async <T>(at: number, user: TestUser, method: string, path: string, body?: object): Promise<T> => {
+    const answer = await requestProcess(homeserver, at, user, method, path, body);
+    expect({ at, path, status: answer.status }).toEqual({ at, path, status: 200 });
+    return (await answer.json()) as T;
+  };
+  const syncPath = '/_matrix/client/v3/sync?timeout=0';
+
+  it('does not take a token for lost that another process gave, where one has not heard how far everything is', () =>
+    unheard(1, async () => {
+      await send(alice, 'not heard of everywhere');
+      const { next_batch: since } = await ask<Sync>(0, bob, 'GET', syncPath);
+      const { rooms } = await ask<Sync>(1, bob, 'GET', `${syncPath}&since=${since}`);
+      // Otherwise all of it is told anew.
+      expect(rooms?.join?.[roomId]?.state.events ?? []).toEqual([]);
+      const path = `${slidingPath}?timeout=0`;
+      const { pos } = await ask<SlidingSync>(0, bob, 'POST', path, slidingLists);
+      const next = await ask<SlidingSync>(1, bob, 'POST', `${path}&pos=${encodeURIComponent(pos)}`, slidingLists);
+      expect(next.rooms[roomId]?.timeline ?? []).toEqual([]);
+    }));
+
+  it('tells whose keys have changed up to a token that another process gave', () =>
+    unheard(1, async () => {
+      const { next_batch: from } = await ask<Sync>(0, bob, 'GET', syncPath);
+      const { userId, deviceId } = alice;
+      await ask(0, alice, 'POST', '/_matrix/client/v3/keys/upload', {
+        device_keys: {
+          ...{ user_id: userId, device_id: deviceId, algorithms: ['m.olm.v1.curve25519-aes-sha2'], signatures: {} },
+          keys: { [`ed25519:${deviceId}`]: 'ed', [`curve25519:${deviceId}`]: 'cu' },
+        },
+      });
+      const { next_batch: to } = await ask<Sync>(0, bob, 'GET', syncPath);
+      const path = `/_matrix/client/v3/keys/changes?from=${from}&to=${to}`;
+      expect((await ask<{ changed: string[] }>(1, bob, 'GET', path)).changed).toEqual([userId]);
+    }));
 
   it('answers what only reads in any of them, as soon as it was written, and while none writes', async () => {
     const eventId = await send(alice, 'to be read everywhere');

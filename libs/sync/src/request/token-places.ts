@@ -48,7 +48,7 @@ export class TokenPlaces implements OnModuleInit {
     private readonly logger: Logger,
     ports: E2eePorts,
   ) {
-    ports.syncPositions.give((text) => this.upToHead(parseSyncToken(text)));
+    ports.syncPositions.give((text) => this.#heardOf(parseSyncToken(text)));
   }
 
   async onModuleInit(): Promise<void> {
@@ -98,5 +98,15 @@ export class TokenPlaces implements OnModuleInit {
       );
     }
     return { token: { ...this.upToHead(since), toDevice: 0 }, isLost: true };
+  }
+
+  /**
+   * {@link upToHead} for whoever is told everything up to the token.
+   * @throws OnlyAtWriterError where another process writes, which may be that far
+   */
+  #heardOf(token: SyncToken): SyncToken {
+    const { deviceLists, events } = this.current();
+    if (token.deviceLists > deviceLists || token.events > events) this.database.onlyAtWriter('a token that is ahead');
+    return this.upToHead(token);
   }
 }
