@@ -375,6 +375,54 @@ describe.each(['sqlite', 'postgres'] as const)('one’s own account (%s)', (kind
     });
   });
 
+  it('has the server of numbers asked no more than the limits allow', async () => {
+    const rare = (burst: number) => ({ per_second: 0.0001, burst_count: burst });
+    const limited = await createTestHomeserver({
+      database: kind,
+      fetch: validatedFetch,
+      settings: {
+        account_threepid_delegates: { msisdn: numbers.url },
+        rc_registration: rare(3),
+        rc_3pid_validation: rare(3),
+        rc_ui_auth: rare(12),
+      },
+    });
+    const begin = async (secret: string, number: string): Promise<string> => {
+      const body = { client_secret: secret, country: 'GB', phone_number: number, send_attempt: 1 };
+      return String(asJson(await limited.request('POST', '/register/msisdn/requestToken', body))['sid']);
+    };
+    const submit = async (secret: string, sid: string, token: string): Promise<Json> => {
+      const body = { client_secret: secret, sid, token };
+      return asJson(await limited.request('POST', '/_matrix/client/unstable/add_threepid/msisdn/submit_token', body));
+    };
+    const tooMany = { status: 429, errcode: 'M_LIMIT_EXCEEDED' };
+    try {
+      const [first, second] = [await begin('one', '07700900200'), await begin('two', '07700900201')];
+      // Somebody else, who guesses the id of a session alone, leaves its owner all tries.
+      for (const _ of [1, 2, 3])
+        expect(await submit('other', first, '000000')).toEqual({ status: 200, success: false });
+      for (const _ of [1, 2, 3]) expect(await submit('one', first, '000000')).toEqual({ status: 200, success: false });
+      // Identity servers that count their sessions may read an id in several spellings.
+      for (const sid of [first, `0${first}`])
+        expect(await submit('one', sid, numbers.codeOf(first))).toMatchObject(tooMany);
+      expect(await submit('two', second, numbers.codeOf(second))).toEqual({ status: 200, success: true });
+
+      // Three are left to the address: one begins a reset of a password, and two prove nothing for it.
+      const wish = { new_password: 'password 2 of nobody' };
+      const { session } = await challengeOf(limited.request('POST', '/account/password', wish));
+      const asked = numbers.requests.length;
+      const auth = { type: 'm.login.msisdn', session, threepid_creds: { sid: 'guess', client_secret: 's' } };
+      const prove = async (): Promise<Json> =>
+        asJson(await limited.request('POST', '/account/password', { ...wish, auth }));
+      for (const _ of [1, 2]) expect(await prove()).toMatchObject({ status: 401, errcode: 'M_NO_VALID_SESSION' });
+      expect(await prove()).toMatchObject(tooMany);
+      expect(await submit('three', second, '000000')).toMatchObject(tooMany);
+      expect(numbers.requests).toHaveLength(asked + 2);
+    } finally {
+      await limited.stop();
+    }
+  });
+
   it('mails each address no more than the limits allow', async () => {
     const limited = await createTestHomeserver({
       database: kind,

@@ -853,7 +853,7 @@ export const limiters: readonly Limiter[] = (
     [
       'rc_ui_auth',
       'user, or address',
-      'beginning interactive authentication, unsolved captchas; never less than `rc_registration`',
+      'beginning interactive authentication, unsolved captchas, unproved phone numbers and their codes; never less than `rc_registration`',
     ],
     ['rc_login.address', 'address', 'logins, except of application services'],
     ['rc_login.account', 'account', 'logins'],
@@ -862,7 +862,11 @@ export const limiters: readonly Limiter[] = (
     ['rc_joins.remote', 'user', 'joining other rooms'],
     ['rc_joins_per_room', 'room', 'joins'],
     ['rc_key_requests', 'device', 'room key requests to other devices'],
-    ['rc_3pid_validation', 'address, and the mail address or number', 'validation mails and messages'],
+    [
+      'rc_3pid_validation',
+      'address, and the mail address or number',
+      'validation mails and messages; codes, by session',
+    ],
     ['rc_invites.per_room', 'room', 'invites'],
     ['rc_invites.per_user', 'invited user', 'invites'],
     [

@@ -115,12 +115,12 @@ export class ThreepidController {
 
   /** POST /_matrix/client/unstable/add_threepid/msisdn/submit_token: the code from the text message */
   @Post(client(['unstable'], '/add_threepid/msisdn/submit_token'))
-  @Access({ auth: 'none' })
+  @Access({ auth: 'none', limiter: 'rc_ui_auth' })
   submitCode(
-    @JsonBody(submitCodeBody)
-    body: Infer<typeof submitCodeBody>,
+    @Inbound() request: InboundRequest,
+    @JsonBody(submitCodeBody) body: Infer<typeof submitCodeBody>,
   ): Promise<object> {
-    return this.numbers.submit(body.sid, body.client_secret, body.token);
+    return this.numbers.submit(body.sid, body.client_secret, body.token, request);
   }
 
   /** GET /_matrix/client/v3/account/3pid */

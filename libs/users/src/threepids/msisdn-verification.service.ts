@@ -1,8 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import type { Tx } from '@rookery/database';
-import { OutboundError, OutboundHttp, ownUrl } from '@rookery/http';
+import { OutboundError, OutboundHttp, ownUrl, RateLimiter } from '@rookery/http';
 import { errorOfOther, isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Clock, Config, Ids, Logger } from '@rookery/platform';
+import { Clock, Config, Ids, Logger, type RequestOrigin } from '@rookery/platform';
 import { secretHash } from '../common/secrets.js';
 import { canonicalMsisdn } from './addresses.js';
 import { consumeRemoteProof } from './validation.query.js';
@@ -37,6 +37,7 @@ export class MsisdnVerification {
     private readonly ids: Ids,
     private readonly config: Config,
     private readonly logger: Logger,
+    private readonly limiter: RateLimiter,
   ) {}
 
   /** Whether numbers can be proved here. */
@@ -67,13 +68,18 @@ export class MsisdnVerification {
     return { sid: this.ids.letters(16), msisdn: address, submit_url: this.#submitUrl() };
   }
 
-  /** Hands on the code that the user typed. @returns what the identity server says of it */
-  async submit(sid: string, clientSecret: string, token: string): Promise<JsonObject> {
-    const answer = await this.#ask('POST', '/validate/msisdn/submitToken', {
-      sid,
-      client_secret: checkClientSecret(clientSecret),
-      token,
-    });
+  /**
+   * Hands on the code that the user typed.
+   * @returns what the identity server says of it
+   * @throws MatrixError 400, 502; 429 for too many codes from one address, or for one session
+   */
+  async submit(sid: string, clientSecret: string, token: string, request: RequestOrigin): Promise<JsonObject> {
+    checkClientSecret(clientSecret);
+    this.#delegate();
+    await this.limiter.take('rc_ui_auth', request.ip);
+    // The secret stands for the session: its id can be guessed, for others to use up the tries, and some servers read it in several spellings.
+    await this.limiter.take('rc_3pid_validation', `code:${secretHash(clientSecret)}`);
+    const answer = await this.#ask('POST', '/validate/msisdn/submitToken', { sid, client_secret: clientSecret, token });
     return { success: answer['success'] === true };
   }
 
@@ -95,15 +101,21 @@ export class MsisdnVerification {
     return consumeRemoteProof(tx, proof.proofHash, 'msisdn', proof.address, this.clock.nowMs());
   }
 
+  /** Who is asked. @throws MatrixError 400 where nobody is */
+  #delegate(): string {
+    const delegate = this.config.get('account_threepid_delegates.msisdn');
+    if (delegate === undefined)
+      throw MatrixError.threepidMediumNotSupported('Phone numbers cannot be proved on this server');
+    return delegate;
+  }
+
   #submitUrl(): string {
     return ownUrl(this.config, '_matrix/client/unstable/add_threepid/msisdn/submit_token');
   }
 
   /** Refusals of the identity server come back as what it says; anything else is 502. */
   async #ask(method: 'GET' | 'POST', path: string, json?: object): Promise<JsonObject> {
-    const delegate = this.config.get('account_threepid_delegates.msisdn');
-    if (delegate === undefined)
-      throw MatrixError.threepidMediumNotSupported('Phone numbers cannot be proved on this server');
+    const delegate = this.#delegate();
     try {
       const { status, body } = await this.http.request({
         method,

@@ -33,9 +33,10 @@ class EmailStage implements UiaStage {
   }
 }
 
-/** `m.login.msisdn`: a phone number that was proved; the proof is used up. */
+/** `m.login.msisdn`: a phone number that was proved, which another server is asked about; the proof is used up. */
 class MsisdnStage implements UiaStage {
   readonly type = 'm.login.msisdn';
+  readonly failures = 'rc_ui_auth';
   constructor(private readonly verification: MsisdnVerification) {}
 
   async check({ auth }: StageAttempt): Promise<unknown> {

@@ -17,7 +17,10 @@ export interface StageAttempt {
 /** One way to prove something: a stage of interactive auth. */
 export interface UiaStage {
   readonly type: string;
-  /** The limiter of attempts that fail, by address: who has failed too often is not heard. Absent where nothing can be guessed. */
+  /**
+   * The limiter of attempts that fail, by address: who has failed too often is not heard. Absent where nothing can be guessed, and
+   * nobody else is asked.
+   */
   readonly failures?: LimiterName;
   /** What clients need to know to go through it; absent when that is nothing. */
   params?(): object | undefined;

@@ -110,7 +110,7 @@ export const limitSettings = {
   rc_ui_auth: bucket(
     0.5,
     300,
-    'Operations that begin interactive auth, by user, or by address where nobody is logged in, and captchas that are not solved, by address; never less than `rc_registration`.',
+    'Operations that begin interactive auth, by user, or by address where nobody is logged in; captchas that are not solved, phone numbers that are not proved, and codes sent to them, by address; never less than `rc_registration`.',
   ),
   'rc_login.address': bucket(0.003, 5, 'Logins, by address.'),
   'rc_login.account': bucket(0.003, 5, 'Logins, by account.'),
@@ -119,7 +119,11 @@ export const limitSettings = {
   'rc_joins.local': bucket(0.1, 10, 'Joining rooms this server is in, by user.'),
   'rc_joins.remote': bucket(0.01, 10, 'Joining other rooms, by user.'),
   rc_joins_per_room: bucket(1, 10, 'Joins, by room.'),
-  rc_3pid_validation: bucket(0.003, 5, 'Validation mails and messages, by user or address.'),
+  rc_3pid_validation: bucket(
+    0.003,
+    5,
+    'Validation mails and messages, by user or address, and codes that are tried for one message.',
+  ),
   'rc_invites.per_room': bucket(0.3, 10, 'Invites, by room.'),
   'rc_invites.per_user': bucket(0.003, 5, 'Invites, by invited user.'),
   'rc_invites.per_issuer': bucket(0.3, 10, 'Invites, by inviter.'),
