@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { Injectable } from '@nestjs/common';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Clock } from '@rookery/platform';
@@ -22,7 +23,21 @@ interface Pending {
   readonly roomId: string;
   readonly depth: number;
   readonly via: readonly string[];
+  /** The space by which the walk came here. */
+  readonly above?: Pending | undefined;
 }
+
+/** Where a page begins. */
+interface Start {
+  /** How many rooms the pages before have shown: what counts where the walk comes by nothing that is known of the last of them. */
+  readonly shown: number;
+  /** Stands for the last of them; absent in tokens of earlier versions. */
+  readonly last?: string | undefined;
+  /** Stand for spaces it lies in. */
+  readonly above: ReadonlySet<string>;
+}
+
+type Child = Pick<Pending, 'roomId' | 'via'>;
 
 /** A room that was looked up. */
 interface LookedUp {
@@ -34,7 +49,7 @@ interface LookedUp {
 
 interface Found {
   readonly room: JsonObject;
-  readonly children: readonly Omit<Pending, 'depth'>[];
+  readonly children: readonly Child[];
 }
 
 /** Children of one space that another server is told of, as others do; users of this server see all. */
@@ -45,6 +60,10 @@ const maxVia = 20;
 const maxWalk = 1000;
 /** How many rooms are looked at together: fewer than a short page wants may be shown, and no more than these are kept. */
 const [minAtOnce, maxAtOnce] = [20, 50];
+/** Spaces above the last room of a page that its token knows at most, and what it keeps of a room's id, characters. */
+const [maxAbove, markLength] = [8, 16];
+/** Longest token that is read, characters. */
+const maxTokenLength = 400;
 /** After so much time no other server is asked for one page; milliseconds. */
 const patienceMs = 20_000;
 const spaceType = 'm.space';
@@ -66,20 +85,16 @@ export class SpaceHierarchy {
    * @spec client-server-api#get_matrixclientv1roomsroomidhierarchy
    */
   async walk(userId: string, request: HierarchyRequest): Promise<JsonObject> {
-    const skip = request.from === undefined ? 0 : readToken(request.from, request);
+    const page = new Page(request);
     const pending: Pending[] = [{ roomId: request.roomId, depth: 0, via: request.via?.slice(0, maxVia) ?? [] }];
     const seen = new Set<string>();
     const ahead = new Map<string, LookedUp>();
-    const rooms: JsonObject[] = [];
-    let shown = 0;
     const untilMs = this.clock.nowMs() + patienceMs;
     for (let next = pending.pop(); next && seen.size < maxWalk; next = pending.pop()) {
       if (seen.has(next.roomId)) continue;
-      if (rooms.length >= request.limit) {
-        return { rooms, next_batch: writeToken(shown, request) };
-      }
+      if (page.isFull) return page.answer(true);
       if (!ahead.has(next.roomId)) {
-        const wanted = Math.min(Math.max(skip + request.limit - shown, minAtOnce), maxAtOnce);
+        const wanted = Math.min(Math.max(page.missing, minAtOnce), maxAtOnce);
         const roomIds = roomsAhead([...pending.slice(-maxWalk), next], seen, ahead, request.maxDepth, wanted);
         for (const [roomId, room] of await this.#lookUp(userId, roomIds, request)) ahead.set(roomId, room);
       }
@@ -91,13 +106,12 @@ export class SpaceHierarchy {
       if (!found) {
         if (next.depth === 0 && request.everything) throw MatrixError.noSuchRoom();
         if (next.depth === 0) throw MatrixError.forbidden('You may not see this room');
-        continue;
       }
-      if (++shown > skip) rooms.push(found.room);
-      if (request.maxDepth !== undefined && next.depth >= request.maxDepth) continue;
-      for (const child of found.children.toReversed()) pending.push({ ...child, depth: next.depth + 1 });
+      page.take(next, found?.room);
+      if (!found || (request.maxDepth !== undefined && next.depth >= request.maxDepth)) continue;
+      for (const child of found.children.toReversed()) pending.push({ ...child, depth: next.depth + 1, above: next });
     }
-    return { rooms };
+    return page.answer(false);
   }
 
   /** Rooms as this server shows them, each with an entry. A bounded number of queries. */
@@ -194,7 +208,65 @@ export class SpaceHierarchy {
   }
 }
 
-const childIn = ({ event }: StoredEvent): Omit<Pending, 'depth'> => ({
+/**
+ * The rooms of one page, out of a walk that goes through the whole space each time and may not show what it showed for the page before:
+ * other servers tell of their rooms one time and not the next.
+ */
+class Page {
+  readonly #request: HierarchyRequest;
+  readonly #start: Start;
+  #rooms: JsonObject[] = [];
+  #last: Pending | undefined;
+  #shown = 0;
+  #skipped: number;
+  /** Whether the walk has come to where the page begins; until then it is taken to begin behind as many rooms as were shown. */
+  #isBegun: boolean;
+
+  /** @throws MatrixError 400 `M_INVALID_PARAM` for a token of another request */
+  constructor(request: HierarchyRequest) {
+    this.#request = request;
+    this.#start = request.from === undefined ? { shown: 0, above: new Set() } : readToken(request.from, request);
+    this.#skipped = this.#start.shown;
+    this.#isBegun = this.#start.last === undefined;
+  }
+
+  /** How many rooms the walk has to show yet. */
+  get missing(): number {
+    return Math.max(0, this.#skipped + this.#request.limit - this.#shown);
+  }
+
+  /** Whether no room that comes is of this page. */
+  get isFull(): boolean {
+    return this.#isBegun && this.missing === 0;
+  }
+
+  /** Takes the next room of the walk. @param room absent where it is not shown */
+  take(next: Pending, room: JsonObject | undefined): void {
+    if (room && ++this.#shown > this.#skipped && this.#rooms.length < this.#request.limit) {
+      this.#rooms.push(room);
+      this.#last = next;
+    }
+    if (this.#isBegun || !this.#isBehindStart(next.roomId, room !== undefined)) return;
+    this.#isBegun = true;
+    this.#rooms = [];
+    this.#skipped = this.#shown;
+  }
+
+  /** @param isCut whether the walk would have gone on */
+  answer(isCut: boolean): JsonObject {
+    const end = this.#skipped + this.#rooms.length;
+    const hasMore = isCut || this.#shown > end;
+    return { rooms: this.#rooms, ...(hasMore && { next_batch: writeToken(end, this.#last, this.#request) }) };
+  }
+
+  /** Below a space that is not shown anymore the walk does not go: what comes next comes after all of its rooms. */
+  #isBehindStart(roomId: string, isShown: boolean): boolean {
+    const mark = markOf(roomId);
+    return mark === this.#start.last || (!isShown && this.#start.above.has(mark));
+  }
+}
+
+const childIn = ({ event }: StoredEvent): Child => ({
   roomId: event.stateKey!,
   via: viaOf(event.content),
 });
@@ -246,22 +318,32 @@ function inOrder(a: StoredEvent, b: StoredEvent): number {
   return a.event.stateKey! < b.event.stateKey! ? -1 : 1;
 }
 
-const writeToken = (shown: number, request: HierarchyRequest): string =>
-  Buffer.from(JSON.stringify([shown, request.suggestedOnly, request.maxDepth ?? null])).toString('base64url');
+/** Stands for a room in tokens, so that their length is bounded. */
+const markOf = (roomId: string): string => createHash('sha256').update(roomId).digest('base64url').slice(0, markLength);
+
+function writeToken(shown: number, last: Pending | undefined, request: HierarchyRequest): string {
+  const marks: string[] = [];
+  for (let room = last; room && marks.length <= maxAbove; room = room.above) marks.push(markOf(room.roomId));
+  const token = [shown, request.suggestedOnly, request.maxDepth ?? null, ...marks];
+  return Buffer.from(JSON.stringify(token)).toString('base64url');
+}
 
 /** A token belongs to the parameters that it was made for. */
-function readToken(text: string, request: HierarchyRequest): number {
+function readToken(text: string, request: HierarchyRequest): Start {
   try {
-    const value: unknown = JSON.parse(Buffer.from(text.slice(0, 200), 'base64url').toString());
+    const value: unknown = JSON.parse(Buffer.from(text.slice(0, maxTokenLength), 'base64url').toString());
     if (Array.isArray(value)) {
-      const [shown, suggestedOnly, maxDepth] = value as unknown[];
+      const [shown, suggestedOnly, maxDepth, ...marks] = value as unknown[];
       if (
         Number.isSafeInteger(shown) &&
         (shown as number) >= 0 &&
         suggestedOnly === request.suggestedOnly &&
-        maxDepth === (request.maxDepth ?? null)
+        maxDepth === (request.maxDepth ?? null) &&
+        marks.length <= maxAbove + 1 &&
+        marks.every((mark) => typeof mark === 'string')
       ) {
-        return shown as number;
+        const [last, ...above] = marks;
+        return { shown: shown as number, last, above: new Set(above) };
       }
     }
   } catch {
