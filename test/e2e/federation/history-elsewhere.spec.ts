@@ -593,4 +593,29 @@ describe.each(databases)('history of rooms elsewhere (%s)', (database) => {
     expect(JSON.parse(wanted?.body ?? '')).toEqual({ filter, limit: 5 });
     expect((await alice.request('GET', '/publicRooms?server=gone.test')).status).toBe(502);
   });
+
+  it.each(['', '&limit=0', '&limit=5000'])(
+    "leads to all of another server's rooms, a page at a time%s",
+    async (limit) => {
+      const all = Array.from({ length: 1_100 }, (_, i) => ({ room_id: `!r${i}:far.test`, num_joined_members: 1 }));
+      far.answer = ({ url }, response) => {
+        if (!url.includes('publicRooms')) return void response.writeHead(404).end('{}');
+        const { searchParams } = new URL(url, 'https://far.test');
+        const begin = Number(searchParams.get('since') ?? 0);
+        const end = begin + Number(searchParams.get('limit') ?? all.length);
+        response.end(
+          JSON.stringify({ chunk: all.slice(begin, end), ...(end < all.length && { next_batch: `${end}` }) }),
+        );
+      };
+      const told: string[] = [];
+      let since: string | undefined = '';
+      for (let pages = 0; pages < 5 && since !== undefined; pages++) {
+        const path: string = `/publicRooms?server=${far.name}${limit}&since=${since}`;
+        const page: { chunk: { room_id: string }[]; next_batch?: string } = await ok(alice, 'GET', path);
+        told.push(...page.chunk.map((room) => room.room_id));
+        since = page.next_batch;
+      }
+      expect(told).toEqual(all.map((room) => room.room_id));
+    },
+  );
 });

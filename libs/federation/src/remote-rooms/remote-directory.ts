@@ -16,6 +16,7 @@ const timeoutMs = 10_000;
 const maxAliasBytes = 262_144;
 const maxAliasServers = 100;
 const maxDirectoryBytes = 4_194_304;
+/** Rooms of a page, which are also asked for: where less of an answer is handed on, its token leads past the rest. */
 const maxDirectoryPage = 500;
 const maxHierarchyBytes = 4_194_304;
 /** Servers that are asked for one room of a space: a space with many rooms that nobody shows must not take for ever. */
@@ -93,14 +94,16 @@ export class RemoteDirectory {
   }
 
   /**
-   * A page of another server's directory; entries that are none are left out.
+   * A page of another server's directory, of 500 rooms at most; entries that are none are left out.
    * @throws MatrixError 404 when the server may not be asked, what it refuses with, 502 or 504
    * @spec server-server-api#public-room-directory
    */
   async publicRooms(server: string, body: Readonly<JsonObject>): Promise<JsonObject> {
     if (this.candidates.usable([server]).length === 0) throw MatrixError.notFound('The server cannot be reached');
-    const { limit, since, filter } = body;
-    const wanted = Object.fromEntries(Object.entries(body).filter(([, value]) => value !== undefined));
+    const { since, filter } = body;
+    const limit = Math.min(Number(body['limit']) || maxDirectoryPage, maxDirectoryPage);
+    const given = Object.entries(body).filter(([, value]) => value !== undefined);
+    const wanted = { ...Object.fromEntries(given), limit };
     const path = '/_matrix/federation/v1/publicRooms';
     const more = { timeoutMs, maxBytes: maxDirectoryBytes, ignoreBackoff: true };
     let answer: JsonObject;
@@ -116,9 +119,8 @@ export class RemoteDirectory {
       throw asMatrixError(error);
     }
     const { chunk, next_batch: next, prev_batch: previous, total_room_count_estimate: total } = answer;
-    const page = typeof limit === 'number' && limit > 0 ? Math.min(limit, maxDirectoryPage) : maxDirectoryPage;
     return {
-      chunk: Array.isArray(chunk) ? chunk.slice(0, page).flatMap((room: unknown) => publishedRoom(room) ?? []) : [],
+      chunk: Array.isArray(chunk) ? chunk.slice(0, limit).flatMap((room: unknown) => publishedRoom(room) ?? []) : [],
       ...(isToken(next) && { next_batch: next }),
       ...(isToken(previous) && { prev_batch: previous }),
       ...(isCount(total) && { total_room_count_estimate: total }),
