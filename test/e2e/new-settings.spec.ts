@@ -192,6 +192,20 @@ describe.each(databases)('settings (%s)', (database) => {
     expect(await look(homeserver.server.config.serverName)).toBe('404 M_NOT_FOUND');
   });
 
+  it('rc_profile: rooms of other servers are joined by alias, knocked at and looked at so often and no more', async () => {
+    await set({ rc_profile: { per_second: 0.001, burst_count: 3 }, federation_domain_whitelist: [] });
+    const asked = ['POST /join/%23a:away.test', 'POST /knock/%23a:away.test', 'GET room_summary/!a:away.test'];
+    const ask = async (line: string): Promise<string> => {
+      const [method, path] = line.replace('room_summary', '/_matrix/client/v1/room_summary').split(' ');
+      return outcome(await alice.request(method!, path!, method === 'POST' ? {} : undefined));
+    };
+    for (const line of asked) expect([line, await ask(line)]).toEqual([line, '404 M_NOT_FOUND']);
+    for (const line of asked) expect([line, await ask(line)]).toEqual([line, '429 M_LIMIT_EXCEEDED']);
+    // What is known here costs nothing, whoever else may know it.
+    expect(await ask(`POST /join/%23a:${homeserver.server.config.serverName}`)).toBe('404 M_NOT_FOUND');
+    expect(await ask(`GET room_summary/${await newRoom(alice)}?via=away.test`)).toBe('200');
+  });
+
   it('push_rules.limits: so many rules of such a size', async () => {
     await set({ push_rules: { limits: { rule_count: 2, rule_id_length: 10, rule_size: 120 } } });
     const put = async (ruleId: string, body: object): Promise<string> =>

@@ -608,9 +608,9 @@ eachDatabase('the rest of the rooms API', (open) => {
       room_version: '12',
     });
     expect(await summaries.one(undefined, open2)).not.toHaveProperty('membership');
-    expect(await summaries.one(bob.userId, open2)).toMatchObject({ room_id: open2, membership: 'leave' });
-    expect(await outcome(summaries.one(bob.userId, closed))).toBe('404 M_NOT_FOUND');
-    expect(await summaries.one(alice.userId, closed)).toMatchObject({ membership: 'join' });
+    expect(await summaries.one(bob, open2)).toMatchObject({ room_id: open2, membership: 'leave' });
+    expect(await outcome(summaries.one(bob, closed))).toBe('404 M_NOT_FOUND');
+    expect(await summaries.one(alice, closed)).toMatchObject({ membership: 'join' });
   });
 
   it('lets people knock, and in by membership of another room', async () => {

@@ -63,6 +63,24 @@ describe.each(['sqlite', 'postgres'] as const)('what users may learn of others (
     expect(body.capabilities['org.matrix.msc3720.account_status']).toEqual({ enabled: true });
   });
 
+  it('asks other servers about accounts so often and no more', async () => {
+    const rc_profile = { per_second: 0.0001, burst_count: 3 };
+    const server = await start({ experimental_features: { msc3720_enabled: true }, rc_profile });
+    const ann = await server.registerUser('ann');
+    const asked: string[] = [];
+    server.server.service(UserPorts).remoteAccountStatuses.replace((name) => {
+      asked.push(name);
+      return Promise.resolve({ account_statuses: {} });
+    });
+    const of = (...servers: string[]) => ask(ann, { user_ids: servers.map((name) => `@u:${name}`) });
+    expect(await of('one.test', 'two.test', 'rookery.test')).toMatchObject({ status: 200 });
+    expect(await of('one.test', 'two.test')).toMatchObject({ status: 429, errcode: 'M_LIMIT_EXCEEDED' });
+    expect(await of('one.test', 'two.test', 'three.test', 'four.test')).toMatchObject({ status: 400 });
+    expect(await of('three.test')).toMatchObject({ status: 200 });
+    expect(await of('rookery.test')).toMatchObject({ status: 200, failures: [] });
+    expect(asked.sort()).toEqual(['one.test', 'three.test', 'two.test']);
+  });
+
   it('tells whether accounts have expired only where that is set', async () => {
     const settings = {
       experimental_features: { msc3720_enabled: true },

@@ -880,7 +880,11 @@ export const limiters: readonly Limiter[] = (
     ['rc_delayed_event_mgmt', 'user, or address', 'listing and managing delayed events'],
     ['rc_room_creation', 'user', 'creating and upgrading rooms'],
     ['rc_reports', 'user', 'reports'],
-    ['rc_profile', 'user, or address', 'looking at profiles, and at aliases of other servers'],
+    [
+      'rc_profile',
+      'user, or address',
+      'looking at profiles, and at aliases, directories, rooms and accounts of other servers',
+    ],
     ['rc_user_directory', 'user', 'searching for users, also on third-party networks'],
   ] as const
 ).map(([setting, key, guards]) => ({ setting, key, guards }));

@@ -12,11 +12,13 @@ export class RemoteLookups {
 
   /**
    * Counts a question, by user, or by address where nobody is logged in.
-   * @param server who is asked; a question to this one costs nothing
+   * @param servers who may be asked; a question to this one costs nothing, and one to several of them counts once
+   * @param by who asks: a user, or the request of somebody who is not logged in
    * @throws MatrixError 429 `M_LIMIT_EXCEEDED`
    */
-  async count(server: string | undefined, request: RequestOrigin, requester: Requester | undefined): Promise<void> {
-    if (server !== undefined && server !== this.config.serverName)
-      await this.limiter.take('rc_profile', requester?.userId ?? request.ip, requester);
+  async count(servers: readonly (string | undefined)[], by: Requester | RequestOrigin): Promise<void> {
+    if (!servers.some((server) => server && server !== this.config.serverName)) return;
+    if ('isGuest' in by) await this.limiter.take('rc_profile', by.userId, by);
+    else await this.limiter.take('rc_profile', by.ip);
   }
 }

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { roomVersionRules } from '@rookery/events';
 import { domainOf, isJsonObject, type JsonObject, MatrixError, type Membership } from '@rookery/matrix-types';
-import { Config } from '@rookery/platform';
+import { Config, type Requester } from '@rookery/platform';
 import { RemoteRooms } from '../remote-rooms.js';
 import { allowedRooms } from '../model/join-rules.js';
 import type { StoredEvent } from '../model/stored-event.js';
@@ -10,6 +10,7 @@ import { MembershipReader } from '../reading/membership-reader.js';
 import { RoomServers } from '../servers/room-servers.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { publicRoom } from './directory.service.js';
+import { RemoteLookups } from './remote-lookups.js';
 import { selectSummaries, type SummaryRow } from './room-summary.query.js';
 
 /** A room as somebody who is perhaps not in it may see it. */
@@ -30,6 +31,7 @@ export class RoomSummaries {
     private readonly servers: RoomServers,
     private readonly remote: RemoteRooms,
     private readonly config: Config,
+    private readonly lookups: RemoteLookups,
   ) {}
 
   /**
@@ -124,17 +126,18 @@ export class RoomSummaries {
 
   /**
    * A room as somebody may see it, from here or from the servers that are named.
+   * @param requester absent: anybody
    * @param via asked only for users of this server
-   * @throws MatrixError 404 `M_NOT_FOUND`
+   * @throws MatrixError 404 `M_NOT_FOUND`; 429 `M_LIMIT_EXCEEDED` where other servers are to be asked too often
    */
-  async one(userId: string | undefined, roomId: string, via: readonly string[] = []): Promise<JsonObject> {
-    const summary = await this.visible(userId, roomId);
+  async one(requester: Requester | undefined, roomId: string, via: readonly string[] = []): Promise<JsonObject> {
+    const summary = await this.visible(requester?.userId, roomId);
     // Whoever says who they are is told that they are not in it, too.
-    if (summary) return { ...this.write(summary), ...(userId !== undefined && membershipOrLeave(summary.membership)) };
-    const told = userId === undefined ? undefined : await this.#toldElsewhere(userId, roomId, via);
+    if (summary) return { ...this.write(summary), ...(requester && membershipOrLeave(summary.membership)) };
+    const told = requester && (await this.#toldElsewhere(requester, roomId, via));
     if (!told) throw MatrixError.notFound('There is no such room, or you may not see it');
     const { children_state: _, ...shown } = told;
-    const membership = (await this.memberships.inRoom(userId!, roomId))?.membership;
+    const membership = (await this.memberships.inRoom(requester.userId, roomId))?.membership;
     return { ...shown, ...membershipOrLeave(membership) };
   }
 
@@ -159,8 +162,10 @@ export class RoomSummaries {
     return (await this.#joinedAmong(userId, new Set(allowedIds))).size > 0 ? room : undefined;
   }
 
-  async #toldElsewhere(userId: string, roomId: string, via: readonly string[]): Promise<JsonObject | undefined> {
-    return this.elsewhere(userId, roomId, [...via, ...((await this.lastSeenIn([roomId])).get(roomId) ?? [])], false);
+  async #toldElsewhere(requester: Requester, roomId: string, via: readonly string[]): Promise<JsonObject | undefined> {
+    const servers = [...via, ...((await this.lastSeenIn([roomId])).get(roomId) ?? [])];
+    await this.lookups.count([...servers, domainOf(roomId)], requester);
+    return this.elsewhere(requester.userId, roomId, servers, false);
   }
 
   /**

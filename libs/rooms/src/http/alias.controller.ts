@@ -24,7 +24,7 @@ export class AliasController {
     @Inbound() request: InboundRequest,
     @Param('roomAlias') alias: string,
   ): Promise<object> {
-    await this.lookups.count(this.aliases.serverOf(alias), request, requester);
+    await this.lookups.count([this.aliases.serverOf(alias)], requester ?? request);
     const resolved = await this.aliases.resolve(alias);
     if (!resolved) throw MatrixError.notFound(`The alias ${alias} is not known`);
     return { room_id: resolved.roomId, servers: resolved.servers };

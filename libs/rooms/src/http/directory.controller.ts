@@ -54,7 +54,7 @@ export class DirectoryController {
     if (!requester && !this.config.get('allow_public_rooms_without_auth')) {
       throw MatrixError.missingToken();
     }
-    await this.lookups.count(query.server, request, requester);
+    await this.lookups.count([query.server], requester ?? request);
     return this.directory.search({ limit: query.limit, since: query.since }, query.server);
   }
 
@@ -63,11 +63,10 @@ export class DirectoryController {
   @Access({ auth: 'required', guests: true })
   async search(
     @Who() requester: Requester,
-    @Inbound() request: InboundRequest,
     @Query(searchQuery) query: InferQuery<typeof searchQuery>,
     @JsonBody(publicRoomsSchema, { optional: true }) body: Infer<typeof publicRoomsSchema>,
   ): Promise<object> {
-    await this.lookups.count(query.server, request, requester);
+    await this.lookups.count([query.server], requester);
     return this.directory.search(body, query.server);
   }
 

@@ -3,6 +3,8 @@ import { Access, type Infer, type InferQuery, json, JsonBody, param, Query, quer
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { AliasService } from '../directory/alias.service.js';
+import { RemoteLookups } from '../directory/remote-lookups.js';
+import type { ResolvedAlias } from '../ports.js';
 import { AnsweredTransactions } from '../sending/answered-transactions.js';
 import { JoinService } from '../membership/join.service.js';
 import { MembershipService } from '../membership/membership.service.js';
@@ -54,6 +56,7 @@ export class MembershipController {
     private readonly threepidInvites: ThreepidInvites,
     private readonly threepidClaims: ThreepidClaims,
     private readonly transactions: AnsweredTransactions,
+    private readonly lookups: RemoteLookups,
   ) {}
 
   /** POST /_matrix/client/v3/rooms/{roomId}/join */
@@ -119,7 +122,7 @@ export class MembershipController {
     @Param('roomIdOrAlias') roomIdOrAlias: string,
     @JsonBody(reasonSchema, { optional: true }) body: ReasonBody,
   ): Promise<object> {
-    const { roomId, servers } = await this.aliases.resolveRoom(checkedId(roomIdOrAlias), viaOf(query));
+    const { roomId, servers } = await this.#resolve(requester, query, roomIdOrAlias);
     await this.joins.knock(requester, roomId, { reason: body.reason, via: servers });
     return { room_id: roomId };
   }
@@ -195,7 +198,7 @@ export class MembershipController {
   }
 
   async #join(requester: Requester, query: ViaQuery, idOrAlias: string, body: JoinBody): Promise<object> {
-    const { roomId, servers } = await this.aliases.resolveRoom(checkedId(idOrAlias), viaOf(query));
+    const { roomId, servers } = await this.#resolve(requester, query, idOrAlias);
     const { reason, third_party_signed: claim, ...more } = body;
     if (claim) await this.threepidClaims.claim(requester, roomId, claim);
     // NOTSPEC: clients put keys of their own into their member event this way.
@@ -203,11 +206,12 @@ export class MembershipController {
     await this.joins.join(requester, roomId, { reason, content, via: servers });
     return { room_id: roomId };
   }
+
+  async #resolve(requester: Requester, query: ViaQuery, idOrAlias: string): Promise<ResolvedAlias> {
+    if (!/^[!#]/.test(idOrAlias)) throw MatrixError.invalidParam('This is neither a room id nor an alias');
+    if (idOrAlias.startsWith('#')) await this.lookups.count([this.aliases.serverOf(idOrAlias)], requester);
+    return this.aliases.resolveRoom(idOrAlias, viaOf(query));
+  }
 }
 
 const viaOf = ({ via }: ViaQuery): string[] => [...new Set(via)].slice(0, maxVia);
-
-function checkedId(idOrAlias: string): string {
-  if (!/^[!#]/.test(idOrAlias)) throw MatrixError.invalidParam('This is neither a room id nor an alias');
-  return idOrAlias;
-}

@@ -74,9 +74,9 @@ export class SpaceController {
     @Param('roomIdOrAlias') roomIdOrAlias: string,
   ): Promise<object> {
     if (!roomIdOrAlias.startsWith('!'))
-      await this.lookups.count(this.aliases.serverOf(roomIdOrAlias), request, requester);
+      await this.lookups.count([this.aliases.serverOf(roomIdOrAlias)], requester ?? request);
     const { roomId, servers } = await this.aliases.resolveRoom(roomIdOrAlias, query.via);
-    return this.summaries.one(requester?.userId, roomId, servers);
+    return this.summaries.one(requester, roomId, servers);
   }
 
   /** Servers that may know a space of which this one knows nothing (MSC4235): behind a switch. */

@@ -1,7 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
+import { RateLimiter } from '@rookery/http';
 import { domainOf, isJsonObject, isValidUserId, MatrixError } from '@rookery/matrix-types';
-import { Config, eachLimit } from '@rookery/platform';
+import { Config, eachLimit, type Requester } from '@rookery/platform';
 import { UserPorts } from '../ports.js';
 import { accountStates } from '../store/account.query.js';
 import { AccountValidity } from './account-validity.js';
@@ -32,14 +33,18 @@ export class AccountStatusService {
     private readonly config: Config,
     private readonly validity: AccountValidity,
     private readonly ports: UserPorts,
+    private readonly limiter: RateLimiter,
   ) {}
 
   /**
+   * What somebody may know of some accounts.
    * @param userIds as they came in
-   * @throws MatrixError 400 `M_INVALID_PARAM`
+   * @throws MatrixError 400 `M_INVALID_PARAM`, also for more servers than may ever be asked at once; 429 `M_LIMIT_EXCEEDED`
    */
-  async of(userIds: readonly unknown[]): Promise<AccountStatuses> {
+  async of(requester: Requester, userIds: readonly unknown[]): Promise<AccountStatuses> {
     const byServer = Map.groupBy(checked(userIds), domainOf);
+    const others = [...byServer.keys()].filter((server) => server !== this.config.serverName).length;
+    if (others > 0) await this.limiter.take('rc_profile', requester.userId, requester, others);
     const statuses: Record<string, AccountStatus> = {};
     const failures: string[] = [];
     await eachLimit(byServer, maxServersAtOnce, async ([server, users]) => {

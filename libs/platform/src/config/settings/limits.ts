@@ -142,7 +142,7 @@ export const limitSettings = {
   rc_profile: bucket(
     1,
     500,
-    'Looking at profiles, and at aliases of other servers, by user, or by address where nobody is logged in.',
+    'Looking at profiles, and at aliases, directories, rooms and accounts of other servers, by user, or by address where nobody is logged in.',
   ),
   'push_rules.limits.rule_count': setting(k.whole(), 10_000, 'Most push rules of their own that a user may have.'),
   'push_rules.limits.rule_id_length': setting(k.whole(1), 300, 'Longest id of a push rule, bytes.'),
