@@ -12,6 +12,7 @@ export {
   type CountedCache,
 } from './caches/caches.js';
 export { ReadGuard } from './caches/read-guard.js';
+export { ServiceMetadata } from './caches/service-metadata.js';
 export { Clock, SystemClock, type Timer } from './clock.js';
 export { Alarm } from './concurrency/alarm.js';
 export { atEase } from './concurrency/at-ease.js';

@@ -322,16 +322,24 @@ describe.each(['sqlite', 'postgres'] as const)('a service that authenticates use
     });
   });
 
-  it('does not keep clients from finding the server while it is down', async () => {
+  it('does not keep clients from finding the server while it is down, whether it was known or not', async () => {
+    const wellKnown = async (): Promise<unknown> => {
+      const { status, body } = await homeserver.request<Json>('GET', '/.well-known/matrix/client');
+      expect([status, body['m.homeserver']]).toEqual([200, { base_url: 'https://rookery.test/' }]);
+      return body['org.matrix.msc2965.authentication'];
+    };
+    const metadata = () => homeserver.request('GET', '/_matrix/client/v1/auth_metadata');
+    const known = { issuer: 'https://auth.example/', account: 'https://auth.example/account' };
+    expect(await wellKnown()).toEqual(known);
     clock.advance(601_000);
     service.isDown = true;
-    const { status, body } = await homeserver.request('GET', '/.well-known/matrix/client');
-    expect([status, body]).toEqual([200, { 'm.homeserver': { base_url: 'https://rookery.test/' } }]);
-    expect((await homeserver.request('GET', '/_matrix/client/v1/auth_metadata')).status).toBe(503);
+    expect([await wellKnown(), (await metadata()).status]).toEqual([known, 200]);
+
+    await homeserver.restart();
+    expect([await wellKnown(), (await metadata()).status]).toEqual([undefined, 503]);
     service.isDown = false;
-    expect((await homeserver.request('GET', '/.well-known/matrix/client')).body).toHaveProperty([
-      'org.matrix.msc2965.authentication',
-    ]);
+    clock.advance(5_000);
+    expect(await wellKnown()).toEqual(known);
   });
 
   it('leaves application services their users and the devices of these, without sessions', async () => {

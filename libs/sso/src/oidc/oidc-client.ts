@@ -1,11 +1,11 @@
 import { isJsonObject } from '@rookery/matrix-types';
 import { OutboundError } from '@rookery/http';
-import type { Clock, OidcProviderSetting } from '@rookery/platform';
+import type { Clock, OidcProviderSetting, ServiceMetadata } from '@rookery/platform';
 import type * as OpenIdClient from 'openid-client';
 import { isLoopback } from '../common/client-addresses.js';
 import { providerError, SsoError } from '../common/sso-error.js';
 import type { ProviderHttp } from '../providers/provider-http.js';
-import { ProviderMetadata } from '../providers/provider-metadata.js';
+import { providerMetadata } from '../providers/provider-metadata.js';
 import type { SignedClientSecret } from './client-secret.js';
 import type { Claims, OidcIdentity } from './oidc-claims.js';
 
@@ -30,7 +30,7 @@ interface Ready {
 
 /** One OpenID Connect or OAuth2 provider, as its client. The protocol's library is loaded at the first sign-on. */
 export class OidcClient {
-  readonly #ready: ProviderMetadata<Ready>;
+  readonly #ready: ServiceMetadata<Ready>;
   #keys: { readonly sinceMs: number; readonly set: Promise<unknown> } | undefined;
 
   constructor(
@@ -39,7 +39,7 @@ export class OidcClient {
     private readonly clock: Clock,
     private readonly signedSecret: SignedClientSecret | undefined,
   ) {
-    this.#ready = new ProviderMetadata(clock, () => this.#prepare());
+    this.#ready = providerMetadata(clock, () => this.#prepare());
   }
 
   /** Whether the provider speaks OpenID Connect, rather than OAuth2 alone. */

@@ -1,9 +1,9 @@
 import type { SAML, SamlConfig } from '@node-saml/node-saml';
 import type { SamlResponse } from '@rookery/module-api';
-import type { Clock } from '@rookery/platform';
+import type { Clock, ServiceMetadata } from '@rookery/platform';
 import { SsoError } from '../common/sso-error.js';
 import type { ProviderHttp } from '../providers/provider-http.js';
-import { ProviderMetadata } from '../providers/provider-metadata.js';
+import { providerMetadata } from '../providers/provider-metadata.js';
 import type { SamlIdp } from './idp-metadata.js';
 import { readAssertion } from './saml-attributes.js';
 import type { SamlSettings } from './saml-settings.js';
@@ -28,7 +28,7 @@ export interface CheckedResponse {
 /** One SAML identity provider, as its service provider. The protocol's library is loaded at the first sign-on. */
 export class SamlClient {
   /** What the metadata at addresses describe. */
-  readonly #remote: ProviderMetadata<readonly SamlIdp[]>;
+  readonly #remote: ServiceMetadata<readonly SamlIdp[]>;
 
   constructor(
     private readonly settings: SamlSettings,
@@ -40,7 +40,7 @@ export class SamlClient {
     private readonly clock: Clock,
     private readonly lifetimeMs: number,
   ) {
-    this.#remote = new ProviderMetadata(clock, () => this.#fetch());
+    this.#remote = providerMetadata(clock, () => this.#fetch());
   }
 
   /** Where to send the browser. @throws SsoError `provider_unavailable` */

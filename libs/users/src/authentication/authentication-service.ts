@@ -1,12 +1,12 @@
 import { Injectable, type OnModuleDestroy } from '@nestjs/common';
 import { IpGuard, OutboundError, OutboundHttp, outboundOptionsOf } from '@rookery/http';
 import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Cache, Clock, Config, Logger, Metrics, SingleFlight } from '@rookery/platform';
+import { Cache, Clock, Config, Logger, Metrics, ServiceMetadata, SingleFlight } from '@rookery/platform';
 import { secretHash } from '../common/secrets.js';
 
 /** How long an answer about a token is believed. */
 const tokenAgeMs = 120_000;
-/** How long the service's description of itself is believed. */
+/** How long the service's description of itself is believed, before it is asked for again. */
 const metadataAgeMs = 600_000;
 const maxTokens = 20_000;
 const timeoutMs = 10_000;
@@ -39,7 +39,7 @@ export class AuthenticationService implements OnModuleDestroy {
   readonly #tokens: Cache<string, Entry>;
   readonly #asking = new SingleFlight<Entry>();
   readonly #times;
-  #metadata: { readonly answer: Promise<JsonObject>; readonly untilMs: number } | undefined;
+  readonly #metadata: ServiceMetadata<JsonObject>;
   #http: OutboundHttp | undefined;
 
   constructor(
@@ -49,6 +49,9 @@ export class AuthenticationService implements OnModuleDestroy {
     metrics: Metrics,
   ) {
     this.#times = metrics.histogram('synapse_api_auth_delegated_introspection_response');
+    this.#metadata = new ServiceMetadata(clock, metadataAgeMs, () =>
+      this.#request({ path: '.well-known/openid-configuration' }),
+    );
     this.#tokens = new Cache(config, 'introspected_tokens', { invalidation: 'expires', max: 2 * maxTokens });
   }
 
@@ -81,18 +84,12 @@ export class AuthenticationService implements OnModuleDestroy {
   }
 
   /**
-   * What the service says about itself, for clients (MSC2965).
-   * @throws MatrixError 404 `M_UNRECOGNIZED` where there is no service, 503 `M_UNKNOWN` when it does not answer
+   * What the service says about itself, for clients (MSC2965), or has said last.
+   * @throws MatrixError 404 `M_UNRECOGNIZED` where there is no service, 503 `M_UNKNOWN` when it has not answered yet
    */
   async metadata(): Promise<JsonObject> {
     if (!this.isEnabled) throw MatrixError.unrecognized();
-    const nowMs = this.clock.nowMs();
-    if (this.#metadata === undefined || this.#metadata.untilMs <= nowMs) {
-      const answer = this.#request({ path: '.well-known/openid-configuration' });
-      answer.catch(() => (this.#metadata = undefined));
-      this.#metadata = { answer, untilMs: nowMs + metadataAgeMs };
-    }
-    return this.#metadata.answer;
+    return this.#metadata.get();
   }
 
   /** Where a user allows new cross-signing keys. @throws MatrixError as {@link metadata} */

@@ -1,16 +1,17 @@
 import { FakeClock } from '@rookery/testing';
-import { ProviderMetadata } from './provider-metadata.js';
+import { ServiceMetadata } from './service-metadata.js';
 
-describe('ProviderMetadata', () => {
+describe('ServiceMetadata', () => {
   const make = () => {
     const clock = new FakeClock();
     const asked: { readonly tell: (value: string) => void; readonly fail: () => void }[] = [];
-    const metadata = new ProviderMetadata(
+    const metadata = new ServiceMetadata(
       clock,
+      3_600_000,
       () => new Promise<string>((tell, reject) => asked.push({ tell, fail: () => reject(new Error('away')) })),
     );
     const told = async (tell: 'fail' | string): Promise<string[]> => {
-      const wanted = [1, 2, 3].map(() => metadata.get().catch(({ code }: { code: string }) => code));
+      const wanted = [1, 2, 3].map(() => metadata.get().catch(({ message }: Error) => message));
       if (tell === 'fail') asked.at(-1)!.fail();
       else asked.at(-1)!.tell(tell);
       return [...new Set(await Promise.all(wanted))];
@@ -44,9 +45,9 @@ describe('ProviderMetadata', () => {
 
   it('are not asked for again at once where there are none', async () => {
     const { clock, asked, told } = make();
-    expect(await told('fail')).toEqual(['provider_unavailable']);
+    expect(await told('fail')).toEqual(['away']);
     await clock.advance(4_999);
-    expect(await told('')).toEqual(['provider_unavailable']);
+    expect(await told('')).toEqual(['away']);
     expect(asked).toHaveLength(1);
     await clock.advance(1);
     expect(await told('one')).toEqual(['one']);
