@@ -103,6 +103,28 @@ eachDatabase('account validity', (open) => {
     expect(JSON.stringify(await test.database.query('SELECT * FROM account_validity'))).not.toContain(linkToken());
   });
 
+  it('writes nothing for a link that was made up, nor for one that was followed', async () => {
+    const { userId } = await newUser('tried');
+    await users.get(AccountRenewal).sendMail(userId, {});
+    const { write } = test.database;
+    const written: (string | undefined)[] = [];
+    Object.assign(test.database, {
+      write: (...args: Parameters<typeof write>) => {
+        written.push(args[1]?.name);
+        return write.apply(test.database, args);
+      },
+    });
+    try {
+      expect((await open1('guess')).status).toBe(404);
+      expect(written).not.toContain('account_renewal');
+      expect((await open1(linkToken())).body).toContain('renewed');
+      expect((await open1(linkToken())).status).toBe(200);
+      expect(written.filter((name) => name === 'account_renewal')).toHaveLength(1);
+    } finally {
+      Object.assign(test.database, { write });
+    }
+  });
+
   it('tells everybody whose time has come, however many they are', async () => {
     const names = Array.from({ length: 230 }, (_, i) => `@one-of-many-${i}:example.org`);
     await test.database.write(async (tx) => {

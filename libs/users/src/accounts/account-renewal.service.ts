@@ -7,7 +7,7 @@ import { Clock, Config } from '@rookery/platform';
 import { AccountModules, type Origin } from '../common/account-modules.js';
 import { secretHash } from '../common/secrets.js';
 import { findAccount } from '../store/account.query.js';
-import { findByRenewalToken, renewByToken } from './account-validity.query.js';
+import { findByRenewalToken, holdRenewalToken, type RenewalLink, renewByToken } from './account-validity.query.js';
 import { AccountValidity } from './account-validity.js';
 import { RenewalMails } from './renewal-mails.js';
 
@@ -62,12 +62,14 @@ export class AccountRenewal {
     if (!this.config.get('account_validity.enabled')) throw MatrixError.unrecognized();
     const nowMs = this.clock.nowMs();
     const hash = secretHash(token);
+    // Rubbish is turned away before it costs a transaction, and so is a link that was followed before.
+    const known = await findByRenewalToken(this.database, hash);
+    if (!isUnused(known)) return refusalOf(known);
     return this.database.write(
       async (tx) => {
+        await holdRenewalToken(tx, hash);
         const found = await findByRenewalToken(tx, hash);
-        if (!found) return { valid: false, stale: false, expirationTs: 0 };
-        // The link of a mail renews once: whoever finds it later must not.
-        if (found.token_used_ts_ms !== null) return { valid: false, stale: true, expirationTs: found.expiration_ts_ms };
+        if (!isUnused(found)) return refusalOf(found);
         const expirationTs = nowMs + (this.config.get('account_validity.period') ?? 0);
         this.validity.changes(tx, found.user_id);
         await renewByToken(tx, hash, expirationTs, nowMs);
@@ -96,3 +98,11 @@ export class AccountRenewal {
     return expiresMs;
   }
 }
+
+/** The link of a mail renews once: whoever finds it later must not. */
+const isUnused = (link: RenewalLink | undefined): link is RenewalLink => link?.token_used_ts_ms === null;
+
+const refusalOf = (link: RenewalLink | undefined): RenewalResult => ({
+  ...{ valid: false, stale: link !== undefined },
+  expirationTs: link?.expiration_ts_ms ?? 0,
+});

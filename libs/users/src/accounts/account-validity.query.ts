@@ -84,15 +84,21 @@ export async function markTold(tx: Tx, userId: string): Promise<boolean> {
   return changed > 0;
 }
 
-/** The account that a renewal link is for. */
-export async function findByRenewalToken(
-  tx: Tx,
-  tokenHash: string,
-): Promise<(ExpiringAccount & { readonly token_used_ts_ms: number | null }) | undefined> {
-  await tx.run('UPDATE account_validity SET renewal_token = renewal_token WHERE renewal_token = ?', [tokenHash]);
-  return tx.get('SELECT user_id, expiration_ts_ms, token_used_ts_ms FROM account_validity WHERE renewal_token = ?', [
+/** The link of a renewal mail, and the account that it is for. */
+export interface RenewalLink extends ExpiringAccount {
+  readonly token_used_ts_ms: number | null;
+}
+
+/** `undefined` for a link that nobody was sent, or that a later one replaces. */
+export async function findByRenewalToken(db: Db, tokenHash: string): Promise<RenewalLink | undefined> {
+  return db.get('SELECT user_id, expiration_ts_ms, token_used_ts_ms FROM account_validity WHERE renewal_token = ?', [
     tokenHash,
   ]);
+}
+
+/** Until the transaction ends nobody else follows the link. */
+export async function holdRenewalToken(tx: Tx, tokenHash: string): Promise<void> {
+  await tx.run('UPDATE account_validity SET renewal_token = renewal_token WHERE renewal_token = ?', [tokenHash]);
 }
 
 /** Renews an account by its link, which from then on counts as used. */
