@@ -90,10 +90,12 @@ export class MsisdnVerification {
   async proved(sid: string, clientSecret: string): Promise<ProvedMsisdn> {
     const query = new URLSearchParams({ sid: sid.slice(0, 255), client_secret: checkClientSecret(clientSecret) });
     const answer = await this.#ask('GET', `/3pid/getValidated3pid?${query.toString()}`);
-    const { medium, address, validated_at: validatedMs } = answer;
-    if (medium !== 'msisdn' || typeof address !== 'string' || typeof validatedMs !== 'number')
+    const { medium, address: number, validated_at: validatedMs } = answer;
+    if (medium !== 'msisdn' || typeof number !== 'string' || typeof validatedMs !== 'number')
       throw MatrixError.threepidNotProved('The number has not been proved');
-    return { address: canonicalMsisdn(address), validatedMs, proofHash: secretHash(`${sid}\n${clientSecret}`) };
+    const address = canonicalMsisdn(number);
+    // A session is one of a secret and a number. The id of it may be read in several spellings, each of which would be another proof.
+    return { address, validatedMs, proofHash: secretHash(`${clientSecret}\n${address}`) };
   }
 
   /** Uses a proof up. @returns whether it had not been used */
