@@ -21,6 +21,7 @@ export function applyOldForms(draft: Draft): void {
   messageRate(draft);
   templateFolder(draft);
   oldModules(draft);
+  modulesByPath(draft);
   oldListeners(draft);
   backupMediaStore(draft);
   oldProviders(draft);
@@ -97,6 +98,23 @@ function oldModules(draft: Draft): void {
     ...[valueOf(draft, 'presence.presence_router')].filter((one) => one !== undefined),
   ];
   if (old.length > 0) put(draft, 'modules', [...old.map(entry), ...(valueOf(draft, 'modules') ?? [])], 'spam_checker');
+}
+
+/** A path says nothing to a module, which registers its own: what is named there alone is not loaded, and answers nobody. */
+function modulesByPath(draft: Draft): void {
+  const listed = new Set((valueOf(draft, 'modules') ?? []).map(({ module }) => module));
+  for (const name of ['listeners', 'worker_listeners'] as const) {
+    // What is wrong with a listener is said of that.
+    for (const [index, listener] of (valueOf(draft, name) ?? []).entries()) {
+      for (const [path, { module }] of Object.entries(listener?.additional_resources ?? {})) {
+        if (listed.has(module)) continue;
+        draft.context.warn(
+          [name, index, 'additional_resources', path],
+          `opens the path only: list ${module} under modules, where it registers the path itself`,
+        );
+      }
+    }
+  }
 }
 
 function oldListeners(draft: Draft): void {

@@ -269,6 +269,23 @@ url_preview_url_blacklist: [{netloc: example.org, port: 8080}]`;
     expect(ports('metrics_port: 9000\nlisteners: []')).toEqual([[9000, 'metrics']]);
   });
 
+  it('says of a module that only a path of a listener names that it is not loaded', () => {
+    const listeners = `listeners:
+- port: 8008
+  type: http
+  additional_resources:
+    /_my/path: {module: my.Resource, config: {}}
+    /_other: {module: ./other}
+`;
+    const opensOnly = (module: string): string =>
+      `opens the path only: list ${module} under modules, where it registers the path itself`;
+    expect(problemsOf(listeners)).toEqual([
+      `warning homeserver.yaml:7: listeners[0].additional_resources./_my/path: ${opensOnly('my.Resource')}`,
+      `warning homeserver.yaml:8: listeners[0].additional_resources./_other: ${opensOnly('./other')}`,
+    ]);
+    expect(problemsOf(`${listeners}modules: [{module: ./other}, {module: my.Resource}]`)).toEqual([]);
+  });
+
   it('reloads what may change while running, and says what needs a restart', () => {
     const config = Config.fromObject({ caches: { global_factor: 1 } });
     const seen: string[] = [];

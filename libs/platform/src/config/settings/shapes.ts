@@ -92,7 +92,7 @@ const listenerFields = k.object({
   additional_resources: k.field(
     k.mapOf(providerEntry),
     {},
-    'Handlers of modules by path. Deprecated: modules register their own.',
+    'Further paths to open, each for a module, which registers the path itself and has to stand in `modules`, too.',
   ),
 });
 
