@@ -36,6 +36,7 @@ export type SharedCapabilities = Omit<ModuleApi, keyof RegistrationApi | ScopedN
 const shared: Readonly<Record<keyof SharedCapabilities, true>> = {
   serverName: true,
   publicBaseurl: true,
+  urlOf: true,
   emailAppName: true,
   workerName: true,
   workerApp: true,

@@ -106,6 +106,7 @@ function registrations({ loaded, contribute }: FacadeParts): RegistrationApi {
 const immediate: ReadonlySet<string> = new Set([
   'isMine',
   'getQualifiedUserId',
+  'urlOf',
   'shouldRunBackgroundTasks',
   'checkPushRuleActions',
 ]);

@@ -131,7 +131,7 @@ it('reads state, keeps documents, uses transactions and timers through the wire'
         while (ticks < 2) await api.sleep(1);
         return { allowed: true, replacement: { content: {
           ...event.content, name: name.content.name, seen: await api.store.get('seen'), before,
-          mine: api.isMine('@a:example.org'), full: api.getQualifiedUserId('a'), frozen: Object.isFrozen(event.content),
+          mine: api.isMine('@a:example.org'), full: api.getQualifiedUserId('a'), url: api.urlOf('/x', { y: 'z' }), frozen: Object.isFrozen(event.content),
           about: Math.abs(api.getCurrentTimeMsec() - Date.now()) < 60000,
         } } };
       },
@@ -157,6 +157,7 @@ it('reads state, keeps documents, uses transactions and timers through the wire'
       value: {
         content: {
           ...{ body: 'hi', name: 'The room', seen, before: 'none', mine: true, full: '@a:example.org' },
+          url: 'https://example.org/x?y=z',
           ...{ frozen: true, about: true },
         },
       },

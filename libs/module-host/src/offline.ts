@@ -19,6 +19,8 @@ import {
 export interface OfflineServer {
   readonly serverName: string;
   readonly publicBaseurl?: string | undefined;
+  /** Default: without prefixes of the settings. */
+  readonly urlOf?: SharedCapabilities['urlOf'];
   /** Where templates can be read; without it that needs a running server, too. */
   readonly readTemplates?: SharedCapabilities['readTemplates'];
   /** Says what is wrong with a module's migrations, by throwing. */
@@ -38,6 +40,10 @@ export const needsServer = (error: unknown): error is MatrixError =>
 export function offlineCapabilities({
   serverName,
   publicBaseurl,
+  urlOf = (path, query = {}) => {
+    const search = new URLSearchParams(query).toString();
+    return `${publicBaseurl ?? `https://${serverName}/`}${path.replace(/^\//, '')}${search && `?${search}`}`;
+  },
   readTemplates,
   checkMigrations,
 }: OfflineServer): ModuleCapabilities {
@@ -50,6 +56,7 @@ export function offlineCapabilities({
   const shared: Partial<SharedCapabilities> = {
     serverName,
     publicBaseurl,
+    urlOf,
     emailAppName: 'Matrix',
     workerName: undefined,
     workerApp: undefined,

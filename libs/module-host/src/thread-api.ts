@@ -38,6 +38,7 @@ export function surfaceOf(api: ModuleApi, found: (path: string, fn: Lent) => voi
 /** What gives its result at once, so that the thread rests until it is there. What is not listed gives a promise. */
 const atRest = new Set([
   'getQualifiedUserId',
+  'urlOf',
   'checkPushRuleActions',
   'shouldRunBackgroundTasks',
   'scheduler.every',

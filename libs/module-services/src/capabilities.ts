@@ -13,6 +13,7 @@ import { ModuleDocuments } from './storage/documents.query.js';
 import { ModuleTables } from './storage/tables.js';
 import { federationApi } from './web/module-federation.js';
 import { httpClient } from './web/module-http-client.js';
+import { moduleUrls } from './web/module-urls.js';
 
 /** What all modules may call alike. */
 @Injectable()
@@ -38,6 +39,7 @@ export class SharedCalls {
       ...offered,
       serverName: config.serverName,
       publicBaseurl: config.get('public_baseurl'),
+      urlOf: moduleUrls(config),
       emailAppName: config.get('email.app_name'),
       workerName,
       workerApp: worker,

@@ -4,10 +4,12 @@ import { type ModuleDispatcher, providerParts } from '@rookery/module-host';
 import { type Config, SilentLogger, SystemIds } from '@rookery/platform';
 import { readTemplates } from './messaging/templates.js';
 import { checkSteps } from './storage/tables.js';
+import { moduleUrls } from './web/module-urls.js';
 
 /** What of the module API can be had, or told to be wrong, without a running server. */
 export interface OfflineServices {
   readonly readTemplates: ModuleApi['readTemplates'];
+  readonly urlOf: ModuleApi['urlOf'];
   /** @throws RangeError for steps that no server takes */
   readonly checkMigrations: (module: string, migrations: readonly ModuleMigration[]) => void;
 }
@@ -16,6 +18,7 @@ export interface OfflineServices {
 export function offlineServices(config: Config): OfflineServices {
   const parts = { config, ids: new SystemIds(), logger: new SilentLogger() };
   return {
+    urlOf: moduleUrls(config),
     readTemplates: async (filenames, folder) => readTemplates(parts, filenames, folder),
     checkMigrations: checkSteps,
   };

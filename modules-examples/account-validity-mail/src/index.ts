@@ -25,8 +25,7 @@ export default defineModule({
   name: 'account-validity-mail',
   parseConfig,
   register(api, { periodMs, renewBeforeMs, subject }) {
-    const { publicBaseurl } = api;
-    if (publicBaseurl === undefined) throw new Error('the setting public_baseurl is needed for links in mails');
+    if (api.publicBaseurl === undefined) throw new Error('the setting public_baseurl is needed for links in mails');
     const accounts = new Accounts(api, periodMs);
 
     api.registerAccountValidityCallbacks({
@@ -68,7 +67,7 @@ export default defineModule({
       const addresses = (await api.getThreepidsForUser(userId)).filter(({ medium }) => medium === 'email');
       const token = addresses.length > 0 ? await accounts.newToken(userId) : undefined;
       if (token === undefined) return;
-      const link = `${publicBaseurl}${path.slice(1)}?token=${token}`;
+      const link = api.urlOf(path, { token });
       const html = `<p>Your account ${userId.replace(/[&<>"]/g, '')} runs out soon.</p><p><a href="${link}">Keep it</a></p>`;
       const failures: unknown[] = [];
       for (const { address } of addresses) {

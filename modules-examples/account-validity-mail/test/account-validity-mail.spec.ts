@@ -47,6 +47,8 @@ function load(more: Partial<ModuleApi> = {}): Loaded {
   } as unknown as Loaded;
   const api = {
     publicBaseurl: 'https://example.org/',
+    urlOf: (path: string, query: Record<string, string>) =>
+      `https://example.org${path.replace('_synapse', '_svc')}?${new URLSearchParams(query)}`,
     registerAccountValidityCallbacks: (given: AccountValidityCallbacks) => void (loaded.callbacks = given),
     registerWebResource: (path: string, handler: WebHandler) => void handlers.set(path, handler),
     checkUserExists: async (userId: string) => (userId === '@nobody:x' ? undefined : userId),
@@ -123,7 +125,9 @@ it('a mail goes out once, in time, and its link renews the account once', async 
   await job();
   await job();
   expect(mails).toHaveLength(5);
-  const query = tokenIn(mails.find(({ to }) => to.includes(alice))?.text ?? '');
+  const text = mails.find(({ to }) => to.includes(alice))?.text ?? '';
+  expect(text).toContain('https://example.org/_svc/client/account-validity/renew?token=');
+  const query = tokenIn(text);
   const shown = await web(query);
   expect(shown).toMatchObject({ status: 200, text: expect.stringContaining('method="post"') as string });
   pass(6);

@@ -29,7 +29,7 @@ export default defineModule({
   parseConfig,
   register(api, { token, authProvider, adopt }) {
     const people = new People(api, { authProvider, adopt });
-    const base = `${api.publicBaseurl ?? '/'}${path.slice(1)}`;
+    const base = api.urlOf(path);
     const expected = digest(token);
 
     api.registerAccountValidityCallbacks({

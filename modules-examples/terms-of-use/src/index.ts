@@ -28,8 +28,7 @@ export default defineModule({
   name: 'terms-of-use',
   parseConfig,
   register(api, { version, documents, message, exempt }) {
-    const { publicBaseurl } = api;
-    if (publicBaseurl === undefined) throw new Error('the setting public_baseurl is needed for links to the terms');
+    if (api.publicBaseurl === undefined) throw new Error('the setting public_baseurl is needed for links to the terms');
     const agreements = new Agreements(api);
     const mayPass = async (userId: string, appserviceId: string | undefined): Promise<boolean> =>
       appserviceId !== undefined ||
@@ -37,8 +36,7 @@ export default defineModule({
       !api.isMine(userId) ||
       (await agreements.versionOf(userId)) === version;
     const refusal = async (userId: string): Promise<Refusal> => {
-      const query = new URLSearchParams({ u: userId, h: await agreements.proofOf(userId) });
-      const uri = `${publicBaseurl}${path.slice(1)}?${query}`;
+      const uri = api.urlOf(path, { u: userId, h: await agreements.proofOf(userId) });
       return { errcode: Codes.CONSENT_NOT_GIVEN, message, extra: { consent_uri: uri } };
     };
     const ask = async (userId: string, appserviceId: string | undefined) =>

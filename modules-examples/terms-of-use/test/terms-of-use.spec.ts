@@ -81,3 +81,23 @@ describe.each(['sqlite', 'postgres'] as const)('a server with terms (%s)', (data
     expect((await alice.request('GET', '/_synapse/client/terms-of-use/agreements')).status).toBe(403);
   });
 });
+
+it('the link has the prefix of the settings', async () => {
+  const server = await createTestHomeserver({
+    settings: {
+      modules: [{ module, config: { version: '1', documents } }],
+      public_baseurl: 'https://chat.example/',
+      service_prefix: '_svc',
+    },
+  });
+  try {
+    const alice = await server.registerUser('alice');
+    const { body } = await alice.request<{ consent_uri: string }>('POST', '/createRoom', {});
+    expect(body.consent_uri).toMatch(/^https:\/\/chat\.example\/_svc\/client\/terms-of-use\?u=/);
+    const page = await fetch(body.consent_uri.replace('https://chat.example', server.baseUrl));
+    expect(page.status).toBe(200);
+    expect(await page.text()).toContain('For @alice:rookery.test');
+  } finally {
+    await server.stop();
+  }
+});

@@ -25,6 +25,7 @@ describe.each(['sqlite', 'postgres'] as const)('accounts by the module API (%s)'
     expect(api.moduleName).toBe('probe');
     expect(api.serverName).toBe('rookery.test');
     expect(api.publicBaseurl).toBe('https://chat.example/');
+    expect(api.urlOf('/_synapse/client/x', { a: 'b c' })).toBe('https://chat.example/_synapse/client/x?a=b+c');
     expect(api.emailAppName).toBe('Matrix');
     expect(api.workerName).toBeUndefined();
     expect(api.workerApp).toBeUndefined();

@@ -113,6 +113,12 @@ export interface ModuleApi extends RegistrationApi, AccountApi, RoomApi, Messagi
   readonly serverName: string;
   /** `public_baseurl`, with a slash at its end; `undefined` where the settings do not say. */
   readonly publicBaseurl: string | undefined;
+  /**
+   * The full address of a path of this server, or of a module of it, for links: below `public_baseurl`, or what stands for it where the
+   * settings do not say, and with the settings' own prefixes in place of `/_matrix` and `/_synapse`. Ours.
+   * @param path as {@link RegistrationApi.registerWebResource} takes it: `/_synapse/client/my-module`
+   */
+  urlOf(path: string, query?: Readonly<Record<string, string>>): string;
   /** `email_app_name` */
   readonly emailAppName: string;
   /** `worker_name`; `undefined` in the main process. */
