@@ -13,7 +13,7 @@ import { LogContext, SilentLogger, SystemClock } from '@rookery/platform';
 import { gateAnswers, readUserIds, readUsersForStates } from './answers.js';
 import { askInTurn, type Reading, tellSideBySide } from './calls.js';
 import { isCallbackContext } from './context.js';
-import { EventChains } from './event-chains.js';
+import { type ActingModule, EventChains } from './event-chains.js';
 import { frozenCopy, plainCopy } from './isolation.js';
 import { runAs } from './owner.js';
 import {
@@ -179,10 +179,36 @@ export class ModuleDispatcher {
     context: CallbackContext,
     ...args: ArgsOf<Name>
   ): Promise<TransformVerdict<TransformValues[Name]>> {
+    const { handlers, shadows } = this.#registry;
+    return this.#changed(handlers[name], shadows[name], name, context, args);
+  }
+
+  /** As {@link transform}, for what a module does: that one is not asked, and what the others do meanwhile answers it. */
+  transformByOthers<Name extends NamesOfKind<'transform'>>(
+    { module, length }: ActingModule,
+    name: Name,
+    context: CallbackContext,
+    ...args: ArgsOf<Name>
+  ): Promise<TransformVerdict<TransformValues[Name]>> {
+    const others = (registered: readonly Handler[] = []): readonly Handler[] | undefined => {
+      const found = registered.filter((handler) => handler.module !== module);
+      return found.length > 0 ? found : undefined;
+    };
+    const { handlers, shadows } = this.#registry;
+    return this.chains.answering(length, () =>
+      this.#changed(others(handlers[name]), others(shadows[name]), name, context, args),
+    );
+  }
+
+  #changed<Name extends NamesOfKind<'transform'>>(
+    handlers: readonly Handler[] | undefined,
+    shadows: readonly Handler[] | undefined,
+    name: Name,
+    context: CallbackContext,
+    args: ArgsOf<Name>,
+  ): Promise<TransformVerdict<TransformValues[Name]>> {
     const reading = this.#transforms[name] as Reading<TransformVerdict<TransformValues[Name]>>;
-    const shadows = this.#registry.shadows[name];
     if (shadows) this.#judgeInShadow(shadows, prepare([...args], context), reading);
-    const handlers = this.#registry.handlers[name];
     if (!handlers) {
       return Promise.resolve({ allowed: true, value: args[transformSteps[name].argument] as TransformValues[Name] });
     }

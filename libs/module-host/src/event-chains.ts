@@ -9,6 +9,13 @@ const maxKnown = 10_000;
 /** So long is an event waited for that a module is sending, before another one is told, milliseconds. */
 const longestWaitMs = 1_000;
 
+/** A module on whose behalf the server does something. */
+export interface ActingModule {
+  readonly module: string;
+  /** How many events and rooms of modules led to this, it included. */
+  readonly length: number;
+}
+
 /**
  * Notices modules that answer events with events, and those with events again. A chain that is too long is broken: whoever would
  * add to it gets an error.
@@ -19,6 +26,7 @@ export class EventChains {
   /** Events that modules send now: one may be told before its sender knows which it is. */
   readonly #sending = new Set<Promise<void>>();
   readonly #answering = new AsyncLocalStorage<number>();
+  readonly #acting = new AsyncLocalStorage<ActingModule>();
 
   constructor(
     private readonly log: Logger,
@@ -28,6 +36,11 @@ export class EventChains {
   /** How many events of modules led to what is done now. */
   get length(): number {
     return this.#answering.getStore() ?? 0;
+  }
+
+  /** For which module the server makes an event or a room; to be read before anything else waits for it. */
+  get actor(): ActingModule | undefined {
+    return this.#acting.getStore();
   }
 
   /** Does what a number of events of modules led to, in another process. */
@@ -42,20 +55,26 @@ export class EventChains {
     await (length === undefined ? work() : this.#answering.run(length, work));
   }
 
-  /** Lets a module send an event. @throws MatrixError 429 when it would make a chain too long */
-  async sending<Event extends { readonly eventId: string; readonly roomId: string }>(
-    module: string,
-    work: () => Promise<Event>,
-  ): Promise<Event> {
+  /** Lets a module make an event or a room. @throws MatrixError 429 when it would make a chain too long */
+  async acting<T>(module: string, work: () => Promise<T>): Promise<T> {
     const length = this.length + 1;
     if (length > maxLength) {
       this.log.error('A module answers events with events without end: it was stopped', { module, length: maxLength });
       throw MatrixError.eventChainTooLong();
     }
+    return this.#acting.run({ module, length }, work);
+  }
+
+  /** As {@link acting}, for an event: whoever is told of it answers it. */
+  async sending<Event extends { readonly eventId: string; readonly roomId: string }>(
+    module: string,
+    work: () => Promise<Event>,
+  ): Promise<Event> {
+    const length = this.length + 1;
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#sending.add(promise);
     try {
-      const event = await work();
+      const event = await this.acting(module, work);
       this.#lengths.delete(event.eventId);
       this.#lengths.set(event.eventId, length);
       if (this.#lengths.size > maxKnown) this.#lengths.delete(this.#lengths.keys().next().value!);

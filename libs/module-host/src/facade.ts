@@ -124,12 +124,12 @@ function shared(capabilities: SharedCapabilities): SharedCapabilities {
   return copied as unknown as SharedCapabilities;
 }
 
-/** What makes events, which may be answers to others. */
+/** What makes events and rooms, about which other modules are asked, and which may be answers to others. */
 function sending({
   loaded,
   capabilities,
   chains,
-}: FacadeParts): Pick<ModuleApi, 'createAndSendEventIntoRoom' | 'updateRoomMembership'> {
+}: FacadeParts): Pick<ModuleApi, 'createAndSendEventIntoRoom' | 'updateRoomMembership' | 'createRoom'> {
   const { name } = loaded.definition;
   const server = capabilities.shared;
   return {
@@ -137,6 +137,7 @@ function sending({
       chains.sending(name, () => runAsServer(() => server.createAndSendEventIntoRoom(...args))),
     updateRoomMembership: (...args) =>
       chains.sending(name, () => runAsServer(() => server.updateRoomMembership(...args))),
+    createRoom: (...args) => chains.acting(name, () => runAsServer(() => server.createRoom(...args))),
   };
 }
 

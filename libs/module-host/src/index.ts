@@ -10,6 +10,7 @@ export type {
 export type { CallOrigin, WriterBackend } from './at-writer.js';
 export { callbackContext } from './context.js';
 export { ModuleDispatcher } from './dispatcher.js';
+export type { ActingModule } from './event-chains.js';
 export { moduleEntriesOf, settingsOptionOf } from './entries.js';
 export { ModuleLoadError } from './errors.js';
 export { ModuleHost } from './host.js';

@@ -33,15 +33,15 @@ export interface RoomInfo {
 }
 
 /**
- * Rooms. Everything done here passes the protocol's rules, but no rate limit, and no module is asked about it: neither
- * `checkEventAllowed` nor a spam check, of this module or another. `onNewEvent` tells of it as of any event.
+ * Rooms. Everything done here passes the protocol's rules, and `checkEventAllowed` and `onCreateRoom` of the other modules, but not this
+ * module's own, no spam check and no rate limit. `onNewEvent` tells of it as of any event.
  */
 export interface RoomApi {
   /** `get_room_state`: the current state of a room, in no order, narrowed by types or pairs of type and state key. */
   getRoomState(roomId: string, eventFilter?: StateFilter): Promise<readonly ModuleEvent[]>;
   /** `get_state_events_in_room` */
   getStateEventsInRoom(roomId: string, types: StateFilter): Promise<readonly ModuleEvent[]>;
-  /** `create_and_send_event_into_room` @throws MatrixError 403 when the room's rules forbid it */
+  /** `create_and_send_event_into_room` @throws MatrixError 403 when the room's rules, or another module, forbid it */
   createAndSendEventIntoRoom(event: EventToSend): Promise<ModuleEvent>;
   /**
    * `update_room_membership`: makes `target` join, leave, be invited, banned...
@@ -55,7 +55,7 @@ export interface RoomApi {
     content?: Readonly<Record<string, unknown>>,
     remoteRoomHosts?: readonly string[],
   ): Promise<ModuleEvent>;
-  /** `create_room`: `config` is the body of a request to create a room. */
+  /** `create_room`: `config` is the body of a request to create a room. @throws MatrixError 403 when another module forbids it */
   createRoom(
     userId: string,
     config: Readonly<Record<string, unknown>>,

@@ -38,8 +38,8 @@ export type HistoryRemovalReason = 'purge' | 'retention' | 'redaction' | 'expiry
 /** Rules for rooms and accounts beyond those of the protocol, and being told when they change. */
 export interface ThirdPartyRulesCallbacks {
   /**
-   * `check_event_allowed`: asked for every event, local or not, with the room's state before it; not for what a module sends,
-   * this one or another. May refuse; may replace the content of a local event, which is still without id, hash and signature.
+   * `check_event_allowed`: asked for every event, local or not, with the room's state before it; for what another module sends, too
+   * (`context.source` is `module`), but not for what this one does. May refuse; may replace the content of a local event, which is still without id, hash and signature.
    * The next module sees the replacement. All reads of one call see one and the same state, whatever happens in the room
    * meanwhile.
    */
@@ -49,7 +49,7 @@ export interface ThirdPartyRulesCallbacks {
     context: CallbackContext,
   ): Promise<EventAllowed> | EventAllowed;
   /**
-   * `on_create_room`: a room is about to be created or upgraded. Returns a replacement for the request's body, or nothing
+   * `on_create_room`: a room is about to be created or upgraded, by a user or by another module. Returns a replacement for the request's body, or nothing
    * to leave it; throws a `MatrixError` to refuse.
    */
   onCreateRoom?(

@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { domainOf, isMembership, MatrixError } from '@rookery/matrix-types';
 import type { RoomApi } from '@rookery/module-api';
+import { ModuleDispatcher } from '@rookery/module-host';
 import { Config } from '@rookery/platform';
 import { MembershipReader, MembershipService, RoomStateReader } from '@rookery/rooms';
 import { LocalAccounts } from '../accounts/local-accounts.js';
@@ -15,6 +16,7 @@ export class ModuleMembershipChanges {
     private readonly state: RoomStateReader,
     private readonly memberships: MembershipReader,
     private readonly membership: MembershipService,
+    private readonly modules: ModuleDispatcher,
   ) {}
 
   /** @returns the id of the member event that holds now. @throws MatrixError 400, 403, 404 */
@@ -27,7 +29,7 @@ export class ModuleMembershipChanges {
     const requester = await this.local.actingAs(sender);
     const sent = await this.membership.byContent(requester, roomId, target, content, {
       ...(remoteRoomHosts === undefined ? {} : { via: remoteRoomHosts }),
-      unchecked: true,
+      unchecked: this.modules.chains.actor ?? true,
     });
     const eventId =
       sent?.eventId ??

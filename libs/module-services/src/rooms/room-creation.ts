@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { RateLimiter } from '@rookery/http';
 import type { RoomApi } from '@rookery/module-api';
+import { ModuleDispatcher } from '@rookery/module-host';
 import { MemberEvents, RoomCreation } from '@rookery/rooms';
 import { LocalAccounts } from '../accounts/local-accounts.js';
 import { plainJson } from '../plain-json.js';
@@ -13,6 +14,7 @@ export class ModuleRoomCreation {
     private readonly limiter: RateLimiter,
     private readonly creation: RoomCreation,
     private readonly members: MemberEvents,
+    private readonly modules: ModuleDispatcher,
   ) {}
 
   async createRoom(
@@ -24,14 +26,15 @@ export class ModuleRoomCreation {
     if (ratelimit) {
       await this.limiter.take('rc_room_creation', userId, { ...requester, rateLimitExempt: false });
     }
-    const { roomId, alias } = await this.creation.create(requester, wanted, { unchecked: true });
+    const unchecked = this.modules.chains.actor ?? true;
+    const { roomId, alias } = await this.creation.create(requester, wanted, { unchecked });
     if (creatorJoinProfile) {
       const { displayName, avatarUrl } = creatorJoinProfile;
       const profile = {
         ...(displayName === undefined ? {} : { displayname: displayName }),
         ...(avatarUrl === undefined ? {} : { avatar_url: avatarUrl }),
       };
-      await this.members.send(requester, roomId, userId, 'join', profile, { unchecked: true });
+      await this.members.send(requester, roomId, userId, 'join', profile, { unchecked });
     }
     return Object.freeze({ roomId, roomAlias: alias });
   }

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { MatrixError } from '@rookery/matrix-types';
 import type { EventToSend, ModuleEvent, RoomApi } from '@rookery/module-api';
-import { toModuleEvent } from '@rookery/module-host';
+import { ModuleDispatcher, toModuleEvent } from '@rookery/module-host';
 import { EventPersister, EventStore } from '@rookery/rooms';
 import { LocalAccounts } from '../accounts/local-accounts.js';
 import { plainJson } from '../plain-json.js';
@@ -15,6 +15,7 @@ export class ModuleRoomEvents {
     private readonly persister: EventPersister,
     private readonly events: EventStore,
     private readonly memberships: ModuleMembershipChanges,
+    private readonly modules: ModuleDispatcher,
   ) {}
 
   async createAndSendEventIntoRoom(event: EventToSend): Promise<ModuleEvent> {
@@ -34,7 +35,7 @@ export class ModuleRoomEvents {
       content,
       ...(type === 'm.room.redaction' && typeof content['redacts'] === 'string' ? { redacts: content['redacts'] } : {}),
       skipUnchanged: stateKey !== undefined,
-      unchecked: true,
+      unchecked: this.modules.chains.actor ?? true,
     });
     return this.#stored(sent.eventId);
   }

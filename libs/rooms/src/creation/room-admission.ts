@@ -1,10 +1,18 @@
 import { Injectable } from '@nestjs/common';
 import { RateLimiter } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
-import { assertAllowed, callbackContext, ModuleDispatcher, refusalError } from '@rookery/module-host';
+import type { CallbackContext, ModuleRequester } from '@rookery/module-api';
+import {
+  type ActingModule,
+  assertAllowed,
+  callbackContext,
+  ModuleDispatcher,
+  refusalError,
+} from '@rookery/module-host';
 import type { Requester } from '@rookery/platform';
 import { AliasClaims } from '../directory/alias-claims.js';
 import { PublicationRules } from '../directory/publication-rules.js';
+import type { Unchecked } from '../model/drafts.js';
 import { Participation } from '../sending/participation.js';
 import { checkCreateRoom, type CreateRoomRequest } from './create-room.schema.js';
 
@@ -22,41 +30,49 @@ export class RoomAdmission {
   /**
    * The request as modules have left it.
    * @param options.bare the requester was asked before, and the limit taken
+   * @param options.unchecked the module that makes the room: the rules of the others are asked, and nothing else
    * @throws MatrixError 403 `M_FORBIDDEN`, `M_RESOURCE_LIMIT_EXCEEDED`, `M_CONSENT_NOT_GIVEN`; 429 `M_LIMIT_EXCEEDED`
    */
   async admit(
     requester: Requester,
     body: CreateRoomRequest,
-    { bare }: { readonly bare?: boolean },
+    { bare, unchecked = false }: { readonly bare?: boolean; readonly unchecked?: Unchecked },
   ): Promise<CreateRoomRequest> {
-    if (!bare) {
+    const by = typeof unchecked === 'object' ? unchecked : undefined;
+    if (!bare && !by) {
       await this.participation.assertMaySend(requester);
       await this.limiter.take('rc_room_creation', requester.userId, requester);
     }
-    const context = callbackContext(requester, { duringRoomCreation: true });
-    let request = body;
-    if (this.modules.has('onCreateRoom')) {
-      const verdict = await this.modules.transform(
-        'onCreateRoom',
-        context,
-        {
-          userId: requester.userId,
-          deviceId: requester.deviceId,
-          isGuest: requester.isGuest,
-          isAdmin: requester.isAdmin,
-          shadowBanned: requester.shadowBanned,
-          appserviceId: requester.appserviceId,
-        },
-        { ...body },
-        requester.isAdmin,
-      );
-      if (!verdict.allowed) throw refusalError(verdict);
-      request = verdict.value as CreateRoomRequest;
-      checkChanged(request);
-    }
-    if (this.modules.has('userMayCreateRoom')) {
+    const context = callbackContext(requester, { duringRoomCreation: true, ...(by && { source: 'module' }) });
+    const request = await this.#asRulesLeave(requester, body, context, by);
+    if (!by && this.modules.has('userMayCreateRoom')) {
       assertAllowed(await this.modules.gate('userMayCreateRoom', context, requester.userId, { ...request }));
     }
+    return request;
+  }
+
+  async #asRulesLeave(
+    requester: Requester,
+    body: CreateRoomRequest,
+    context: CallbackContext,
+    by: ActingModule | undefined,
+  ): Promise<CreateRoomRequest> {
+    if (!this.modules.has('onCreateRoom')) return body;
+    const who: ModuleRequester = {
+      userId: requester.userId,
+      deviceId: requester.deviceId,
+      isGuest: requester.isGuest,
+      isAdmin: requester.isAdmin,
+      shadowBanned: requester.shadowBanned,
+      appserviceId: requester.appserviceId,
+    };
+    const args = [who, { ...body }, requester.isAdmin] as const;
+    const verdict = by
+      ? await this.modules.transformByOthers(by, 'onCreateRoom', context, ...args)
+      : await this.modules.transform('onCreateRoom', context, ...args);
+    if (!verdict.allowed) throw refusalError(verdict);
+    const request = verdict.value as CreateRoomRequest;
+    checkChanged(request);
     return request;
   }
 

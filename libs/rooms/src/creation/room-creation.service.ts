@@ -9,7 +9,7 @@ import { MembershipService } from '../membership/membership.service.js';
 import { ThreepidInvites } from '../membership/threepid-invites.js';
 import { AuthRefusal } from '../pipeline/draft-builder.js';
 import { EventPersister } from '../pipeline/event-persister.js';
-import type { EventDraft, NewRoom } from '../model/drafts.js';
+import type { EventDraft, NewRoom, Unchecked } from '../model/drafts.js';
 import { aliasesIn, checkContent } from '../model/content-rules.js';
 import { originOf } from '../model/requesters.js';
 import { checkCreateRoom, type CreateRoomRequest, inviteReasonKey, inviteReasonsKey } from './create-room.schema.js';
@@ -28,8 +28,8 @@ export interface CreatedRoom {
 export interface CreationOverrides {
   /** No preset: only what `initial_state` says. Whether the requester may make rooms was checked, and the limit taken. */
   readonly bare?: boolean;
-  /** No rate limit, no modules, not for its events either: the server, or a module, makes the room on its own account. */
-  readonly unchecked?: boolean;
+  /** No rate limit, no spam checks, not for its events either: the server, or a module, makes the room on its own account. */
+  readonly unchecked?: Unchecked;
   /** Written together with the room. */
   readonly inTransaction?: NewRoom['inTransaction'];
 }
@@ -72,7 +72,8 @@ export class RoomCreation {
    *   `M_BAD_JSON`; 403 `M_FORBIDDEN`, `M_RESOURCE_LIMIT_EXCEEDED`, `M_CONSENT_NOT_GIVEN`; 429 `M_LIMIT_EXCEEDED`
    */
   async create(requester: Requester, body: CreateRoomRequest, overrides: CreationOverrides = {}): Promise<CreatedRoom> {
-    const request = overrides.unchecked ? body : await this.admission.admit(requester, body, overrides);
+    const { unchecked = false } = overrides;
+    const request = unchecked === true ? body : await this.admission.admit(requester, body, overrides);
     const rules = this.#rulesFor(request.room_version);
     const { userId } = requester;
     const alias = this.#aliasFor(request.room_alias_name);
@@ -85,7 +86,7 @@ export class RoomCreation {
     }
     const threepids = threepidsIn(request);
     const dropped = new Set<string>();
-    if (!overrides.unchecked) {
+    if (!unchecked) {
       if (alias !== undefined) await this.admission.checkAlias(requester, alias);
       await this.threepids.admit(requester, threepids);
       await this.admission.takeInvites(requester, invited.length + threepids.length);
@@ -95,13 +96,13 @@ export class RoomCreation {
     const roomId = rules.roomIdFormat === 'domain' ? `!${this.ids.letters(18)}:${this.config.serverName}` : undefined;
     // A room that may not be in the directory is a room all the same: whoever asks the directory itself is told.
     const isListed =
-      isPublic && (overrides.unchecked || (await this.admission.mayPublish(requester, roomId ?? '', alias)));
+      isPublic && (unchecked !== false || (await this.admission.mayPublish(requester, roomId ?? '', alias)));
     const local = delivered.filter(isHere);
     const drafts = [
       ...(await this.#firstEvents(requester, request, rules, preset, invited)),
       ...this.#stateEvents(requester, request, preset, alias, overrides),
       ...(await this.#inviteEvents(requester, request, local)),
-    ].map((draft) => (overrides.unchecked ? { ...draft, unchecked: true } : draft));
+    ].map((draft) => (unchecked ? { ...draft, unchecked } : draft));
     const created = await this.#persist({
       ...{ roomVersion: rules.version, creator: userId, roomId, drafts, isPublic: isListed },
       ...(alias !== undefined && { aliases: [alias] }),

@@ -4,6 +4,7 @@ import { domainOf, type JsonObject, type Membership } from '@rookery/matrix-type
 import { Config, type Requester } from '@rookery/platform';
 import { EventPersister } from '../pipeline/event-persister.js';
 import { EventStore } from '../store/event-store.js';
+import type { Unchecked } from '../model/drafts.js';
 import type { SentEvent } from '../model/stored-event.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import type { RoomMembership } from '../reading/membership.query.js';
@@ -19,8 +20,8 @@ export interface MembershipOptions {
   readonly via?: readonly string[] | undefined;
   /** Further keys of the content, from a client that sends the member event itself. */
   readonly content?: Readonly<JsonObject> | undefined;
-  /** The server acts on its own account: no limits, no modules. */
-  readonly unchecked?: boolean | undefined;
+  /** The server acts on its own account, or a module does: no limits, no spam checks. */
+  readonly unchecked?: Unchecked | undefined;
   /** Somebody makes a room, and was asked there about limits and whom they may invite: modules judge the event all the same. */
   readonly duringRoomCreation?: boolean | undefined;
   /** When it happened, milliseconds since the epoch; obeyed for application services only. */

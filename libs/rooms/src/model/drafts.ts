@@ -1,7 +1,14 @@
 import type { Tx } from '@rookery/database';
 import type { JsonObject } from '@rookery/matrix-types';
+import type { ActingModule } from '@rookery/module-host';
 import type { Requester } from '@rookery/platform';
 import type { ClientTransaction } from './stored-event.js';
+
+/**
+ * What is done without limits, and shown to no spam checker: by the server on its own account (`true`), which no third-party rule sees
+ * either; or by a module, and those of the other modules see it.
+ */
+export type Unchecked = boolean | ActingModule;
 
 /** An event that a local user, or the server itself, wants to exist. Plain data: it may travel between processes. */
 export interface EventDraft {
@@ -22,8 +29,8 @@ export interface EventDraft {
   readonly transaction?: ClientTransaction | undefined;
   /** Answer with the event that holds the state already, if sender and content are the same. */
   readonly skipUnchanged?: boolean | undefined;
-  /** Not shown to spam checkers or third-party rules: what the server sends on its own account. */
-  readonly unchecked?: boolean | undefined;
+  /** Who is above limits and spam checks, if anybody. */
+  readonly unchecked?: Unchecked | undefined;
   /** Who asked, for modules. */
   readonly origin?: DraftOrigin | undefined;
 }

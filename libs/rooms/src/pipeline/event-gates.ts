@@ -44,7 +44,7 @@ export class EventGates {
   }
 
   /**
-   * Lets third-party rules see a draft, and change its content.
+   * Lets third-party rules see a draft, and change its content; one that a module sends only those of others.
    * @throws MatrixError when a module refuses
    */
   async transform(room: WorkingRoom, draft: EventDraft, before: StateBefore, nowMs: number): Promise<JsonObject> {
@@ -59,7 +59,11 @@ export class EventGates {
       redacts: draft.redacts,
     });
     const view = toStateView(new StateOfPlace(this.events, room, before));
-    const verdict = await this.modules.transform('checkEventAllowed', context(draft.origin), given, view);
+    const { unchecked: by, origin } = draft;
+    const verdict =
+      typeof by === 'object'
+        ? await this.modules.transformByOthers(by, 'checkEventAllowed', contextOfModule(draft), given, view)
+        : await this.modules.transform('checkEventAllowed', context(origin), given, view);
     if (!verdict.allowed) throw refusalError(verdict);
     return verdict.value === given ? draft.content : verdict.value.content;
   }
@@ -119,3 +123,6 @@ class StateOfPlace implements StateReader {
 
 const context = (origin: DraftOrigin | undefined): ReturnType<typeof callbackContext> =>
   callbackContext(origin?.requester, origin);
+
+const contextOfModule = ({ sender: userId, origin }: EventDraft): ReturnType<typeof callbackContext> =>
+  callbackContext(origin?.requester, { ...origin, userId, source: 'module' });

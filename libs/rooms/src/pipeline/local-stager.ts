@@ -132,7 +132,7 @@ export class LocalStager {
 
   async #askThirdPartyRules(way: DraftWay): Promise<Waiting<Judged> | undefined> {
     const { room, draft } = way;
-    if (draft.unchecked || !this.gates.transforms || way.content !== undefined) return undefined;
+    if (draft.unchecked === true || !this.gates.transforms || way.content !== undefined) return undefined;
     const still = room.still();
     const seen = this.contexts.asSeen(still, way.place.state);
     const answer = this.gates.transform(still, draft, seen, this.clock.nowMs()).finally(() => still.release());
@@ -145,7 +145,7 @@ export class LocalStager {
   async #build(way: DraftWay): Promise<undefined> {
     const { room, draft, inTurn, content = draft.content } = way;
     const changed = content === draft.content ? draft : { ...draft, content };
-    const isAsked = (!draft.unchecked && this.gates.active) || this.policies.concerns(room, draft);
+    const isAsked = (draft.unchecked !== true && this.gates.active) || this.policies.concerns(room, draft);
     // What is staged at once follows upon what was staged before it, and so can equal nothing.
     way.built =
       inTurn && !isAsked
@@ -190,7 +190,7 @@ export class LocalStager {
     if ('kind' in judged || !this.policies.concerns(room, judged.event)) return judged;
     const isOwnLeave = draft.content['membership'] === 'leave' && draft.stateKey === draft.sender;
     const event = this.builder.sign(judged.event);
-    const approved = await this.policies.approved(room, event, isOwnLeave || draft.unchecked === true);
+    const approved = await this.policies.approved(room, event, isOwnLeave || Boolean(draft.unchecked));
     return { ...judged, event: approved, signed: undefined };
   }
 
