@@ -16,6 +16,7 @@ const flags = [
   'msc3912_enabled',
   'msc4028_push_encrypted_events',
   'msc4075_enabled',
+  'msc4133_enabled',
   'msc4267_enabled',
   'msc4277_enabled',
   'msc4491_enabled',
@@ -85,6 +86,8 @@ describe.each(['sqlite', 'postgres'] as const)('what is not specified yet, switc
     expect(body.capabilities).toMatchObject({
       'im.nheko.msc3664.related_event_match': { enabled: true },
       'org.matrix.msc4267.forget_forced_upon_leave': { enabled: false },
+      'm.profile_fields': { enabled: true },
+      'uk.tcpip.msc4133.profile_fields': { enabled: true },
     });
   });
 

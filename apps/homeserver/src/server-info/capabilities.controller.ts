@@ -20,6 +20,7 @@ export class CapabilitiesController {
     const displayName = config.get('enable_set_displayname');
     const avatarUrl = config.get('enable_set_avatar_url');
     const disallowed = [...(displayName ? [] : ['displayname']), ...(avatarUrl ? [] : ['avatar_url'])];
+    const profileFields = { enabled: true, ...(disallowed.length > 0 ? { disallowed } : {}) };
     return {
       capabilities: {
         'm.room_versions': {
@@ -38,7 +39,10 @@ export class CapabilitiesController {
           ? { 'org.matrix.msc3720.account_status': { enabled: true } }
           : {}),
         ...this.#experimental(),
-        'm.profile_fields': { enabled: true, ...(disallowed.length > 0 ? { disallowed } : {}) },
+        'm.profile_fields': profileFields,
+        ...(config.get('experimental_features.msc4133_enabled')
+          ? { 'uk.tcpip.msc4133.profile_fields': profileFields }
+          : {}),
       },
     };
   }
