@@ -42,7 +42,7 @@ describe.each(databases)('usage reports (%s)', (database) => {
     homeserver = await createTestHomeserver({
       database,
       clock,
-      settings: { report_stats: true, report_stats_endpoint: endpoint, server_context: 'tests' },
+      settings: { report_stats: true, report_stats_endpoint: endpoint, server_context: 'tests', log_level: 'warn' },
     });
   });
   afterAll(async () => {
@@ -91,6 +91,7 @@ describe.each(databases)('usage reports (%s)', (database) => {
       daily_sent_messages: 2,
       daily_sent_e2ee_messages: 1,
       r30v2_users_all: 0,
+      log_level: 'WARNING',
     });
     expect(JSON.stringify(report)).not.toMatch(/alice|bob|!/);
   });

@@ -1,5 +1,5 @@
 import type { Db } from '@rookery/database';
-import type { Config } from '@rookery/platform';
+import { type Config, loggerOptions, type LogLevel } from '@rookery/platform';
 import { messageFigures } from '@rookery/rooms';
 import { returningUsers, userFigures } from '@rookery/users';
 import { databaseVersion } from './usage-report.query.js';
@@ -63,8 +63,26 @@ export async function usageReport(
     r30v2_users_web: returning.web,
     cache_factor: config.get('caches.global_factor'),
     event_cache_size: config.get('event_cache_size'),
-    log_level: 'INFO',
+    log_level: logLevel(config),
     database_engine: db.dialect.name === 'sqlite' ? 'sqlite3' : 'psycopg2',
     database_server_version: server,
   };
+}
+
+/** What collectors call the levels. */
+const levelNames: Readonly<Record<LogLevel, string>> = {
+  trace: 'DEBUG',
+  debug: 'DEBUG',
+  info: 'INFO',
+  warn: 'WARNING',
+  error: 'ERROR',
+};
+
+/** The level of the whole server; `null` where the file of the log was spoiled since the start. */
+function logLevel(config: Config): string | null {
+  try {
+    return levelNames[loggerOptions(config).level];
+  } catch {
+    return null;
+  }
 }
