@@ -8,47 +8,14 @@ import { acting, FakeService, RegistrationFiles } from './appservices/support.js
 import { createRoom, databases, join, say } from './rooms/rooms-client.js';
 import { shownMetric } from '../support/shown-metric.js';
 
-/** Why nobody fills some of the names that dashboards know; each name begins with what stands here. */
-const unfilled: Readonly<Record<string, string>> = {
-  synapse_http_server_response_ru_: 'requests take turns on one thread: nothing tells whose the processor time was',
-  synapse_http_server_in_flight_requests_ru_: 'the same',
-  synapse_background_process_ru_: 'tasks take turns on one thread with everything else',
-  synapse_util_metrics_block_: 'no blocks are measured: a profiler tells more',
-  synapse_util_caches_cache_pending: 'no cache counts look-ups that wait',
-  synapse_external_cache_: 'there is no cache beside the process',
-  synapse_util_caches_response_cache_evicted_size: 'some measure what they hold in bytes: it is told with all caches',
-  synapse_replication_tcp_protocol_inbound_commands: 'processes say nothing to each other by Redis but news of streams',
-  synapse_replication_tcp_protocol_outbound_commands: 'the same',
-  synapse_replication_tcp_protocol_close_reason: 'the same',
-  synapse_replication_tcp_resource_user_sync: 'such calls are counted with all others, by their name',
-  synapse_replication_tcp_resource_federation_ack: 'the same',
-  synapse_replication_tcp_resource_remove_pusher: 'the same',
-  synapse_replication_tcp_resource_user_ip_cache: 'the same',
-  synapse_replication_tcp_command_queue: 'news are taken as they come',
-  synapse_replication_tcp_resource_total_connections: 'connections are opened as they are needed',
-  synapse_threadpool_: 'there are no pools of threads',
-  synapse_util_batching_queue_: 'there are no such queues',
-  synapse_storage_events_state_: 'state is not worked out by the shortcuts that these tell apart',
-  synapse_storage_events_potential_times_prune_extremities: 'extremities are joined by events, not left out',
-  synapse_storage_events_times_pruned_extremities: 'the same',
-  synapse_excess_extremity_events: 'it would read all rooms',
-  synapse_event_fetch_ongoing: 'events are read where they are needed, without a queue',
-  synapse_federation_send_queue_: 'EDUs go to the queues of their servers at once: see the pending ones',
-  synapse_push_bulk_push_rule_evaluator_: 'rules are kept by user, not by room',
-  synapse_notifier_rooms: 'what waits is kept by user',
-  synapse_handler_presence_timers_fired: 'presence is looked at in rounds, without timers',
-  synapse_handlers_presence_wheel_timer_size: 'the same',
-  synapse_handler_presence_bump_active_time: 'noted in memory only',
-  synapse_handler_presence_get_updates: 'changes are read from the board, whoever asks',
-  synapse_room_message_list_rest_servlet_response_time_seconds:
-    'members of the room would have to be counted for each request',
-  // There where they are switched on only.
-  synapse_federation_known_servers: 'where metrics_flags asks for it',
-  synapse_util_caches_cache_size_bytes: 'where caches.track_memory_usage asks for it',
-  synapse_admin_mau_: 'where monthly active users are counted',
-};
+/** Why nobody fills some of the names that dashboards know, as operators read it; each name begins with what stands here. */
+const unfilled = new Map(
+  [...readFileSync('docs/operators/monitoring.md', 'utf8').matchAll(/^\| `(synapse_\w+?)…?` \| (.+) \|$/gm)].map(
+    ([, prefix = '', reason = '']) => [prefix, reason] as const,
+  ),
+);
 
-const reasonOf = (name: string): string | undefined => Object.keys(unfilled).find((prefix) => name.startsWith(prefix));
+const reasonOf = (name: string): string | undefined => [...unfilled.keys()].find((prefix) => name.startsWith(prefix));
 
 describe.each(databases)('the metrics of a server (%s)', (database) => {
   const files = new RegistrationFiles();
@@ -101,7 +68,7 @@ describe.each(databases)('the metrics of a server (%s)', (database) => {
     expect(absent.filter((name) => reasonOf(name) === undefined)).toEqual([]);
     // A reason goes once nothing needs it.
     const needed = new Set(absent.map(reasonOf));
-    expect(Object.keys(unfilled).filter((prefix) => !needed.has(prefix))).toEqual([]);
+    expect([...unfilled.keys()].filter((prefix) => !needed.has(prefix))).toEqual([]);
   });
 
   it('are what the dashboard and the alerts for operators look at', async () => {
@@ -159,7 +126,9 @@ describe.each(databases)('the metrics of a server (%s)', (database) => {
     const before = await page();
     const { body } = await carol.request('GET', '/sync');
     await carol.request('GET', `/sync?since=${String(body['next_batch'])}`);
-    await say(carol, await createRoom(carol), 'one after the other');
+    const roomId = await createRoom(carol);
+    await say(carol, roomId, 'one after the other');
+    await carol.request('PUT', `/rooms/${encodeURIComponent(roomId)}/typing/${carol.userId}`, { typing: false });
     const lazy = encodeURIComponent(JSON.stringify({ room: { state: { lazy_load_members: true } } }));
     const later = await carol.request('GET', `/sync?filter=${lazy}&since=${String(body['next_batch'])}`);
     await carol.request('GET', `/sync?full_state=true&since=${String(later.body['next_batch'])}`);
@@ -185,6 +154,18 @@ describe.each(databases)('the metrics of a server (%s)', (database) => {
     expect(grown(after, 'synapse_storage_events_forward_extremities_persisted_sum')).toBe(batches);
     expect(grown(after, 'synapse_storage_events_stale_forward_extremities_persisted_count')).toBe(batches);
     expect(grown(after, 'synapse_storage_events_stale_forward_extremities_persisted_sum')).toBe(0);
+    const [worked, single] = ['', '_single_event'].map((way) =>
+      grown(after, `synapse_storage_events_state_delta${way}_total`),
+    );
+    expect(single).toBeGreaterThanOrEqual(1);
+    expect(worked).toBeGreaterThanOrEqual(single!);
+    expect(grown(after, 'synapse_storage_events_state_resolutions_during_persistence_total')).toBe(0);
+    expect(grown(after, 'synapse_handler_presence_get_updates_total{type="full"')).toBeGreaterThanOrEqual(1);
+    expect(grown(after, 'synapse_handler_presence_bump_active_time_total')).toBeGreaterThanOrEqual(1);
+    for (const reason of ['size', 'time', 'invalidation'])
+      expect(after).toMatch(
+        new RegExp(`^synapse_util_caches_cache_evicted_size\\{name="\\w+",reason="${reason}"`, 'm'),
+      );
     const rooms = (le: string): number => sum(after, `synapse_forward_extremities_bucket{le="${le}"`);
     expect(rooms('1')).toBeGreaterThanOrEqual(1);
     expect(rooms('+Inf')).toBe(rooms('1'));

@@ -1,6 +1,6 @@
 import { Inject, Module, Optional } from '@nestjs/common';
 import { BackgroundUpdates, Database } from '@rookery/database';
-import { EphemeralHooks, EphemeralModule, PresenceService } from '@rookery/ephemeral';
+import { EphemeralHooks, EphemeralModule, PresenceReader, PresenceService } from '@rookery/ephemeral';
 import { Clock, Config, Metrics } from '@rookery/platform';
 import { Notifier } from '@rookery/replication';
 import { RoomHooks, RoomsModule } from '@rookery/rooms';
@@ -38,13 +38,14 @@ export class ActivityMetricsModule {
     users: MonthlyActiveUsers,
     accounts: UserHooks,
     presence: PresenceService,
+    reader: PresenceReader,
     ephemeral: EphemeralHooks,
     @Optional() @Inject(Mailer) mailer: Mailer | undefined,
   ) {
     showActivityMetrics(metrics, users);
     countAccounts(metrics, accounts);
     countMails(metrics, mailer);
-    showPresenceMetrics(metrics, presence, ephemeral);
+    showPresenceMetrics(metrics, presence, reader, ephemeral);
   }
 }
 

@@ -10,7 +10,7 @@ import {
   type Metrics,
 } from '@rookery/platform';
 import { domainOf } from '@rookery/matrix-types';
-import type { EphemeralHooks, PresenceService, PresenceState } from '@rookery/ephemeral';
+import type { EphemeralHooks, PresenceReader, PresenceService, PresenceState } from '@rookery/ephemeral';
 import type { Bus, Notifier, Rpc } from '@rookery/replication';
 import type { RoomHooks } from '@rookery/rooms';
 import type { Mailer, MailKind } from '@rookery/templates';
@@ -88,7 +88,11 @@ function showCaches(metrics: Metrics, config: Config): void {
     });
   }
   metrics.gauge('synapse_util_caches_cache_evicted_size', (gauge) => {
-    for (const { name, evicted } of cacheReports(config)) gauge.set({ name, reason: 'size' }, evicted);
+    for (const { name, evicted, expired, invalidated } of cacheReports(config)) {
+      gauge.set({ name, reason: 'size' }, evicted);
+      if (expired !== undefined) gauge.set({ name, reason: 'time' }, expired);
+      if (invalidated !== undefined) gauge.set({ name, reason: 'invalidation' }, invalidated);
+    }
   });
   const ofAnswers = (): CacheReport[] => cacheReports(config).filter(({ name }) => answerCaches.has(name));
   metrics.gauge('synapse_util_caches_response_cache', (gauge) => {
@@ -314,8 +318,18 @@ export function wakeMetrics(metrics: Metrics): (stream: string, woken: number) =
   };
 }
 
-/** Shows how many presences are in memory, and counts changes of local users'. */
-export function showPresenceMetrics(metrics: Metrics, presence: PresenceService, hooks: EphemeralHooks): void {
+/** Shows how many presences are in memory, and counts what becomes of them. */
+export function showPresenceMetrics(
+  metrics: Metrics,
+  presence: PresenceService,
+  reader: PresenceReader,
+  hooks: EphemeralHooks,
+): void {
+  metrics.counter('synapse_handler_presence_bump_active_time').follow({}, () => presence.seenActive);
+  metrics.counter('synapse_handler_presence_timers_fired').follow({}, () => presence.timedOut);
+  const updates = metrics.counter('synapse_handler_presence_get_updates');
+  updates.follow({ type: 'stream' }, () => reader.reads.changes);
+  updates.follow({ type: 'full' }, () => reader.reads.whole);
   metrics.gauge('synapse_handlers_presence_user_to_current_state_size', (gauge) => gauge.set({}, presence.known));
   const changes = metrics.counter('synapse_handler_presence_presence_updates').child({});
   const told = metrics.counter('synapse_handler_presence_notified_presence').child({});

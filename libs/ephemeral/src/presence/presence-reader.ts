@@ -47,6 +47,7 @@ export class PresenceReader {
   // Who is to get the presence of everybody here, from which position on.
   readonly #everybody = new LRUCache<string, number>({ maxSize: 50_000, sizeCalculation: () => 1 });
   #lastEverybody = 0;
+  readonly #reads = { changes: 0, whole: 0 };
 
   constructor(
     private readonly publisher: PresencePublisher,
@@ -66,6 +67,11 @@ export class PresenceReader {
         for (const { userId, membership } of moves) publisher.moved(userId, roomId, membership === 'join');
       },
     });
+  }
+
+  /** How often what changed was read, and how often everybody, since the start; counted by the process that writes presence. */
+  get reads(): Readonly<Record<'changes' | 'whole', number>> {
+    return this.#reads;
   }
 
   /** Whether presence is shown at all. */
@@ -125,6 +131,7 @@ export class PresenceReader {
     const interest = await this.routing.interestOf(userId);
     const changed: BoardQuery = { userId, joinedRooms, freshRooms, after: since ?? upTo, upTo, interest };
     const isWhole = since === undefined || since < board.earliestKnown;
+    this.#reads[isWhole ? 'whole' : 'changes']++;
     const found = new Map(
       (isWhole ? this.#whole(changed) : board.news(changed)).map((state) => [state.userId, state] as const),
     );

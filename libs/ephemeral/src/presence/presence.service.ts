@@ -32,6 +32,8 @@ export class PresenceService implements OnModuleInit {
   /** What syncs are about to make of users' presence. */
   readonly #coming = new KeyedMutex();
   #opening: Promise<void> | undefined;
+  #seenActive = 0;
+  #timedOut = 0;
 
   // Eight parameters: what devices, clients, modules and other servers say of somebody becomes one presence, on one board.
   constructor(
@@ -80,6 +82,16 @@ export class PresenceService implements OnModuleInit {
   /** How many users' presence is in memory. */
   get known(): number {
     return this.publisher.board.size;
+  }
+
+  /** How often devices said that their user is active, since the start; counted by the process that writes presence. */
+  get seenActive(): number {
+    return this.#seenActive;
+  }
+
+  /** How often a presence became another one because time passed, since the start. */
+  get timedOut(): number {
+    return this.#timedOut;
   }
 
   /** Whether presence is shown at all. */
@@ -133,6 +145,7 @@ export class PresenceService implements OnModuleInit {
   active(userId: string, deviceId: string | undefined): void {
     if (!this.#tracked) return;
     if (!this.stream.isWrittenHere) return this.elsewhere.active(userId, deviceId);
+    this.#seenActive++;
     if (this.#local.active(userId, deviceId, this.clock.nowMs())) this.elsewhere.forget(userId, deviceId);
     if (this.#differs(userId)) this.publisher.mark(userId);
   }
@@ -218,8 +231,11 @@ export class PresenceService implements OnModuleInit {
     const nowMs = this.clock.nowMs();
     for (const state of this.publisher.board.present()) {
       if (this.#isLocal(state.userId)) {
-        if (this.#differs(state.userId)) this.publisher.mark(state.userId);
+        if (!this.#differs(state.userId)) continue;
+        this.#timedOut++;
+        this.publisher.mark(state.userId);
       } else if (nowMs - state.lastFederationMs > remoteTimeoutMs) {
+        this.#timedOut++;
         this.publisher.mark(state.userId, { ...state, state: 'offline', currentlyActive: false });
       }
     }

@@ -46,9 +46,17 @@ describe('Cache', () => {
     for (const n of [1, 2, 3]) one!.set(n, 'value');
     other!.set(1, 'value');
     expect([one!.get(1), one!.get(3), other!.get(1), other!.get(2)]).toEqual([undefined, 'value', 'value', undefined]);
+    one!.delete(1);
+    one!.delete(3);
     expect(cacheReports(settings)).toEqual([
-      { name: 'events', invalidation: 'never', entries: 3, size: 3, maxSize: 4, lookups: 4, hits: 2, evicted: 1 },
+      {
+        ...{ name: 'events', invalidation: 'never', entries: 2, size: 2, maxSize: 4 },
+        ...{ lookups: 4, hits: 2, evicted: 1, expired: 0, invalidated: 1 },
+      },
     ]);
+    other!.clear();
+    one!.deleteIf(() => true);
+    expect(cacheReports(settings)).toMatchObject([{ entries: 0, evicted: 1, invalidated: 3 }]);
     expect(cacheReports(config({}))).toEqual([]);
   });
 
@@ -88,6 +96,7 @@ describe('Cache', () => {
       ms += 1_000;
       tickCaches();
       expect([forgetful.has('a'), forgetful.get('used')]).toEqual([false, 'b']);
+      expect(forgetful.report()).toMatchObject({ evicted: 0, expired: 1, invalidated: 0 });
       expect(keeping.get('a')).toBe('b');
     } finally {
       performance.now = now;

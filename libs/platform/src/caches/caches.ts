@@ -51,6 +51,10 @@ export interface CacheReport {
   readonly hits: number;
   /** Size of what had to go for something else. */
   readonly evicted: number;
+  /** Size of what nobody had asked for in a while; absent where nothing goes for that. */
+  readonly expired?: number;
+  /** Size of what ceased to be true; absent where nobody counts that. */
+  readonly invalidated?: number;
 }
 
 /** What is told of a cache, whichever way it keeps its entries. */
@@ -152,6 +156,8 @@ const together = (a: CacheReport, b: CacheReport): CacheReport => ({
   lookups: a.lookups + b.lookups,
   hits: a.hits + b.hits,
   evicted: a.evicted + b.evicted,
+  ...(a.expired !== undefined && { expired: a.expired + (b.expired ?? 0) }),
+  ...(a.invalidated !== undefined && { invalidated: a.invalidated + (b.invalidated ?? 0) }),
 });
 
 /** Entries looked at to estimate the memory of a cache. */
@@ -200,6 +206,8 @@ export class Cache<K extends Something, V extends Something> {
   #misses = 0;
   #hits = 0;
   #evicted = 0;
+  #expired = 0;
+  #invalidated = 0;
 
   /** @param name snake_case; the name in the settings */
   constructor(config: Config, name: string, bounds: CacheBounds<K, V>) {
@@ -270,7 +278,9 @@ export class Cache<K extends Something, V extends Something> {
 
   delete(key: K): void {
     this.#guard.changed(key);
+    const before = this.#entries.calculatedSize;
     this.#entries.delete(key);
+    this.#invalidated += before - this.#entries.calculatedSize;
   }
 
   /** {@link delete} for several. */
@@ -281,11 +291,14 @@ export class Cache<K extends Something, V extends Something> {
   /** Drops the entries that a test picks; looks at all of them. */
   deleteIf(isDoomed: (value: V, key: K) => boolean): void {
     this.#guard.changedAll();
+    const before = this.#entries.calculatedSize;
     for (const [key, { value }] of [...this.#entries.entries()]) if (isDoomed(value, key)) this.#entries.delete(key);
+    this.#invalidated += before - this.#entries.calculatedSize;
   }
 
   clear(): void {
     this.#guard.changedAll();
+    this.#invalidated += this.#entries.calculatedSize;
     this.#entries.clear();
   }
 
@@ -359,6 +372,13 @@ export class Cache<K extends Something, V extends Something> {
 
   /** Drops up to `count` of the entries that were used longest ago, and not within `idleMs`. @returns how many */
   dropIdle(count: number, idleMs: number): number {
+    const before = this.#entries.calculatedSize;
+    const dropped = this.#dropIdle(count, idleMs);
+    this.#evicted += before - this.#entries.calculatedSize;
+    return dropped;
+  }
+
+  #dropIdle(count: number, idleMs: number): number {
     const doomed: K[] = [];
     for (const key of this.#entries.rkeys()) {
       if (doomed.length === count) break;
@@ -381,12 +401,17 @@ export class Cache<K extends Something, V extends Something> {
       lookups: this.#hits + this.#misses,
       hits: this.#hits,
       evicted: this.#evicted,
+      expired: this.#expired,
+      invalidated: this.#invalidated,
     };
   }
 
   /** Drops what nobody asked for in a while; done from time to time by itself. */
   sweep(): void {
-    if (this.#idleMs < Infinity) this.dropIdle(maxSweptAtOnce, this.#idleMs);
+    if (this.#idleMs === Infinity) return;
+    const before = this.#entries.calculatedSize;
+    this.#dropIdle(maxSweptAtOnce, this.#idleMs);
+    this.#expired += before - this.#entries.calculatedSize;
   }
 
   #keep(key: K, value: V, size: number | undefined): void {

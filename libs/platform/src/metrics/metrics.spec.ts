@@ -55,6 +55,16 @@ describe('metrics', () => {
     expect(await linesOf(metrics, 'rookery_queue_size')).toEqual(['rookery_queue_size{server_name="example.org"} 3']);
   });
 
+  it('follows what somebody else counts', async () => {
+    const metrics = new Metrics('example.org');
+    let total = 2;
+    metrics.counter('synapse_handler_presence_get_updates').follow({ type: 'full' }, () => total);
+    const shown = (): Promise<string[]> => linesOf(metrics, 'synapse_handler_presence_get_updates_total{type="full"');
+    expect((await shown())[0]).toMatch(/ 2$/);
+    total = 5;
+    expect((await shown())[0]).toMatch(/ 5$/);
+  });
+
   it('shows the process once, without a server name', async () => {
     const [first] = await linesOf(new Metrics('example.org'), 'process_resident_memory_bytes');
     expect(first).toMatch(/^process_resident_memory_bytes \d+/);

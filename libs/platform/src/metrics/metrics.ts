@@ -22,6 +22,8 @@ export interface CounterMetric<L extends string> {
   inc(labels: Labels<L>, amount?: number): void;
   /** One combination of labels, found once: adding to it is an addition. Keep it. */
   child(labels: Labels<L>): { inc(amount?: number): void };
+  /** Shows what somebody else counts. @param total asked before every scrape; only goes up */
+  follow(labels: Labels<L>, total: () => number): void;
 }
 /** Goes up and down. */
 export interface GaugeMetric<L extends string> {
@@ -74,12 +76,18 @@ export class Metrics {
     if (known) return known;
     // What the children were told since the last scrape.
     const pending: { readonly values: Labels<string>; amount: number }[] = [];
+    const followed: { readonly values: Labels<string>; readonly total: () => number; told: number }[] = [];
     const metric: PromClient.Counter = new Counter({
       ...{ name: full, help, labelNames: [...labels], registers: [this.#registry] },
       collect() {
         for (const child of pending) {
           metric.inc(child.values, child.amount);
           child.amount = 0;
+        }
+        for (const one of followed) {
+          const now = one.total();
+          metric.inc(one.values, now - one.told);
+          one.told = now;
         }
       },
     });
@@ -90,6 +98,7 @@ export class Metrics {
         pending.push(child);
         return { inc: (amount = 1) => void (child.amount += amount) };
       },
+      follow: (values, total) => void followed.push({ values, total, told: 0 }),
     };
     this.#counters.set(full, counter);
     return counter;

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { DataStores } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
-import { Cache, Config } from '@rookery/platform';
+import { Cache, Config, Metrics } from '@rookery/platform';
 import { conflictAmong, isCitable, splitStateKey, stateKeyOf, type StateMap } from '@rookery/state-res';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { mayComeLater } from '../model/later-state.js';
@@ -34,6 +34,13 @@ const entriesPerTurn = 5_000;
 /** So many events that do not count are looked at between an event and the forward extremities below it. */
 const maxBetween = 500;
 
+const countsIn = (metrics: Metrics) => ({
+  all: metrics.counter('synapse_storage_events_state_delta').child({}),
+  single: metrics.counter('synapse_storage_events_state_delta_single_event').child({}),
+  known: metrics.counter('synapse_storage_events_state_delta_reuse_delta').child({}),
+  resolved: metrics.counter('synapse_storage_events_state_resolutions_during_persistence').child({}),
+});
+
 /** Finds the state before an event, makes the group after it, moves extremities and current state on. */
 @Injectable()
 export class EventContexts {
@@ -41,6 +48,8 @@ export class EventContexts {
   readonly #recentGroups: Cache<string, { readonly roomId: string; readonly group: number }>;
   /** The groups that together make the current state of a room, by its chain: while they stay the same, so does what they make. */
   readonly #madeOf = new WeakMap<readonly ChainLink[], ReadonlySet<number>>();
+  /** How often current state was worked out, and in which way. */
+  readonly #counts: ReturnType<typeof countsIn>;
 
   constructor(
     private readonly stores: DataStores,
@@ -49,7 +58,9 @@ export class EventContexts {
     private readonly ids: RoomIds,
     private readonly events: EventStore,
     config: Config,
+    metrics: Metrics,
   ) {
+    this.#counts = countsIn(metrics);
     this.#recentGroups = new Cache(config, 'recent_state_groups', {
       ...{ invalidation: 'on write', elsewhere: 'not kept', max: 40_000 },
     });
@@ -210,6 +221,8 @@ export class EventContexts {
     const wasOnTop = before.chain === room.chain && isExtremity;
     if (isExtremity) room.extremities.set(event.eventId, { depth: event.depth, group });
     if (room.extremities.size === 1 && wasOnTop && !room.isUnsettled) {
+      this.#counts.all.inc();
+      this.#counts.single.inc();
       if (event.stateKey !== undefined) room.change(stateKeyOf(event.type, event.stateKey), event);
       room.chain = chain;
     } else if (maySettleLater && !isCitable(event.type)) room.isUnsettled = true;
@@ -227,9 +240,12 @@ export class EventContexts {
   /** Makes the state of all forward extremities together the room's current state. */
   async #resolveCurrent(room: WorkingRoom): Promise<void> {
     room.isUnsettled = false;
+    this.#counts.all.inc();
     const groups = new Set([...room.extremities.values()].map((extremity) => extremity.group));
-    if (groups.size === 1 && room.chain?.[0]?.group === [...groups][0]) return;
-    if (room.chain !== undefined && this.#isMadeOf(room.chain, groups)) return;
+    const isOnlyOne = groups.size === 1;
+    if (isOnlyOne && room.chain?.[0]?.group === [...groups][0]) return this.#counts.known.inc();
+    if (room.chain !== undefined && this.#isMadeOf(room.chain, groups)) return this.#counts.known.inc();
+    if (!isOnlyOne) this.#counts.resolved.inc();
     const now = await this.#merged(room, [...groups]);
     const changes = await this.#changesTo(room, now);
     const entries = [...changes];
