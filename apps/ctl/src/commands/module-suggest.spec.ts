@@ -195,6 +195,10 @@ it('reads older settings, too, and says where there are none', () => {
   ]);
   const spam = suggest(`spam_checker:\n  module: mjolnir.AntiSpam\n  config: { ban_lists: ['!a:x'] }\n`);
   expect(spam.modules).toMatchObject([{ module: '@rookery-examples/policy-lists', config: { rooms: ['!a:x'] } }]);
+  const byPath = suggest(`listeners:
+- additional_resources: { /_renew: { module: email_account_validity.Page } }
+`);
+  expect(byPath.modules).toMatchObject([{ module: '@rookery-examples/account-validity-mail' }]);
   expect(suggest('server_name: x\n').notes).toEqual([expect.stringContaining('names no modules')]);
   expect(() => suggest('a: [')).toThrow(CommandError);
 });

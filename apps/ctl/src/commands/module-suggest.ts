@@ -265,6 +265,9 @@ export function suggestModules(file: string, terminal: Terminal): void {
       : listed(settings['spam_checker'])),
     objectOf(settings['third_party_event_rules']),
     objectOf(objectOf(settings['presence'])['presence_router']),
+    ...listed(settings['listeners']).flatMap((one) =>
+      Object.values(objectOf(one['additional_resources'])).map(objectOf),
+    ),
     ...(oldLdap['enabled'] === true ? [{ module: 'ldap_auth_provider.LdapAuthProvider', config: oldLdap }] : []),
   ].filter(({ module }) => textOf(module) !== undefined && isPython(module));
   if (entries.length === 0) {
