@@ -2,6 +2,7 @@ import { Database } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
 import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { type Operator, operatorOf } from '../admin/operator-world.js';
 import { createRoom, databases, ok, say, setState, type WireEvent } from '../rooms/rooms-client.js';
 import { type Answer, FederationWorld, type PlayedServer } from './federation-world.js';
 import { sendTransaction, Visit } from './visiting-server.js';
@@ -13,6 +14,7 @@ const part = encodeURIComponent;
 describe.each(databases)('the past of rooms for other servers (%s)', (database) => {
   let world: FederationWorld;
   let home: TestHomeserver;
+  let root: Operator;
   let alice: TestUser;
   let visitor: PlayedServer;
   let stranger: PlayedServer;
@@ -22,6 +24,7 @@ describe.each(databases)('the past of rooms for other servers (%s)', (database) 
     home = await world.homeserver('home.test', { database, settings });
     visitor = await world.played('visitor.test');
     stranger = await world.played('stranger.test');
+    root = await operatorOf(home);
     alice = await home.registerUser('alice');
   });
   afterAll(() => world.stop());
@@ -155,6 +158,28 @@ describe.each(databases)('the past of rooms for other servers (%s)', (database) 
     await ok(alice, 'PUT', `/rooms/${roomId}/redact/${part(regretted)}/r${Math.random()}`, {});
     const { body } = await get(`/event/${part(regretted)}`);
     expect(eventsIn(visit, body['pdus']).map((event) => event.content)).toEqual([{}]);
+  });
+
+  it.each(['shared', 'world_readable'])('comes without what was purged, though it is kept (%s)', async (shown) => {
+    const visibility = { type: 'm.room.history_visibility', content: { history_visibility: shown } };
+    const visit = await visitRoom('12', { initial_state: [visibility] });
+    const contentsOf = async (id: string): Promise<unknown[]> =>
+      eventsIn(visit, (await get(`/event/${part(id)}`)).body['pdus']).map(({ content }) => content);
+    const purged = await say(alice, visit.roomId, 'to be purged');
+    const topic = await setState(alice, visit.roomId, 'm.room.topic', { topic: 'stays' });
+    const last = await say(alice, visit.roomId, 'later');
+    expect(await contentsOf(purged)).toMatchObject([{ body: 'to be purged' }]);
+    const { purge_id: id } = await root.ok<{ purge_id: string }>('POST', `/v1/purge_history/${visit.roomId}`, {
+      purge_up_to_event_id: last,
+    });
+    await eventually(async () => (await root.ok('GET', `/v1/purge_history_status/${id}`))['status'] === 'complete');
+    expect(await contentsOf(purged)).toEqual([{}]);
+    expect(await contentsOf(topic)).toEqual([{ topic: 'stays' }]);
+    expect(await contentsOf(last)).toMatchObject([{ body: 'later' }]);
+    const told = await get(`/backfill/${part(visit.roomId)}?v=${part(last)}&limit=50`);
+    expect(JSON.stringify(told.body)).not.toContain('to be purged');
+    const range = { earliest_events: [], latest_events: [last], limit: 50 };
+    expect(JSON.stringify((await missing(visit, range)).body)).not.toContain('to be purged');
   });
 
   it('is found by time behind any number of events that a server could not see', async () => {

@@ -26,7 +26,7 @@ export class ServerVisibility {
 
   /**
    * Events of one room for another server, in the order given: whole where one of its users could see them when they were
-   * sent, else in their redacted form. What users said who asked to be forgotten comes redacted.
+   * sent, else in their redacted form. So comes what users said who asked to be forgotten, and what was purged but is kept.
    * @spec server-server-api#backfilling-and-retrieving-missing-events
    */
   async shown(serverName: string, roomId: string, events: readonly StoredEvent[]): Promise<RoomEvent[]> {
@@ -49,9 +49,11 @@ export class ServerVisibility {
     const visibilityAt = (id: string): HistoryVisibility =>
       historyVisibilityIn(settings.get(states.get(id)?.get(visibilityKey) ?? '')?.content);
     const restricted = events.filter(({ event }) => {
+      if (domainOf(event.sender) === serverName || domainOf(event.stateKey ?? '') === serverName) return false;
+      // Without a place in the room nobody can say who saw it. Pieces of state are told so: others rest upon them.
+      if (!states.has(event.eventId) && event.stateKey === undefined) return true;
       const visibility = visibilityAt(event.eventId);
-      const isOwn = domainOf(event.sender) === serverName || domainOf(event.stateKey ?? '') === serverName;
-      return (visibility === 'joined' || visibility === 'invited') && !isOwn;
+      return visibility === 'joined' || visibility === 'invited';
     });
     const hidden = new Set(restricted.map(({ event }) => event.eventId));
     if (hidden.size === 0) return hidden;
