@@ -4,6 +4,7 @@ import { eventFilterSql } from '@rookery/rooms';
 import { createHash } from 'node:crypto';
 import { matchText } from '../text/full-text.js';
 import type { QueryWord } from '../text/words.js';
+import type { SearchGroup } from './search-request.js';
 
 type EventFilter = Parameters<typeof eventFilterSql>[0];
 
@@ -148,6 +149,18 @@ export interface MessageQuery {
   readonly types: readonly string[];
   /** What else the events must be like. */
   readonly filter?: EventFilter;
+  /** Only what is of this group. */
+  readonly group?: SearchGroup | undefined;
+}
+
+/** The same query, whose group is one of its conditions. */
+export function withinGroup({ group, ...query }: MessageQuery): MessageQuery {
+  if (group === undefined) return query;
+  const { key, value } = group;
+  if (key === 'room_id') return { ...query, roomIds: query.roomIds.filter((roomId) => roomId === value) };
+  const { filter } = query;
+  const isWanted = filter?.senders?.includes(value) ?? true;
+  return { ...query, filter: { ...filter, senders: isWanted ? [value] : [] } };
 }
 
 /** An event that was found. */
@@ -161,6 +174,8 @@ export interface FoundRow {
 export interface RankedRow extends FoundRow {
   /** Higher is closer. */
   readonly rank: number;
+  /** Which one it is of all matches, whatever their group; from 1. */
+  readonly place: number;
 }
 
 /** A room as a word of the index, so that what was said in other rooms need not be looked at. */
@@ -182,7 +197,7 @@ const columns = 's.event_id, s.origin_server_ts, s.stream_ordering';
 /** Every word looked for is there: it is close in a text that has few others. Where the words lie is not stored. */
 const postgresRank = '1 / (1 + LN(CAST(GREATEST(LENGTH(i.vector) - 1, 1) AS DOUBLE PRECISION)))';
 
-/** The newest matches, as a table `s`; ranked ones with a rank, which takes its time. */
+/** The newest matches of any group, as a table `s`; ranked ones with a rank, which takes its time. */
 function matches(
   db: Db,
   query: MessageQuery,
@@ -204,7 +219,7 @@ function matches(
     where.push('(e.origin_server_ts, e.stream_ordering) < (?, ?)');
     params.push(before.ts, before.stream);
   }
-  const found = 'SELECT e.event_id, e.origin_server_ts, e.stream_ordering';
+  const found = 'SELECT e.event_id, e.origin_server_ts, e.stream_ordering, e.room_id, e.sender';
   const sql = isPostgres
     ? `(${found}${ranked ? `, ${postgresRank} AS rank` : ''} FROM event_search i
         JOIN events e ON e.stream_ordering = i.stream_ordering WHERE ${where.join(' AND ')}
@@ -224,13 +239,19 @@ function matchOf(db: Db, { words, roomIds }: MessageQuery): string {
   return `{words} : (${text})${isNarrow ? ` AND {room} : (${rooms})` : ''}`;
 }
 
-/** The closest first. */
-export async function selectByRank(db: Db, query: MessageQuery, offset: number, limit: number): Promise<RankedRow[]> {
+/**
+ * The closest first, behind a place. All matches are ranked before those of a group are chosen: in every group the places mean the same, and
+ * go on where a page without groups has ended.
+ */
+export async function selectByRank(db: Db, query: MessageQuery, behind: number, limit: number): Promise<RankedRow[]> {
   const { sql, params } = matches(db, query, { ranked: true });
+  const { group } = query;
   return db.query<RankedRow>(
-    `SELECT ${columns}, s.rank FROM ${sql} ORDER BY 4 DESC, s.origin_server_ts DESC, s.stream_ordering DESC
-     LIMIT ${Math.trunc(limit)} OFFSET ${Math.trunc(offset)}`,
-    params,
+    `SELECT ${columns}, s.rank, s.place FROM (
+       SELECT s.*, ROW_NUMBER() OVER (ORDER BY s.rank DESC, s.origin_server_ts DESC, s.stream_ordering DESC) AS place
+       FROM ${sql}) AS s
+     WHERE s.place > ?${group === undefined ? '' : ` AND s.${group.key} = ?`} ORDER BY s.place LIMIT ${Math.trunc(limit)}`,
+    [...params, behind, ...(group === undefined ? [] : [group.value])],
   );
 }
 
@@ -241,7 +262,7 @@ export async function selectByTime(
   before: { readonly ts: number; readonly stream: number } | undefined,
   limit: number,
 ): Promise<FoundRow[]> {
-  const { sql, params } = matches(db, query, { before });
+  const { sql, params } = matches(db, withinGroup(query), { before });
   return db.query<FoundRow>(
     `SELECT ${columns} FROM ${sql} ORDER BY s.origin_server_ts DESC, s.stream_ordering DESC LIMIT ${Math.trunc(limit)}`,
     params,
@@ -257,7 +278,7 @@ export interface AlikeRow {
 
 /** How many matches there are, up to {@link searchWindow}, by what decides who may see them; so many of these at most, the newest. */
 export async function selectAlikeMatches(db: Db, query: MessageQuery, limit: number): Promise<AlikeRow[]> {
-  const { sql, params } = matches(db, query);
+  const { sql, params } = matches(db, withinGroup(query));
   return db.query<AlikeRow>(
     `SELECT e.event_id, alike.total FROM (
        SELECT MAX(s.stream_ordering) AS newest, COUNT(*) AS total FROM ${sql}

@@ -146,18 +146,27 @@ describe.each(['sqlite', 'postgres'] as const)('message search (%s)', (database)
     expect(seen.toSorted()).toEqual(sent.toSorted());
   });
 
-  it('groups, and goes on within a group', async () => {
-    await say('grouped', alice);
-    const first = await say('grouped too', bob);
-    await say('grouped three', alice);
-    const second = await say('grouped four', bob);
-    const grouping = { order_by: 'recent', groupings: { group_by: [{ key: 'sender' }, { key: 'room_id' }] } };
+  it.each(['recent', 'rank'])('groups, and goes on within a group, in the order %s', async (order_by) => {
+    // All are as close: the newest come first.
+    const [third, , second, , first] = [
+      await say('grouped', bob),
+      await say('grouped', alice),
+      await say('grouped', bob),
+      await say('grouped', alice),
+      await say('grouped', bob),
+    ];
+    const grouping = { order_by, groupings: { group_by: [{ key: 'sender' }, { key: 'room_id' }] } };
     const all = await search(alice, 'grouped', grouping);
-    expect(all.groups!['sender']![bob.userId]).toEqual({ order: 1, results: [second, first] });
-    expect(all.groups!['room_id']![roomId]!.results).toHaveLength(4);
-    const page = await search(alice, 'grouped', { ...grouping, filter: { rooms: [roomId], limit: 1 } });
-    const rest = await search(alice, 'grouped', grouping, page.groups!['sender']![bob.userId]!.next_batch);
-    expect(ids(rest)).toEqual([first]);
+    expect(all.groups!['sender']![bob.userId]).toEqual({ order: 1, results: [first, second, third] });
+    expect(all.groups!['room_id']![roomId]!.results).toHaveLength(5);
+    const page = await search(alice, 'grouped', { ...grouping, filter: { rooms: [roomId], limit: 2 } });
+    const narrow = { ...grouping, filter: { rooms: [roomId], limit: 1 } };
+    const next = await search(alice, 'grouped', narrow, page.groups!['sender']![bob.userId]!.next_batch);
+    expect([next.count, ids(next)]).toEqual([3, [second]]);
+    const rest = await search(alice, 'grouped', grouping, next.groups!['sender']![bob.userId]!.next_batch);
+    expect([ids(rest), rest.next_batch]).toEqual([[third], undefined]);
+    const ofRoom = await search(alice, 'grouped', grouping, page.groups!['room_id']![roomId]!.next_batch);
+    expect(ids(ofRoom)).toHaveLength(3);
   });
 
   it('shows what surrounds a result, names of that time and the state', async () => {

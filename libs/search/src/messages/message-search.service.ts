@@ -7,10 +7,12 @@ import { highlightsOf, queryWordsOf } from '../text/words.js';
 import {
   type FoundRow,
   type MessageQuery,
+  type RankedRow,
   searchWindow,
   selectAlikeMatches,
   selectByRank,
   selectByTime,
+  withinGroup,
 } from './message-index.query.js';
 import { MessageFollower } from './message-follower.js';
 import { parsePlace, parseSearchRequest, type SearchPlace, type SearchRequest } from './search-request.js';
@@ -50,7 +52,7 @@ export class MessageSearch {
     const request = parseSearchRequest(criteria);
     const place = nextBatch === undefined ? {} : parsePlace(nextBatch, request.order);
     const query = await this.#query(requester.userId, request, place);
-    if (query.words.length === 0 || query.roomIds.length === 0)
+    if (query.words.length === 0 || withinGroup(query).roomIds.length === 0)
       return { count: 0, highlights: [], results: [], ...(request.groupBy.length > 0 && { groups: {} }) };
     await this.index.caughtUp();
     const { count, isNothing } = await this.#count(requester.userId, query);
@@ -62,22 +64,15 @@ export class MessageSearch {
     };
   }
 
-  async #query(userId: string, request: SearchRequest, { group }: SearchPlace): Promise<MessageQuery> {
-    const { filter } = request;
+  async #query(userId: string, { term, keys, filter }: SearchRequest, { group }: SearchPlace): Promise<MessageQuery> {
     const memberships = await this.memberships.roomsOf(userId, ['join', 'leave', 'ban']);
-    const roomIds = memberships
-      .filter(({ membership, forgotten }) => membership === 'join' || !forgotten)
-      .map(({ roomId }) => roomId)
-      .filter((roomId) => passesRoom(filter, roomId));
-    const inGroup = (key: string, value: string): boolean => group?.key !== key || group.value === value;
+    const wanted = memberships.filter(
+      ({ membership, forgotten, roomId }) => (membership === 'join' || !forgotten) && passesRoom(filter, roomId),
+    );
     return {
-      words: queryWordsOf(request.term, maxWords),
-      roomIds: roomIds.filter((roomId) => inGroup('room_id', roomId)),
-      types: typesWith(request.keys),
-      filter:
-        group?.key === 'sender'
-          ? { ...filter, senders: [group.value].filter((sender) => filter.senders?.includes(sender) ?? true) }
-          : filter,
+      words: queryWordsOf(term, maxWords),
+      roomIds: wanted.map(({ roomId }) => roomId),
+      ...{ types: typesWith(keys), filter, group },
     };
   }
 
@@ -101,7 +96,7 @@ export class MessageSearch {
     let place = start;
     const size = Math.max(request.limit, smallestPage);
     for (let pages = 0; pages < maxPages; pages++) {
-      const rows: readonly (FoundRow & { readonly rank?: number })[] =
+      const rows: readonly (FoundRow & Partial<RankedRow>)[] =
         request.order === 'rank'
           ? await selectByRank(this.database, query, place.offset ?? 0, size)
           : await selectByTime(this.database, query, place.before, size);
@@ -111,9 +106,9 @@ export class MessageSearch {
         const event = visible.get(row.event_id);
         if (event) found.push({ visible: event, rank: row.rank });
         place =
-          request.order === 'rank'
-            ? { ...place, offset: (place.offset ?? 0) + 1 }
-            : { ...place, before: { ts: row.origin_server_ts, stream: row.stream_ordering } };
+          row.place === undefined
+            ? { ...place, before: { ts: row.origin_server_ts, stream: row.stream_ordering } }
+            : { ...place, offset: row.place };
       }
       if (rows.length < size) return { found, next: undefined };
     }

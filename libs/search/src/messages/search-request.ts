@@ -74,13 +74,19 @@ function groupsOf(value: unknown): GroupKey[] {
   return known;
 }
 
+/** One of the groups of an answer. */
+export interface SearchGroup {
+  readonly key: GroupKey;
+  readonly value: string;
+}
+
 /** Where a search goes on, and in which group alone. */
 export interface SearchPlace {
   /** For the order `recent`: what was shown last. */
   readonly before?: { readonly ts: number; readonly stream: number };
-  /** For the order `rank`: how many were looked at. */
+  /** For the order `rank`: how many were looked at, or passed over as of other groups. */
   readonly offset?: number;
-  readonly group?: { readonly key: GroupKey; readonly value: string };
+  readonly group?: SearchGroup;
 }
 
 /** A token for clients. */
