@@ -1,7 +1,7 @@
 import type { RoomEvent } from '@rookery/events';
 import { stateKeyOf } from '@rookery/state-res';
 import type { TestUser } from '@rookery/testing';
-import { databases, join, ok, outcome, say, type WireEvent } from '../rooms/rooms-client.js';
+import { databases, join, leave, ok, outcome, say, setState, type WireEvent } from '../rooms/rooms-client.js';
 import { remoteName } from './remote-server.js';
 import { nobodyHelps, TwoServers, yan, zoe } from './two-servers.js';
 
@@ -25,7 +25,9 @@ describe.each(databases)('graphs of other servers (%s)', (database) => {
   let alice: TestUser;
 
   beforeAll(async () => {
-    servers = await TwoServers.start(database, { experimental_features: { msc2654_enabled: true } });
+    servers = await TwoServers.start(database, {
+      ...{ experimental_features: { msc2654_enabled: true }, retention: { enabled: true } },
+    });
     ({ alice } = servers);
   });
   beforeEach(() => servers.inside.useMissingEvents(nobodyHelps));
@@ -455,5 +457,59 @@ describe.each(databases)('graphs of other servers (%s)', (database) => {
     const isShared = visibility === 'shared';
     expect(await unread(bob)).toEqual(isShared ? [['aside'], 1, 1] : [[], 0, 0]);
     expect(await unread(alice)).toEqual([['aside'], 1, 1]);
+  });
+
+  interface Found {
+    readonly search_categories: {
+      readonly room_events: { readonly count: number; readonly results: { readonly result: WireEvent }[] };
+    };
+  }
+  const found = async (user: TestUser, roomId: string, order_by: string): Promise<[number, unknown[]]> => {
+    const criteria = { search_term: 'needle', filter: { rooms: [roomId] }, order_by };
+    const body = { search_categories: { room_events: criteria } };
+    const { count, results } = (await ok<Found>(user, 'POST', '/search', body)).search_categories.room_events;
+    return [count, results.map(({ result }) => result.content['body'])];
+  };
+
+  it('finds for those who have left what came before they did, of branches that go on', async () => {
+    const carol = await servers.homeserver.registerUser('carol_left');
+    const { roomId, server, state, head } = await servers.shared('11');
+    await join(carol, roomId);
+    // Its server has not heard of her: all of the branch sees the same state.
+    const aside = (body: string, prev: RoomEvent): RoomEvent =>
+      server.make({ type: 'm.room.message', sender: zoe, content: { body } }, [prev], state);
+    const early = aside('needle, early', head);
+    expect(await servers.receive(early)).toBe('accepted');
+    await leave(carol, roomId);
+    expect(await servers.receive(aside('needle, late', early))).toBe('accepted');
+    for (const order of ['recent', 'rank']) {
+      expect(await found(carol, roomId, order)).toEqual([1, ['needle, early']]);
+      expect((await found(alice, roomId, order))[0]).toBe(2);
+    }
+  });
+
+  it('finds and counts what is shown beside what came last and is too old to be shown', async () => {
+    const dora = await servers.homeserver.registerUser('dora_late');
+    const lifetime = { type: 'm.room.retention', content: { max_lifetime: 86_400_000 } };
+    const { roomId, server, state } = await servers.shared('11', { initial_state: [lifetime] });
+    await setState(alice, roomId, 'm.room.history_visibility', { history_visibility: 'world_readable' });
+    const thread = await say(alice, roomId, 'root');
+    const [root] = await servers.inside.heads(roomId);
+    const reply = (body: string, originServerTs: number, prev: RoomEvent): RoomEvent => {
+      const content = { body, 'm.relates_to': { rel_type: 'm.thread', event_id: thread } };
+      return server.make({ type: 'm.room.message', sender: zoe, content, originServerTs }, [prev], state);
+    };
+    const fresh = reply('needle, fresh', Date.now(), root!);
+    expect(await servers.receive(fresh)).toBe('accepted');
+    for (let n = 0; n < 8; n++)
+      expect(await servers.receive(reply(`needle, old ${n}`, Date.now() - 10 * 86_400_000, fresh))).toBe('accepted');
+    for (const order of ['recent', 'rank']) expect((await found(alice, roomId, order))[1]).toEqual(['needle, fresh']);
+    await join(dora, roomId);
+    const counted = async (user: TestUser): Promise<unknown> => {
+      const { unsigned } = await ok<WireEvent>(user, 'GET', `/rooms/${roomId}/event/${encodeURIComponent(thread)}`);
+      return (unsigned?.['m.relations'] as { 'm.thread'?: { count: number } } | undefined)?.['m.thread']?.count;
+    };
+    // As everybody else does who was not there.
+    expect(await counted(dora)).toBe(await counted(alice));
   });
 });

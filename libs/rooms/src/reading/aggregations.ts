@@ -138,7 +138,8 @@ export class Aggregations {
     const ends = await this.history.endsOfStays(userId, roomIds);
     const endsAt = new Map([...ends].map(([roomId, end]) => [roomId, end.streamOrdering]));
     const alike = await selectAlikeReplies(this.database, doubtful, endsAt, ignored, maxAlike);
-    const visible = await this.#visible(userId, alike);
+    // Replies that are hidden for their age alone are counted everywhere until they are purged.
+    const visible = await this.#visible(userId, alike, { withUnshown: true });
     for (const row of alike)
       if (!visible.has(row.event_id)) hidden.set(row.target, (hidden.get(row.target) ?? 0) + row.count);
     return hidden;
@@ -176,10 +177,14 @@ export class Aggregations {
     return chosen;
   }
 
-  async #visible(userId: string, rows: readonly ChildRow[]): Promise<Map<string, StoredEvent>> {
+  async #visible(
+    userId: string,
+    rows: readonly ChildRow[],
+    options: { readonly withUnshown?: boolean } = {},
+  ): Promise<Map<string, StoredEvent>> {
     if (rows.length === 0) return new Map();
     const stored = await this.events.inOrder([...new Set(rows.map((row) => row.event_id))]);
-    const visible = await this.visibility.visible(userId, stored);
+    const visible = await this.visibility.visible(userId, stored, options);
     return new Map(visible.map((each) => [each.stored.event.eventId, each.stored]));
   }
 }

@@ -219,7 +219,7 @@ function matches(
     where.push('(e.origin_server_ts, e.stream_ordering) < (?, ?)');
     params.push(before.ts, before.stream);
   }
-  const found = 'SELECT e.event_id, e.origin_server_ts, e.stream_ordering, e.room_id, e.sender';
+  const found = `SELECT e.event_id, e.origin_server_ts, e.stream_ordering, e.received_ts, e.room_id, e.sender, e.state_key`;
   const sql = isPostgres
     ? `(${found}${ranked ? `, ${postgresRank} AS rank` : ''} FROM event_search i
         JOIN events e ON e.stream_ordering = i.stream_ordering WHERE ${where.join(' AND ')}
@@ -269,23 +269,45 @@ export async function selectByTime(
   );
 }
 
-/** Matches that see the same state. */
+/** Matches that see the same state, are on the same side of the end of the reader's last stay, and are all state or all none. */
 export interface AlikeRow {
-  /** The newest of them: who may see it may see all. */
+  /** The one that is shown for the longest, where messages have a lifetime: who may see any of them may see it. */
   readonly event_id: string;
   readonly total: number;
 }
 
-/** How many matches there are, up to {@link searchWindow}, by what decides who may see them; so many of these at most, the newest. */
-export async function selectAlikeMatches(db: Db, query: MessageQuery, limit: number): Promise<AlikeRow[]> {
+/** Rooms and positions that are given as JSON, as a query. SQLite looks them up by an index only where it is told that they are text. */
+const givenEnds = (db: Db): string =>
+  db.dialect.name === 'sqlite'
+    ? `SELECT CAST(json_extract(value, '$.room_id') AS TEXT) AS room_id, json_extract(value, '$.ended') AS ended FROM json_each(?)`
+    : 'SELECT room_id, ended FROM json_to_recordset(CAST(? AS JSON)) AS w(room_id TEXT, ended BIGINT)';
+
+/**
+ * How many matches there are, up to {@link searchWindow}, by what decides who may see them; so many of these at most, the newest.
+ * @param ends where the reader's last stay ended, by room; rooms where it goes on are absent
+ */
+export async function selectAlikeMatches(
+  db: Db,
+  query: MessageQuery,
+  ends: ReadonlyMap<string, number>,
+  limit: number,
+): Promise<AlikeRow[]> {
   const { sql, params } = matches(db, withinGroup(query));
+  const alike = 'PARTITION BY m.state_group, m.is_state, m.is_behind';
   return db.query<AlikeRow>(
-    `SELECT e.event_id, alike.total FROM (
-       SELECT MAX(s.stream_ordering) AS newest, COUNT(*) AS total FROM ${sql}
-       JOIN event_to_state_groups g ON g.event_id = s.event_id GROUP BY g.state_group
-       ORDER BY MAX(s.stream_ordering) DESC LIMIT ${Math.trunc(limit)}) AS alike
-     JOIN events e ON e.stream_ordering = alike.newest`,
-    params,
+    `WITH ends AS MATERIALIZED (${givenEnds(db)})
+     SELECT event_id, total FROM (
+       SELECT m.event_id, COUNT(*) OVER (${alike}) AS total, MAX(m.stream_ordering) OVER (${alike}) AS newest,
+         ROW_NUMBER() OVER (${alike} ORDER BY m.shown_ts DESC, m.stream_ordering DESC) AS place
+       FROM (
+         SELECT s.event_id, s.stream_ordering, g.state_group,
+           CASE WHEN s.state_key IS NULL THEN 0 ELSE 1 END AS is_state,
+           CASE WHEN s.stream_ordering >= x.ended THEN 1 ELSE 0 END AS is_behind,
+           CASE WHEN s.received_ts < s.origin_server_ts THEN s.received_ts ELSE s.origin_server_ts END AS shown_ts
+         FROM ${sql} JOIN event_to_state_groups g ON g.event_id = s.event_id
+         LEFT JOIN ends x ON x.room_id = s.room_id) AS m) AS ranked
+     WHERE place = 1 ORDER BY newest DESC LIMIT ${Math.trunc(limit)}`,
+    [JSON.stringify([...ends].map(([roomId, ended]) => ({ room_id: roomId, ended }))), ...params],
   );
 }
 

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError, passesRoom } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
-import { MembershipReader, type VisibleEvent, VisibilityFilter } from '@rookery/rooms';
+import { MembershipHistory, MembershipReader, type VisibleEvent, VisibilityFilter } from '@rookery/rooms';
 import { highlightsOf, queryWordsOf } from '../text/words.js';
 import {
   type FoundRow,
@@ -28,6 +28,11 @@ const smallestPage = 20;
 const maxAlike = 500;
 const nothing: SearchPage = { found: [], next: undefined };
 
+/** A query with those of its rooms that the user is not in any more. */
+interface UserQuery extends MessageQuery {
+  readonly pastRoomIds: readonly string[];
+}
+
 /**
  * Searches what was said in the rooms that a user is or was in.
  * @spec client-server-api#server-side-search
@@ -39,6 +44,7 @@ export class MessageSearch {
     private readonly index: MessageFollower,
     private readonly config: Config,
     private readonly memberships: MembershipReader,
+    private readonly history: MembershipHistory,
     private readonly visibility: VisibilityFilter,
     private readonly results: SearchResults,
   ) {}
@@ -64,7 +70,7 @@ export class MessageSearch {
     };
   }
 
-  async #query(userId: string, { term, keys, filter }: SearchRequest, { group }: SearchPlace): Promise<MessageQuery> {
+  async #query(userId: string, { term, keys, filter }: SearchRequest, { group }: SearchPlace): Promise<UserQuery> {
     const memberships = await this.memberships.roomsOf(userId, ['join', 'leave', 'ban']);
     const wanted = memberships.filter(
       ({ membership, forgotten, roomId }) => (membership === 'join' || !forgotten) && passesRoom(filter, roomId),
@@ -72,6 +78,7 @@ export class MessageSearch {
     return {
       words: queryWordsOf(term, maxWords),
       roomIds: wanted.map(({ roomId }) => roomId),
+      pastRoomIds: wanted.filter(({ membership }) => membership !== 'join').map(({ roomId }) => roomId),
       ...{ types: typesWith(keys), filter, group },
     };
   }
@@ -81,8 +88,10 @@ export class MessageSearch {
    * find out by it which words were said.
    * @returns `isNothing`: none of all that there are, so that there is no next page either
    */
-  async #count(userId: string, query: MessageQuery): Promise<{ readonly count: number; readonly isNothing: boolean }> {
-    const alike = await selectAlikeMatches(this.database, query, maxAlike);
+  async #count(userId: string, query: UserQuery): Promise<{ readonly count: number; readonly isNothing: boolean }> {
+    const ends = await this.history.endsOfStays(userId, query.pastRoomIds);
+    const endsAt = new Map([...ends].map(([roomId, end]) => [roomId, end.streamOrdering]));
+    const alike = await selectAlikeMatches(this.database, query, endsAt, maxAlike);
     const ids = alike.map((row) => row.event_id);
     const visible = await this.visibility.visibleOf(userId, ids, { withIgnored: true });
     const seen = new Set(visible.map(({ stored }) => stored.event.eventId));
