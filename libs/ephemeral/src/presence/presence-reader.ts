@@ -10,7 +10,7 @@ import { offlineState, type PresenceState } from '../model/presence-state.js';
 import { type BoardQuery, shares } from './presence-board.js';
 import { PresencePublisher } from './presence-publisher.js';
 import { PresenceRouting } from './presence-routing.js';
-import { presenceInStream, presenceOf, roomsOfUsers } from './presence.query.js';
+import { latestPresence, presenceOf, roomsOfUsers } from './presence.query.js';
 
 /** Whom somebody sees, for another process: who is there is in memory where the stream is written. */
 const presenceChanges = defineRpc<
@@ -26,8 +26,10 @@ const presenceChanges = defineRpc<
 
 /** Stored presences that one answer reads at most: of users who are offline. */
 const maxOffline = 50_000;
-/** Changes that somebody is told who was away since before this process began. */
+/** Changes that somebody is told who was away since before this process began; and how many of anybody's are looked at for them. */
 const maxCaughtUp = 1_000;
+const changesPerPage = 1_000;
+const maxPages = 20;
 
 /** Whom somebody may see, and since when. */
 export interface PresenceQuery {
@@ -168,15 +170,23 @@ export class PresenceReader {
     return own === undefined ? here.concat(others) : here.concat(own, others);
   }
 
-  /** Who changed before this process began: all who went offline are among them. */
+  /** Who changed before this process began, the latest first: all who went offline are among them. */
   async #changedBefore({ userId, joinedRooms, upTo, interest }: BoardQuery, since: number): Promise<PresenceState[]> {
-    const changed = await presenceInStream(this.database, since, upTo, maxCaughtUp);
-    if (changed.length === 0) return [];
-    const userIds = changed.map((state) => state.userId);
-    const rooms = await roomsOfUsers(this.database, userIds);
-    const isSeen = (other: string): boolean =>
-      other === userId || interest?.(other) === true || shares(rooms.get(other) ?? new Set(), joinedRooms);
-    return changed.filter((state) => isSeen(state.userId));
+    const seen: PresenceState[] = [];
+    let last = upTo;
+    for (let page = 0; page < maxPages && seen.length < maxCaughtUp; page++) {
+      const changed = await latestPresence(this.database, since, last, changesPerPage);
+      const rooms = await roomsOfUsers(
+        this.database,
+        changed.map((state) => state.userId),
+      );
+      const isSeen = (other: string): boolean =>
+        other === userId || interest?.(other) === true || shares(rooms.get(other) ?? new Set(), joinedRooms);
+      seen.push(...changed.filter((state) => isSeen(state.userId)));
+      if (changed.length < changesPerPage) break;
+      last = changed.at(-1)!.position - 1;
+    }
+    return seen.slice(0, maxCaughtUp);
   }
 
   /** Who is offline, where the server is set to tell that to new clients. */

@@ -205,6 +205,34 @@ eachDatabase('presence', (open) => {
     await again.close();
   });
 
+  it('finds who went offline before a restart among any number of strangers', async () => {
+    const crowded = await open(clock);
+    await crowded.migrate(fixtureMigrations);
+    const first = await buildEphemeral({ database: crowded.database, clock });
+    const joinedRooms = new Set([await first.room(alice, bob, carol)]);
+    const since = first.get(PresenceService).stream.current();
+    await first.close();
+    const offline = (userId: string, position: number) => [position, userId, 'offline', 0, 0, 0];
+    const rows = Array.from({ length: 2_500 }, (_, n) => offline(`@stranger${n}:far.org`, since + 2 + n));
+    rows.unshift(offline(alice.userId, since + 1));
+    rows.push(offline(carol.userId, since + 2 + rows.length));
+    const columns = [
+      'stream_id',
+      'user_id',
+      'state',
+      'last_active_ts',
+      'last_federation_update_ts',
+      'last_user_sync_ts',
+    ];
+    const database = await crowded.reopen();
+    await database.write((tx) => tx.insertMany('presence_stream', columns, rows));
+    const again = await buildEphemeral({ database, clock });
+    const upTo = again.get(PresenceService).stream.current();
+    const told = again.get(PresenceReader).changes({ userId: bob.userId, joinedRooms, freshRooms: [], since, upTo });
+    expect(byUser(await told)).toEqual({ [alice.userId]: 'offline', [carol.userId]: 'offline' });
+    await again.close();
+  });
+
   it('answers who asks with what is so now', async () => {
     await presence.setByClient(alice.userId, 'A', 'unavailable', 'just now');
     expect(await reader.visibleTo(bob.userId, alice.userId)).toMatchObject({

@@ -92,6 +92,15 @@ export async function presenceInStream(db: Db, after: number, upTo: number, limi
   return rows.map(fromRow);
 }
 
+/** The latest presences with `after < position <= upTo`, descending, at most `limit`. */
+export async function latestPresence(db: Db, after: number, upTo: number, limit: number): Promise<StoredPresence[]> {
+  const rows = await db.query<PresenceRow>(
+    `SELECT ${columns} FROM presence_stream WHERE stream_id > ? AND stream_id <= ? ORDER BY stream_id DESC LIMIT ?`,
+    [after, upTo, limit],
+  );
+  return rows.map(fromRow);
+}
+
 /** The rooms that users have joined, local and remote ones. */
 export async function roomsOfUsers(db: Db, userIds: readonly string[]): Promise<Map<string, Set<string>>> {
   const rows = await db.query<{ state_key: string; room_id: string }>(
