@@ -249,6 +249,26 @@ describe.each(databases)('joins of rooms elsewhere (%s)', (database) => {
     });
   });
 
+  it('knows who is there from the moment in which servers of the room know of the join', async () => {
+    // Nobody of it is known from another room.
+    const near = await world.played('near.test');
+    const room = new ElsewhereRoom(near, '12');
+    room.lies.set('send_join', async (honest) => {
+      const push = [{ user_id: room.creator, presence: 'online', status_msg: 'waiting for you', last_active_ago: 5 }];
+      const edus = [{ edu_type: 'm.presence', content: { push } }];
+      const content = { origin: near.name, origin_server_ts: Date.now(), pdus: [], edus };
+      const sending = near.request(home, 'PUT', '/_matrix/federation/v1/send/present', content);
+      // Its own answer need not wait for that.
+      await Promise.race([sending, delay(500)]);
+      return honest;
+    });
+    expect((await join(room, [near.name])).status).toBe(200);
+    await eventually(async () => {
+      const { body } = await alice.request<JsonObject>('GET', `/presence/${room.creator}/status`);
+      return body['status_msg'] === 'waiting for you';
+    });
+  });
+
   it('comes back after a ban that was lifted while nobody was there to hear of it', async () => {
     const room = new ElsewhereRoom(far, '11');
     expect((await join(room)).status).toBe(200);

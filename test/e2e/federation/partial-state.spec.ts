@@ -120,6 +120,25 @@ describe.each(places)(name, (database, processes, stateApart) => {
     await ok(alice, 'GET', `/rooms/${room.roomId}/joined_members`);
   });
 
+  it('are told to be there as soon as they are known', async () => {
+    // Nobody of it is known from another room.
+    const near = await world.played('beside.test');
+    const { room, members, release } = crowded(near);
+    await ok(alice, 'POST', `/join/${room.roomId}?via=${near.name}`, {});
+    const there = members[1]!;
+    const push = [{ user_id: there, presence: 'online', status_msg: 'here all the time', last_active_ago: 5 }];
+    await sendTransaction(near, home, [], [{ edu_type: 'm.presence', content: { push } }]);
+    release();
+    await ok(alice, 'GET', `/rooms/${room.roomId}/joined_members`);
+    type Presences = { presence?: { events: { sender: string; content: JsonObject }[] } };
+    await eventually(async () => {
+      const { presence } = await ok<Presences>(alice, 'GET', '/sync?timeout=0');
+      return presence?.events.some(
+        ({ sender, content }) => sender === there && content['status_msg'] === 'here all the time',
+      );
+    });
+  });
+
   /** A larger room whose server leaves nobody out of its answer to a join. */
   const told = (version: string): { room: ElsewhereRoom; everybody: string[] } => {
     const room = new ElsewhereRoom(far, version);

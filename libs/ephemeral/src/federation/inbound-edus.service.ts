@@ -2,7 +2,9 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { isJsonObject, isValidRoomId, type JsonObject } from '@rookery/matrix-types';
 import { Clock, Metrics } from '@rookery/platform';
+import { type EventBatch, RoomHooks } from '@rookery/rooms';
 import type { PresenceName, PresenceState } from '../model/presence-state.js';
+import { EarlyPresences } from '../presence/early-presences.js';
 import { PresenceService } from '../presence/presence.service.js';
 import { TypingService } from '../typing/typing.service.js';
 import { InboundReceipts, isUserOf } from './inbound-receipts.service.js';
@@ -21,6 +23,7 @@ const states: ReadonlySet<unknown> = new Set<PresenceName>(['online', 'unavailab
 @Injectable()
 export class InboundEphemeral {
   readonly #presences;
+  readonly #early = new EarlyPresences();
 
   constructor(
     private readonly database: Database,
@@ -29,7 +32,9 @@ export class InboundEphemeral {
     private readonly receipts: InboundReceipts,
     private readonly presence: PresenceService,
     metrics: Metrics,
+    roomHooks: RoomHooks,
   ) {
+    roomHooks.subscribe({ afterCommit: (batch) => this.#joined(batch) });
     this.#presences = metrics.counter('synapse_handler_presence_federation_presence');
   }
 
@@ -48,26 +53,38 @@ export class InboundEphemeral {
   }
 
   /**
-   * Content of `m.presence`.
-   * @returns entries for users who are in no room that this server knows
+   * Content of `m.presence`. Presences of users who are in no room that is known here are kept for a while, and told when they are: their
+   * join may be on its way, or this server just coming into a room, or not all members of one be known.
    */
-  async receivePresence(origin: string, content: JsonObject): Promise<JsonObject[]> {
+  async receivePresence(origin: string, content: JsonObject): Promise<void> {
     const { push } = content;
-    if (!this.presence.enabled || !Array.isArray(push)) return [];
+    if (!this.presence.enabled || !Array.isArray(push)) return;
     const nowMs = this.clock.nowMs();
-    const entries = push.slice(0, maxPresences).filter((one) => isJsonObject(one));
-    const offered = entries.flatMap((one) => presenceIn(origin, one, nowMs));
-    if (offered.length === 0) return [];
+    const offered = push.slice(0, maxPresences).flatMap((one) => presenceIn(origin, one, nowMs));
+    if (offered.length === 0) return;
     this.#presences.inc({}, offered.length);
-    const known = await knownAmong(
-      this.database,
-      offered.map(({ userId }) => userId),
-    );
+    const known = await knownAmong(this.database, idsOf(offered));
     this.presence.receive(offered.filter(({ userId }) => known.has(userId)));
-    const unknown = new Set(offered.flatMap(({ userId }) => (known.has(userId) ? [] : [userId])));
-    return entries.filter(({ user_id: userId }) => unknown.has(userId as string));
+    const unknown = offered.filter(({ userId }) => !known.has(userId));
+    if (unknown.length === 0) return;
+    this.#early.add(unknown, this.clock.monotonicMs());
+    // Of those who have joined since they were looked for nobody is going to tell.
+    this.#told(await knownAmong(this.database, idsOf(unknown)));
+  }
+
+  /** People joined: how they are was said before. */
+  #joined({ moves }: EventBatch): void {
+    if (this.#early.size === 0) return;
+    this.#told(moves.flatMap(({ userId, membership }) => (membership === 'join' ? [userId] : [])));
+  }
+
+  #told(userIds: Iterable<string>): void {
+    const states = this.#early.takeOf(userIds, this.clock.monotonicMs());
+    if (states.length > 0) this.presence.receive(states);
   }
 }
+
+const idsOf = (states: readonly PresenceState[]): string[] => states.map(({ userId }) => userId);
 
 function presenceIn(origin: string, one: unknown, nowMs: number): PresenceState[] {
   if (!isJsonObject(one) || !isUserOf(origin, one['user_id']) || !states.has(one['presence'])) return [];

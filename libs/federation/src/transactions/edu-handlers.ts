@@ -30,7 +30,7 @@ export class EduHandlers implements OnModuleInit {
   onModuleInit(): void {
     this.edus.register('m.typing', (origin, content) => this.#typing(origin, content));
     this.edus.register('m.receipt', (origin, content) => this.#receipts(origin, content));
-    this.edus.register('m.presence', (origin, content) => this.#presence(origin, content));
+    this.edus.register('m.presence', (origin, content) => this.ephemeral.receivePresence(origin, content));
     // Without these a conversation cannot be read: they are not acknowledged before they are stored.
     const mustArrive = { mustArrive: true };
     this.edus.register('m.direct_to_device', (origin, content) => this.toDevice.receive(origin, content), mustArrive);
@@ -61,15 +61,5 @@ export class EduHandlers implements OnModuleInit {
     const open = await this.audience.openTo(origin, rooms);
     const allowed = rooms.filter((roomId) => open.has(roomId)).map((roomId) => [roomId, content[roomId]]);
     if (allowed.length > 0) await this.ephemeral.receiveReceipts(origin, Object.fromEntries(allowed) as JsonObject);
-  }
-
-  /** Whoever is not known yet may be one of those who are just joining. */
-  async #presence(origin: string, content: JsonObject): Promise<void> {
-    const unknown = await this.ephemeral.receivePresence(origin, content);
-    const { busyRooms } = this.staged;
-    if (unknown.length === 0 || busyRooms.length === 0) return;
-    await this.after.run(origin, 'presence', busyRooms, () =>
-      this.ephemeral.receivePresence(origin, { push: [...unknown] }),
-    );
   }
 }

@@ -152,11 +152,6 @@ export class StagedEvents {
     for (const roomId of this.#waiters.keys()) this.#reached(roomId, Number.MAX_SAFE_INTEGER);
   }
 
-  /** Rooms into which events are on their way. */
-  get busyRooms(): string[] {
-    return [...new Set([...this.#running.keys(), ...this.#queue])];
-  }
-
   /** Whether events are on their way into a room, but for those that have stepped aside. */
   isBusy(roomId: string): boolean {
     return this.#running.has(roomId) || this.#queue.has(roomId);
