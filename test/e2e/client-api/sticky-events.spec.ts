@@ -1,3 +1,4 @@
+import { Database } from '@rookery/database';
 import { createTestHomeserver, FakeClock, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { validatedFetch } from '../../support/openapi.js';
 
@@ -50,12 +51,18 @@ describe.each(['sqlite', 'postgres'] as const)('sticky events (%s)', (database) 
     return (await user.request<Sync>('GET', `/sync?${query}`)).body;
   };
   const stickyIn = (answer: Sync): string[] => ids(answer.rooms?.join?.[roomId]?.msc4354_sticky?.events);
-  const slide = async (user: TestUser, more: object = {}, pos?: string, lists?: object): Promise<Sliding> => {
+  const slide = async (
+    user: TestUser,
+    more: object = {},
+    pos?: string,
+    lists?: object,
+    timeoutMs = 0,
+  ): Promise<Sliding> => {
     const body = {
       lists: lists ?? { all: { ranges: [[0, 9]], timeline_limit: 1 } },
       extensions: { [extension]: { enabled: true, ...more } },
     };
-    const query = `?timeout=0${pos === undefined ? '' : `&pos=${pos}`}`;
+    const query = `?timeout=${timeoutMs}${pos === undefined ? '' : `&pos=${pos}`}`;
     const answer = await user.request<Sliding>('POST', `${unstable}/org.matrix.simplified_msc3575/sync${query}`, body);
     expect(answer.status).toBe(200);
     return answer.body;
@@ -178,6 +185,62 @@ describe.each(['sqlite', 'postgres'] as const)('sticky events (%s)', (database) 
     expect((await alice.request('POST', act, {})).status).toBe(200);
     for (let i = 0; i < 3; i++) await send(alice);
     expect(stickyIn(await sync(bob))).toHaveLength(1);
+  });
+
+  it('come with sliding sync at once where there are more behind a page of which nothing is shown', async () => {
+    const start = await slide(bob);
+    const since = start.extensions[extension]?.next_batch ?? '0';
+    for (const eventId of [await send(alice, 60_000), await send(alice, 60_000)])
+      await alice.request('PUT', `/rooms/${roomId}/redact/${eventId}/r${(transaction += 1)}`, {});
+    const kept = await send(alice, 60_000);
+    await send(alice);
+    // The timelines are told by then; what is sticky is asked for once more.
+    const { pos } = await slide(bob, { limit: 2, since }, start.pos);
+    const hidden = await slide(bob, { limit: 2, since }, pos, undefined, 600_000);
+    expect(slid(hidden)).toEqual([]);
+    const next = hidden.extensions[extension]!.next_batch;
+    expect(slid(await slide(bob, { limit: 2, since: next }, hidden.pos, undefined, 600_000))).toEqual([kept]);
+  });
+
+  it('are the newest of each room where there are more than an answer holds', async () => {
+    const crowded = roomId;
+    roomId = String((await alice.request('POST', '/createRoom', { preset: 'public_chat' })).body['room_id']);
+    const quiet = roomId;
+    await bob.request('POST', `/rooms/${quiet}/join`, {});
+    const early = await send(alice, 600_000);
+    roomId = crowded;
+    const late = await send(alice, 600_000);
+    for (const room of [crowded, quiet]) {
+      roomId = room;
+      for (let i = 0; i < 3; i++) await send(alice);
+    }
+    // Between the two lie those of many others.
+    const database = homeserver.server.service(Database);
+    const last = await database.get<{ stream_id: number; expires_at: number }>(
+      'SELECT stream_id, expires_at FROM sticky_events WHERE event_id = ?',
+      [late],
+    );
+    const [count, first, expiresAt] = [5_500, last!.stream_id, last!.expires_at];
+    const columns = [
+      'stream_id',
+      'instance_name',
+      'event_id',
+      'room_id',
+      'event_stream_ordering',
+      'sender',
+      'expires_at',
+    ];
+    const rows = Array.from({ length: count }, (_, n) => [
+      ...[first + n, 'master', `$many${n}`, crowded, 0, `@many${n % 60}:elsewhere.test`, expiresAt],
+    ]);
+    await database.write(async (tx) => {
+      await tx.run('UPDATE sticky_events SET stream_id = ? WHERE event_id = ?', [first + count, late]);
+      await tx.insertMany('sticky_events', columns, rows);
+    });
+    await homeserver.restart();
+    const answer = await sync(bob);
+    expect(ids(answer.rooms?.join?.[crowded]?.msc4354_sticky?.events)).toEqual([late]);
+    expect(ids(answer.rooms?.join?.[quiet]?.msc4354_sticky?.events)).toEqual([early]);
   });
 });
 

@@ -1,4 +1,4 @@
-import type { Db, Tx } from '@rookery/database';
+import type { Db, SqlValue, Tx } from '@rookery/database';
 
 /** A sticky event that is stored. */
 export interface StickyRow {
@@ -42,19 +42,42 @@ export interface StickyRange {
   readonly nowMs: number;
   /** Of each sender in a room only so many, the newest. */
   readonly perSender: number;
+  /** Of these senders none. */
+  readonly without: readonly string[];
   readonly limit: number;
+}
+
+/** Those that count of a range, as a query of the columns, and its parameters. */
+function counted(db: Db, roomIds: readonly string[], range: StickyRange): readonly [sql: string, params: SqlValue[]] {
+  const { without } = range;
+  return [
+    `SELECT stream_id, event_id, room_id FROM (
+       SELECT stream_id, event_id, room_id,
+         ROW_NUMBER() OVER (PARTITION BY room_id, sender ORDER BY stream_id DESC) AS place
+       FROM sticky_events WHERE ${db.dialect.anyOf('room_id')} AND stream_id > ? AND stream_id <= ? AND expires_at > ?
+         ${without.length > 0 ? `AND ${db.dialect.noneOf('sender')}` : ''}) AS ranked
+     WHERE place <= ?`,
+    [roomIds, range.after, range.upTo, range.nowMs, ...(without.length > 0 ? [without] : []), range.perSender],
+  ];
 }
 
 /** Sticky events of rooms with `after < position <= upTo`, oldest first. */
 export function selectSticky(db: Db, roomIds: readonly string[], range: StickyRange): Promise<StickyRow[]> {
+  const [sql, params] = counted(db, roomIds, range);
+  return db.query<StickyRow>(`${sql} ORDER BY stream_id LIMIT ?`, [...params, range.limit]);
+}
+
+/** The newest of them, oldest first; of each room as many as of any other where that has more. */
+export function selectNewestSticky(db: Db, roomIds: readonly string[], range: StickyRange): Promise<StickyRow[]> {
+  const [sql, params] = counted(db, roomIds, range);
   return db.query<StickyRow>(
     `SELECT stream_id, event_id, room_id FROM (
-       SELECT stream_id, event_id, room_id,
-         ROW_NUMBER() OVER (PARTITION BY room_id, sender ORDER BY stream_id DESC) AS place
-       FROM sticky_events
-       WHERE ${db.dialect.anyOf('room_id')} AND stream_id > ? AND stream_id <= ? AND expires_at > ?) AS ranked
-     WHERE place <= ? ORDER BY stream_id LIMIT ?`,
-    [roomIds, range.after, range.upTo, range.nowMs, range.perSender, range.limit],
+       SELECT stream_id, event_id, room_id FROM (
+         SELECT stream_id, event_id, room_id, ROW_NUMBER() OVER (PARTITION BY room_id ORDER BY stream_id DESC) AS nth
+         FROM (${sql}) AS counted) AS placed
+       ORDER BY nth, stream_id DESC LIMIT ?) AS newest
+     ORDER BY stream_id`,
+    [...params, range.limit],
   );
 }
 

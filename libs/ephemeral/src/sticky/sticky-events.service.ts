@@ -11,7 +11,10 @@ import {
   highestSticky,
   insertSticky,
   type NewStickyRow,
+  selectNewestSticky,
   selectSticky,
+  type StickyRange,
+  type StickyRow,
 } from './sticky-event.query.js';
 
 /** Sticky events, by room. */
@@ -103,20 +106,31 @@ export class StickyEvents implements OnModuleInit {
     { after, upTo, limit }: StickyQuery,
   ): Promise<{ readonly events: readonly StickyEvent[]; readonly position: number }> {
     if (!this.isEnabled || roomIds.length === 0 || upTo <= after) return { events: [], position: upTo };
-    const range = { after, upTo, limit, nowMs: this.clock.nowMs(), perSender: maxPerSender };
-    const rows = await selectSticky(this.database, roomIds, range);
+    const rows = await selectSticky(this.database, roomIds, await this.#rangeOf(userId, { after, upTo, limit }));
     const position = rows.length < limit ? upTo : (rows.at(-1)?.stream_id ?? upTo);
-    if (rows.length === 0) return { events: [], position };
-    const [loaded, ignored] = await Promise.all([
-      this.events.many(rows.map((row) => row.event_id)),
-      this.hidden.ignoredBy(userId),
-    ]);
-    const events = rows.flatMap((row): StickyEvent[] => {
+    return { events: await this.#eventsOf(rows), position };
+  }
+
+  /**
+   * The same for who is told of them but once: where there are more, the newest, and of each room as many as of any other that has
+   * more. Oldest first.
+   */
+  async newest(userId: string, roomIds: readonly string[], query: StickyQuery): Promise<readonly StickyEvent[]> {
+    if (!this.isEnabled || roomIds.length === 0 || query.upTo <= query.after) return [];
+    return this.#eventsOf(await selectNewestSticky(this.database, roomIds, await this.#rangeOf(userId, query)));
+  }
+
+  async #rangeOf(userId: string, query: StickyQuery): Promise<StickyRange> {
+    const without = [...(await this.hidden.ignoredBy(userId))];
+    return { ...query, nowMs: this.clock.nowMs(), perSender: maxPerSender, without };
+  }
+
+  async #eventsOf(rows: readonly StickyRow[]): Promise<StickyEvent[]> {
+    const loaded = await this.events.many(rows.map((row) => row.event_id));
+    return rows.flatMap((row): StickyEvent[] => {
       const stored = loaded.get(row.event_id);
-      const isShown = stored !== undefined && stored.redactedBy === undefined && !ignored.has(stored.event.sender);
-      return isShown ? [{ position: row.stream_id, stored }] : [];
+      return stored === undefined || stored.redactedBy !== undefined ? [] : [{ position: row.stream_id, stored }];
     });
-    return { events, position };
   }
 
   #stickyOf({ events, roomId }: EventBatch): Omit<NewStickyRow, 'stream_id'>[] {

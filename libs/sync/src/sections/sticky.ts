@@ -7,7 +7,7 @@ import type { RoomEntry } from './room-list.js';
 import { EventWriter, type WrittenEvents } from './written-events.js';
 
 const nothing: WrittenEvents = new Map();
-/** In one answer; a sender counts with a hundred in a room at most. */
+/** In one answer, the newest; a sender counts with a hundred in a room at most. */
 const maxEvents = 5_000;
 
 /** Events that are sticky: the client gets them even where the timeline leaves them out (MSC4354). */
@@ -35,8 +35,8 @@ export class StickySection {
     const anew = joined.filter((entry) => entry.fresh || fullState).map((entry) => entry.roomId);
     const stayed = new Set(joined.map((entry) => entry.roomId).filter((roomId) => !anew.includes(roomId)));
     const after = since?.sticky ?? 0;
-    const read = async (roomIds: readonly string[], from: number) =>
-      (await this.sticky.of(userId, roomIds, { after: from, upTo: now.sticky, limit: maxEvents })).events;
+    const read = (roomIds: readonly string[], from: number) =>
+      this.sticky.newest(userId, roomIds, { after: from, upTo: now.sticky, limit: maxEvents });
     const found = [
       ...(await read(anew, 0)),
       ...(await read(since === undefined ? [] : this.sticky.changedRooms(stayed, after), after)),

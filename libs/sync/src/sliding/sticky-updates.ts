@@ -2,6 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { type StickyEvent, StickyEvents } from '@rookery/ephemeral';
 import type { JsonObject } from '@rookery/matrix-types';
 import { EventSerializer } from '@rookery/rooms';
+import type { Written } from './extension-context.js';
 
 /** Which sticky events a sliding sync asks for. */
 export interface StickyUpdatesQuery {
@@ -18,7 +19,7 @@ export interface StickyUpdatesQuery {
   readonly shown: ReadonlySet<string>;
 }
 
-/** Newly joined rooms bring all their sticky events at once; a sender counts with a hundred in a room at most. */
+/** Newly joined rooms bring all their sticky events at once, if need be the newest; a sender counts with a hundred in a room at most. */
 const maxOfNewRooms = 5_000;
 
 /** Sticky events for sliding sync (MSC4480, once a part of MSC4354). */
@@ -33,17 +34,21 @@ export class StickyUpdates {
     return this.sticky.isEnabled;
   }
 
-  /** The part of an answer: `undefined` when there is nothing new. */
-  async read(query: StickyUpdatesQuery): Promise<JsonObject | undefined> {
+  /** The part of an answer: `undefined` when there is nothing new. That there is more behind a page is news, though nothing of it is shown. */
+  async read(query: StickyUpdatesQuery): Promise<Written | undefined> {
     const { userId, deviceId, after, upTo, limit, shown } = query;
     const changed = this.sticky.changedRooms(new Set(query.rooms), after);
     const [page, ofNewRooms] = await Promise.all([
       this.sticky.of(userId, changed, { after, upTo, limit }),
-      this.sticky.of(userId, query.anew, { after: 0, upTo: after, limit: maxOfNewRooms }),
+      this.sticky.newest(userId, query.anew, { after: 0, upTo: after, limit: maxOfNewRooms }),
     ]);
-    const events = [...ofNewRooms.events, ...page.events].filter(({ stored }) => !shown.has(stored.event.eventId));
+    const events = [...ofNewRooms, ...page.events].filter(({ stored }) => !shown.has(stored.event.eventId));
     if (events.length === 0 && page.position <= after) return undefined;
-    return { next_batch: String(page.position), rooms: await this.#write({ userId, deviceId }, events) };
+    const rooms = await this.#write({ userId, deviceId }, events);
+    return {
+      value: { next_batch: String(page.position), rooms },
+      hasNews: events.length > 0 || page.position < upTo,
+    };
   }
 
   async #write(

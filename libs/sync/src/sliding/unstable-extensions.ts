@@ -1,5 +1,4 @@
 import { Injectable } from '@nestjs/common';
-import type { JsonObject } from '@rookery/matrix-types';
 import type { ExtensionContext, ExtensionQuery, Written } from './extension-context.js';
 import { ProfilesExtension } from './profiles-extension.js';
 import { StickyUpdates } from './sticky-updates.js';
@@ -30,7 +29,7 @@ export class UnstableExtensions {
   ): Promise<Written | undefined> {
     if (!this.stickyUpdates.isEnabled) return undefined;
     const isWanted = (roomId: string): boolean => selection.isOfInterest(roomId);
-    const value = await this.stickyUpdates.read({
+    return this.stickyUpdates.read({
       userId,
       deviceId,
       rooms: [...joined].filter(isWanted),
@@ -40,7 +39,6 @@ export class UnstableExtensions {
       limit,
       shown: new Set([...timelines.values()].flatMap((eventIds) => [...eventIds])),
     });
-    return value && { value, hasNews: Object.keys(value['rooms'] as JsonObject).length > 0 };
   }
 
   /** Profiles of others (MSC4262). */
