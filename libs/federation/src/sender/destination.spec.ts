@@ -119,6 +119,26 @@ describe('Destination', () => {
     expect(destination.isIdle).toBe(true);
   });
 
+  it.each([429, 502, 503])(
+    'waits for an hour at most, however long a server wants to be left alone (%i)',
+    async (status) => {
+      const { destination, clock, tried } = make(
+        failed({ status, retryAfterMs: 1_800_000 }),
+        failed({ status, retryAfterMs: 1e12 }),
+      );
+      destination.addEvents([event(1)]);
+      await clock.advance(0);
+      expect(tried).toHaveLength(1);
+      await clock.advance(1_790_000);
+      expect(tried).toHaveLength(1);
+      await clock.advance(10_000);
+      expect(tried).toHaveLength(2);
+      await clock.advance(3_600_000);
+      expect(tried).toHaveLength(3);
+      expect(destination.isIdle).toBe(true);
+    },
+  );
+
   it('notes what a server took that answers a moment after nothing is to be sent any more', async () => {
     const { promise, resolve } = Promise.withResolvers<void>();
     const made = make(promise);

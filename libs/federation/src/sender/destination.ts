@@ -496,7 +496,8 @@ export class Destination implements TurnTaker {
       if (isLast) return this.#giveUp((await destinations.state(this.name)).retryAtTs - clock.nowMs());
       const planned = firstPauseMs * 4 ** Math.min(failures - 1, 10);
       const jitter = 0.8 + (0.4 * ids.integer(1001)) / 1000;
-      return Math.max(retryAfterMs ?? 0, Math.min(planned, config.get('federation.max_long_retry_delay')) * jitter);
+      const pauseMs = Math.min(planned, config.get('federation.max_long_retry_delay')) * jitter;
+      return Math.max(Math.min(retryAfterMs ?? 0, longestRefusedPauseMs), pauseMs);
     }
     if (status === 429) return Math.min(Math.max(retryAfterMs ?? refusedPauseMs, busyPauseMs), longestRefusedPauseMs);
     logger.warn('Another server refuses a transaction', {
