@@ -38,6 +38,10 @@ it('puts written lists in their places, which are lists to all others', async ()
   expect(list).toHaveLength(5);
   expect(await textOf(value)).toBe(JSON.stringify(value));
   expect(JSON.parse(await textOf(value))).toMatchObject({ before: 1, chunk: [...events(2), ...events(3)] });
+  list.addWritten([]);
+  list.addWritten(['{"as":1}', '[ "it is" ]']);
+  expect(list).toHaveLength(7);
+  expect(Buffer.concat(list.parts()).toString()).toMatch(/\},\{"as":1\},\[ "it is" \]\]$/);
 });
 
 it('writes about a quarter of a million characters in a turn, however many answers are written', async () => {

@@ -23,10 +23,12 @@ export class WrittenList {
 
   /** Adds elements, all in one turn of the event loop. */
   add(elements: readonly unknown[]): void {
-    if (elements.length === 0) return;
-    if (this.#length > 0) this.#parts.push(comma);
-    this.#parts.push(Buffer.from(JSON.stringify(elements)).subarray(1, -1));
-    this.#length += elements.length;
+    if (elements.length > 0) this.#push(Buffer.from(JSON.stringify(elements)).subarray(1, -1), elements.length);
+  }
+
+  /** {@link add} for elements that are JSON already, which is taken as it is. */
+  addWritten(elements: readonly string[]): void {
+    if (elements.length > 0) this.#push(Buffer.from(elements.join(',')), elements.length);
   }
 
   /** The bytes of the whole, in parts. */
@@ -36,6 +38,12 @@ export class WrittenList {
 
   toJSON(): unknown {
     return JSON.parse(Buffer.concat(this.parts()).toString());
+  }
+
+  #push(bytes: Uint8Array, count: number): void {
+    if (this.#length > 0) this.#parts.push(comma);
+    this.#parts.push(bytes);
+    this.#length += count;
   }
 }
 

@@ -17,6 +17,8 @@ export interface SyncContext {
   /** The client wants all state again. */
   readonly fullState: boolean;
   readonly useStateAfter: StateAfter;
+  /** What is long may be in the answer as text, a `WrittenList`. */
+  readonly asText?: boolean | undefined;
   /** Events of state are written with the ids of their rooms, more than one page of them as text. */
   readonly stateNamesRoom?: boolean | undefined;
 }

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { JsonObject } from '@rookery/matrix-types';
 import { RoomActivity } from './caches/room-activity.js';
 import type { SyncToken } from './request/sync-token.js';
-import { WrittenRooms } from './request/written-rooms.js';
+import { holdsText, WrittenRooms } from './request/written-rooms.js';
 import { AccountDataSection } from './sections/account-data.js';
 import { DevicesSection } from './sections/devices.js';
 import { ProfilesSection } from './sections/profiles.js';
@@ -35,17 +35,17 @@ export class SyncResponses {
 
   /**
    * Everything between `since` and `now`.
-   * @param asText whether `rooms` may be a {@link WrittenRooms}
+   * @param isWhole it tells everything: where it may be text, `rooms` is a {@link WrittenRooms}
    * @spec client-server-api#get_matrixclientv3sync
    */
-  async build(context: SyncContext, asText: boolean): Promise<SyncResponse> {
+  async build(context: SyncContext, isWhole: boolean): Promise<SyncResponse> {
     // Not those of this moment: what was said in a room before the user went is told by no later sync.
     const joined = await this.activity.joinedAt(context.userId, context.now.events);
     const accountData = await this.accountData.changes(context);
     const entries = await this.withNews.entries(joined, accountData, context);
     const fresh = entries.filter((entry) => entry.fresh && entry.section === 'join').map((entry) => entry.roomId);
     const [rooms, presence, devices] = await Promise.all([
-      asText && !this.profiles.isWanted(context)
+      isWhole && context.asText === true && !this.profiles.isWanted(context)
         ? this.rooms.text(entries, accountData, context)
         : this.rooms.build(entries, accountData, context),
       this.presence.build(joined, fresh, context),
@@ -54,7 +54,9 @@ export class SyncResponses {
     const profiles = await this.profiles.build(joined, rooms, context);
     const body: JsonObject = {};
     if (accountData.global.length > 0) body['account_data'] = { events: accountData.global };
-    if (rooms instanceof WrittenRooms || Object.keys(rooms ?? {}).length > 0) body['rooms'] = rooms;
+    const isText = rooms instanceof WrittenRooms;
+    if (isText || Object.keys(rooms ?? {}).length > 0)
+      body['rooms'] = !isText && holdsText(rooms ?? {}) ? await WrittenRooms.of(rooms ?? {}) : rooms;
     if (presence.length > 0) body['presence'] = { events: presence };
     if (Object.keys(profiles).length > 0) body['org.matrix.msc4429.users'] = profiles;
     const isEmpty = Object.keys(body).length === 0 && !devices.hasNews;

@@ -25,7 +25,7 @@ export interface SyncRequest {
   readonly setPresence: PresenceName;
   /** How long to wait for news, milliseconds. */
   readonly timeoutMs: number;
-  /** The answer goes out as it is: if it tells everything, its `rooms` may be {@link WrittenRooms}. */
+  /** The answer goes out as it is: what is long of it may be text, {@link WrittenRooms} or a {@link WrittenList}. */
   readonly asText?: boolean;
   /** Events of state name their rooms, and much state of a room is a {@link WrittenList}. */
   readonly stateNamesRoom?: boolean;
@@ -116,7 +116,7 @@ export class SyncService {
   }
 
   #context(request: SyncRequest, lazyMembers: DeviceMembers): SyncContext {
-    const { userId, deviceId, isGuest, since, filter, fullState, useStateAfter, stateNamesRoom } = request;
+    const { userId, deviceId, isGuest, since, filter, fullState, useStateAfter, asText, stateNamesRoom } = request;
     return {
       userId,
       deviceId,
@@ -127,6 +127,7 @@ export class SyncService {
       filter,
       fullState,
       useStateAfter,
+      asText,
       stateNamesRoom,
     };
   }

@@ -384,6 +384,54 @@ describe.each(['sqlite', 'postgres'] as const)('/sync (%s)', (database) => {
     expect(others?.unsigned).not.toHaveProperty('transaction_id');
   });
 
+  it('tells of much account data as of little', async () => {
+    const carol = await homeserver.registerUser('carol_keeps_much');
+    const rooms = [await createRoom(carol), await createRoom(carol)];
+    const { next_batch: since } = await sync(carol);
+    const put = async (path: string, content: object): Promise<void> => {
+      const { status } = await carol.request('PUT', `/user/${carol.userId}/${path}`, content);
+      expect(status).toBe(200);
+    };
+    const content = (n: number): object => ({ n, text: 'ü'.repeat(70_000) });
+    for (let n = 0; n < 4; n++) {
+      await put(`account_data/org.large.${n}`, content(n));
+      await put(`rooms/${rooms[n % 2]}/account_data/org.large.${n}`, content(n));
+    }
+    await put('account_data/org.small', { small: true });
+    const large = (...which: number[]): object[] => which.map((n) => ({ type: `org.large.${n}`, content: content(n) }));
+    const small = { type: 'org.small', content: { small: true } };
+    const own = (answer: Sync): object[] =>
+      (answer.account_data?.events ?? []).filter(({ type }) => type !== 'm.push_rules');
+    const ofRooms = (answer: Sync): unknown[] =>
+      rooms.map((roomId) => answer.rooms?.join?.[roomId]?.account_data.events);
+    const queries: Record<string, string>[] = [{}, { since }, { since, full_state: 'true' }];
+    for (const query of queries) {
+      const answer = await sync(carol, query);
+      expect(own(answer)).toEqual([...large(0, 1, 2, 3), small]);
+      expect(ofRooms(answer)).toEqual([large(0, 2), large(1, 3)]);
+    }
+    const only = { types: ['org.large.0', 'org.large.1', '*.small'] };
+    const some = await sync(carol, { since, filter: { account_data: only, room: { account_data: only } } });
+    expect([own(some), ...ofRooms(some)]).toEqual([[...large(0, 1), small], large(0), large(1)]);
+    const none = { not_types: ['*'] };
+    expect(await sync(carol, { since, filter: { account_data: none, room: { account_data: none } } })).toEqual(nothing);
+    const withUrl = await sync(carol, { since, filter: { account_data: { contains_url: true } } });
+    expect(own(withUrl)).toEqual([]);
+    const sliding = await carol.request(
+      'POST',
+      '/_matrix/client/unstable/org.matrix.simplified_msc3575/sync?timeout=0',
+      {
+        lists: { all: { ranges: [[0, 5]], timeline_limit: 0, required_state: [] } },
+        extensions: { account_data: { enabled: true } },
+      },
+    );
+    const { account_data: extension } = sliding.body['extensions'] as {
+      account_data: { global: { type: string }[]; rooms: Record<string, unknown> };
+    };
+    expect(extension.global.filter(({ type }) => type !== 'm.push_rules')).toEqual([...large(0, 1, 2, 3), small]);
+    expect(rooms.map((roomId) => extension.rooms[roomId])).toEqual([large(0, 2), large(1, 3)]);
+  });
+
   it('hides what was said before a join where history says so', async () => {
     const roomId = await createRoom(alice, {
       preset: 'public_chat',

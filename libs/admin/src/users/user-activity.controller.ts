@@ -5,7 +5,7 @@ import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { PushersService, pusherContent } from '@rookery/push';
 import { UserMemberships } from '@rookery/rooms';
-import { AccountDataService, addressesOf, ClientActivity } from '@rookery/users';
+import { AccountDataService, addressesOf, ClientActivity, parsedContents } from '@rookery/users';
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
 import { AdminTargets } from '../http/admin-targets.js';
 
@@ -71,6 +71,7 @@ export class UserActivityController {
 
   /** GET /_synapse/admin/v1/users/{userId}/accountdata */
   @Get(admin('v1', '/users/:userId/accountdata'))
+  @AdminAccess({ largeAnswer: true })
   async accountDataOf(@Param('userId') text: string): Promise<object> {
     const { userId } = await this.targets.localAccount(text);
     const now = this.accountData.stream.current();
@@ -80,12 +81,14 @@ export class UserActivityController {
     ]);
     // Users choose the types, and a plain object hides some names.
     const rooms = new Map<string, [type: string, content: JsonObject][]>();
-    for (const { roomId, type, content } of ofRooms) {
+    const contents = await parsedContents(ofRooms);
+    for (const [index, { roomId, type }] of ofRooms.entries()) {
       const ofRoom = rooms.get(roomId) ?? [];
-      ofRoom.push([type, JSON.parse(content) as JsonObject]);
+      ofRoom.push([type, contents[index]!]);
       rooms.set(roomId, ofRoom);
     }
-    const entries = own.map(({ type, content }) => [type, JSON.parse(content) as JsonObject] as const);
+    const ownContents = await parsedContents(own);
+    const entries = own.map(({ type }, index) => [type, ownContents[index]!] as const);
     const perRoom = [...rooms].map(([roomId, ofRoom]) => [roomId, Object.fromEntries(ofRoom)] as const);
     return { account_data: { global: Object.fromEntries(entries), rooms: Object.fromEntries(perRoom) } };
   }

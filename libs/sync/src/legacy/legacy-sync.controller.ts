@@ -2,9 +2,11 @@ import { Controller, Get, Param } from '@nestjs/common';
 import {
   Access,
   client,
+  HttpReply,
   Inbound,
   type InboundRequest,
   type InferQuery,
+  jsonParts,
   param,
   Query,
   queryOf,
@@ -81,15 +83,17 @@ export class LegacySyncController {
     @Who() requester: Requester,
     @Inbound() request: InboundRequest,
     @Query(eventsQuery) query: InferQuery<typeof eventsQuery>,
-  ): Promise<JsonObject> {
+  ): Promise<HttpReply> {
     const { room_id: roomId, from, timeout: timeoutMs } = query;
     if (roomId === undefined && requester.isGuest)
       throw MatrixError.missingParam("Guests must name a room with 'room_id'");
-    return this.sessions.during(request, requester.userId, (signal) =>
+    const answer = await this.sessions.during(request, requester.userId, (signal) =>
       roomId === undefined
         ? this.service.since(requester, from, timeoutMs, signal)
         : this.news.since(requester, roomId, from, timeoutMs, signal),
     );
+    // Account data may come in with any answer, however large.
+    return new HttpReply(200, { 'content-type': 'application/json' }, await jsonParts(answer));
   }
 
   /** GET /_matrix/client/v3/events/{eventId} */

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { EventFilter, JsonObject } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { MembershipReader, RoomAccess, RoomDirectory, RoomReadingService } from '@rookery/rooms';
-import { AccountDataService } from '@rookery/users';
+import { AccountDataService, parsedContents } from '@rookery/users';
 import { isKept } from '../sections/account-data.js';
 import { RoomCompany } from './room-company.js';
 
@@ -40,6 +40,8 @@ export class RoomInitialSync {
       this.accountData.forRooms(userId, [roomId]),
       reading.kind === 'joined' ? this.company.of(requester, roomId) : { presence: [], receipts: [] },
     ]);
+    const kept = accountData.filter(isKept);
+    const contents = await parsedContents(kept);
     const { end: earlier, chunk = [] } = page as { readonly end?: string; readonly chunk?: JsonObject[] };
     return {
       room_id: roomId,
@@ -47,9 +49,7 @@ export class RoomInitialSync {
       messages: { ...(earlier !== undefined && { start: earlier }), end: from, chunk: chunk.toReversed() },
       state,
       visibility: isPublished ? 'public' : 'private',
-      account_data: accountData
-        .filter(isKept)
-        .map(({ type, content }) => ({ type, content: JSON.parse(content) as JsonObject })),
+      account_data: kept.map(({ type }, index) => ({ type, content: contents[index]! })),
       ...beside,
     };
   }

@@ -1,4 +1,5 @@
-import { answerBytes, WrittenRooms } from './written-rooms.js';
+import { WrittenList } from '@rookery/http';
+import { answerBytes, holdsText, WrittenRooms } from './written-rooms.js';
 
 const read = (parts: readonly Uint8Array[] | undefined): unknown =>
   JSON.parse(Buffer.concat(parts ?? []).toString()) as unknown;
@@ -34,6 +35,34 @@ describe('rooms that are written ahead', () => {
     await rooms.add('join', joined as never);
     expect(read(rooms.parts())).toEqual({ join: joined });
     expect(rooms.parts().length).toBeGreaterThan(8);
+  });
+
+  it('go out with account data that are written ahead, with or without them', async () => {
+    const events = [
+      { type: 'a', content: { n: 1 } },
+      { type: 'b', content: {} },
+    ];
+    const list = new WrittenList();
+    list.add(events.slice(0, 1));
+    list.addWritten([JSON.stringify(events[1])]);
+    const joined = { '!a': { account_data: { events: list } }, '!b': { timeline: {} } };
+    const rooms = await WrittenRooms.of({ join: joined as never });
+    const read = (answer: object): unknown => {
+      // Nothing that is written is read again.
+      const parsing = jest.spyOn(JSON, 'parse');
+      const bytes = Buffer.concat(answerBytes(answer as never) ?? []).toString();
+      expect(parsing).not.toHaveBeenCalled();
+      parsing.mockRestore();
+      return JSON.parse(bytes);
+    };
+    const whole = { account_data: { events }, rooms: { join: { ...joined, '!a': { account_data: { events } } } } };
+    expect(read({ next_batch: 's', account_data: { events: list }, rooms })).toEqual({ next_batch: 's', ...whole });
+    expect(read({ account_data: { events: list }, rooms })).toEqual(whole);
+    expect(read({ account_data: { events }, rooms })).toEqual(whole);
+    const others = { presence: {}, rooms: { join: {} } };
+    expect(read({ account_data: { events: list }, ...others })).toEqual({ account_data: { events }, ...others });
+    expect(holdsText({ join: joined as never })).toBe(true);
+    expect(holdsText({ join: { '!b': { account_data: { events: [] } } } as never, leave: {} })).toBe(false);
   });
 
   it('no rooms give an empty object', () => {

@@ -11,6 +11,7 @@ const colon = Buffer.from(':');
 const comma = Buffer.from(',');
 const open = Buffer.from('{');
 const close = Buffer.from('}');
+const openEvents = Buffer.from('{"events":');
 
 /**
  * The rooms of an answer as they go out, bytes of JSON, written some rooms at a time: neither what they were written from nor
@@ -19,6 +20,13 @@ const close = Buffer.from('}');
  */
 export class WrittenRooms {
   readonly #sections = new Map<string, Uint8Array[]>();
+
+  /** Rooms by section. */
+  static async of(sections: Readonly<Record<string, Readonly<Record<string, JsonObject>>>>): Promise<WrittenRooms> {
+    const written = new WrittenRooms();
+    for (const [section, rooms] of Object.entries(sections)) await written.add(section, rooms);
+    return written;
+  }
 
   get isEmpty(): boolean {
     return this.#sections.size === 0;
@@ -69,11 +77,27 @@ export class WrittenRooms {
 
 /** The bytes of an answer, in parts; `undefined` when nothing of it is written yet. */
 export function answerBytes(answer: JsonObject): Uint8Array[] | undefined {
-  const { rooms, ...rest } = answer;
-  if (!(rooms instanceof WrittenRooms)) return undefined;
+  const { rooms, account_data: accountData, ...rest } = answer;
+  const written: [name: string, parts: readonly Uint8Array[]][] = [];
+  const events = (accountData as JsonObject | undefined)?.['events'];
+  if (events instanceof WrittenList) written.push(['account_data', [openEvents, ...events.parts(), close]]);
+  else if (accountData !== undefined) rest['account_data'] = accountData;
+  if (rooms instanceof WrittenRooms) written.push(['rooms', rooms.parts()]);
+  else if (rooms !== undefined) rest['rooms'] = rooms;
+  if (written.length === 0) return undefined;
   const text = JSON.stringify(rest);
-  const start = Buffer.from(`${text.slice(0, -1)}${text === '{}' ? '' : ','}"rooms":`);
-  return [start, ...rooms.parts(), close];
+  const parts: Uint8Array[] = [Buffer.from(text.slice(0, -1))];
+  for (const [index, [name, bytes]] of written.entries())
+    parts.push(Buffer.from(`${text === '{}' && index === 0 ? '' : ','}"${name}":`), ...bytes);
+  return [...parts, close];
+}
+
+/** Whether account data of one of the rooms are text already, which rooms are then to be as well. */
+export function holdsText(rooms: Readonly<Record<string, Readonly<Record<string, JsonObject>>>>): boolean {
+  for (const section of Object.values(rooms))
+    for (const { account_data: part } of Object.values(section))
+      if ((part as JsonObject | undefined)?.['events'] instanceof WrittenList) return true;
+  return false;
 }
 
 function hasFewEvents(room: JsonObject): boolean {

@@ -6,7 +6,7 @@ import { formatRoomToken } from '@rookery/rooms';
 import { formatSyncToken } from '../request/sync-token.js';
 import { WrittenRooms } from '../request/written-rooms.js';
 import type { SyncContext } from '../sync-context.js';
-import { AccountDataSection, type AccountDataNews } from './account-data.js';
+import { type AccountDataEvents, AccountDataSection, type AccountDataNews } from './account-data.js';
 import { EphemeralSection } from './ephemeral.js';
 import { PrejoinSection } from './prejoin.js';
 import type { RoomEntry } from './room-list.js';
@@ -28,7 +28,7 @@ interface RoomParts {
   readonly timeline: ReadonlyMap<string, readonly JsonObject[]>;
   readonly state: WrittenEvents;
   readonly summaries: ReadonlyMap<string, JsonObject>;
-  readonly accountData: ReadonlyMap<string, readonly JsonObject[]>;
+  readonly accountData: ReadonlyMap<string, AccountDataEvents>;
   readonly ephemeral: ReadonlyMap<string, readonly JsonObject[]>;
   readonly unread: ReadonlyMap<string, RoomCounts>;
   /** Numbers of unread messages; `undefined` where they are not told (MSC2654). */

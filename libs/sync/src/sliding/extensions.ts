@@ -3,7 +3,7 @@ import { DeviceListService, OneTimeKeyService, ToDeviceService } from '@rookery/
 import { receiptContent, ReceiptService, type StoredReceipt, TypingService } from '@rookery/ephemeral';
 import { type JsonObject, parseSyncFilter } from '@rookery/matrix-types';
 import { AccountDataService, type RoomAccountDataRow } from '@rookery/users';
-import { type AccountDataNews, AccountDataSection, isKept } from '../sections/account-data.js';
+import { type AccountDataNews, AccountDataSection, eventsByRoom, isKept } from '../sections/account-data.js';
 import { type RoomMemory, wholeAccount } from './connections.js';
 import type { ExtensionAnswer, ExtensionContext, ExtensionNews, ExtensionQuery, Written } from './extension-context.js';
 import { RequiredState } from './required-state.js';
@@ -131,6 +131,7 @@ export class Extensions {
       filter: everything,
       fullState: !isTold,
       useStateAfter: false,
+      asText: true,
     });
     if (!isTold) context.changes.set(wholeAccount, { ...unknownRoom, accountData: true });
     const changed = isTold ? news.byRoom : await this.#roomDataSince(query);
@@ -139,24 +140,18 @@ export class Extensions {
       // The connection may have been told of a room that it knows before the extension was for others.
       (row) => isKept(row) || memory?.rooms.has(row.roomId) === true,
     );
-    const rooms: JsonObject = {};
-    const add = (rows: ReadonlyMap<string, readonly RoomAccountDataRow[]>, roomIds: readonly string[]): void => {
-      for (const roomId of roomIds) {
-        const events = (rows.get(roomId) ?? []).map(({ type, content }) => ({
-          type,
-          content: JSON.parse(content) as JsonObject,
-        }));
-        if (events.length > 0) rooms[roomId] = events;
-      }
-    };
-    add(
-      Map.groupBy(whole, (row) => row.roomId),
-      anew,
+    // A room is in one of the two.
+    const ofRooms = await eventsByRoom(
+      new Map([
+        ...following.map((roomId) => [roomId, changed.get(roomId) ?? []] as const),
+        ...Map.groupBy(whole, (row) => row.roomId),
+      ]),
+      [...anew, ...following],
+      true,
     );
-    add(changed, following);
     return {
-      value: { global: [...news.global] as JsonObject[], rooms },
-      hasNews: news.global.length > 0 || Object.keys(rooms).length > 0,
+      value: { global: news.global, rooms: Object.fromEntries(ofRooms) },
+      hasNews: news.global.length > 0 || ofRooms.size > 0,
     };
   }
 

@@ -110,10 +110,9 @@ export class RoomsOfUser {
   /** Names of the tags of each room that has any. */
   async tags(userId: string): Promise<ReadonlyMap<string, ReadonlySet<string>>> {
     const marks = await this.#marksOf(userId);
-    marks.tags ??= this.accountData.roomChanges(userId, 0, marks.position).then((rows) => {
+    marks.tags ??= this.accountData.roomChanges(userId, 0, marks.position, ['m.tag']).then((rows) => {
       const tags = new Map<string, ReadonlySet<string>>();
       for (const row of rows) {
-        if (row.type !== 'm.tag') continue;
         const content = JSON.parse(row.content) as unknown;
         const named = isJsonObject(content) && isJsonObject(content['tags']) ? Object.keys(content['tags']) : [];
         if (named.length > 0) tags.set(row.roomId, new Set(named));

@@ -2,11 +2,15 @@ import { databaseMigrations } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import { Notifier } from '@rookery/replication';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
+import type { Origin } from '../common/account-modules.js';
 import { type AccountDataChangedEvent, UserHooks } from '../hooks.js';
 import { usersMigrations } from '../migrations/users-01.migration.js';
 import { buildUsers, type UsersFixture } from '../users.fixture.js';
+import type { AccountDataRow } from './account-data.query.js';
 import { AccountDataService } from './account-data.service.js';
 import { FilterStore } from './filter-store.js';
+
+const requester = { isGuest: false, isAdmin: false, shadowBanned: false, suspended: false, locked: false };
 
 const outcome = async (promise: Promise<unknown>): Promise<unknown> => {
   try {
@@ -75,10 +79,10 @@ eachDatabase('account data', (open) => {
       data.hasChanged('@bob:example.org', before),
     ]).toEqual([true, false, false]);
     expect(await data.changes(alice, before, now)).toEqual([
-      { type: 'org.example.news', content: '{"n":2}', streamId: before + 2 },
+      { type: 'org.example.news', content: '{"n":2}', bytes: 7, streamId: before + 2 },
     ]);
     expect(await data.roomChanges(alice, before, now)).toEqual([
-      { roomId: room, type: 'org.example.news', content: '{"n":3}', streamId: before + 3 },
+      { roomId: room, type: 'org.example.news', content: '{"n":3}', bytes: 7, streamId: before + 3 },
     ]);
     expect((await data.forRooms(alice, [room, '!other:x'])).map((row) => row.type)).toEqual([
       'org.example.a',
@@ -177,5 +181,90 @@ eachDatabase('account data', (open) => {
         status: 413,
       });
     });
+  });
+});
+
+eachDatabase('the size of account data', (open) => {
+  const full = '@full:example.org';
+  const room = '!room:example.org';
+  const client: Origin = { requester: { ...requester, userId: full } };
+  let test: TestDatabase;
+  let users: UsersFixture;
+  let data: AccountDataService;
+
+  beforeAll(async () => {
+    test = await open();
+    await test.migrate([...databaseMigrations, ...usersMigrations]);
+    const settings = { max_account_data_size: '100K' };
+    users = await buildUsers({ database: test.database, clock: new FakeClock(), settings });
+    data = users.get(AccountDataService);
+  });
+  afterAll(() => users.close());
+
+  const tooLarge = { status: 413, errcode: 'M_TOO_LARGE' };
+  const set = (type: string, length: number, roomId?: string): Promise<unknown> =>
+    outcome(data.setByClient(full, roomId, type, { text: 'x'.repeat(length) }, client));
+  const all = async (): Promise<unknown[]> => [
+    ...(await data.changes(full, 0, data.stream.current())),
+    ...(await data.roomChanges(full, 0, data.stream.current())),
+  ];
+
+  it('has a limit, of the account and of all rooms together, below which everything goes', async () => {
+    for (let n = 0; n < 4; n++) expect(await set(`large${n}`, 22_000, n % 2 === 0 ? undefined : room)).toBeUndefined();
+    const before = await all();
+    for (const roomId of [undefined, room, '!other:example.org'])
+      expect(await set('one.more', 22_000, roomId)).toEqual(tooLarge);
+    expect(await set('large1', 40_000, room)).toEqual(tooLarge);
+    const large = { large: 'x'.repeat(20_000) };
+    expect(await outcome(data.change(full, 'm.direct', () => large, client))).toEqual(tooLarge);
+    expect(await outcome(data.changeInRoom(full, room, 'm.x', async () => large, client))).toEqual(tooLarge);
+    expect(await all()).toEqual(before);
+    // What does not grow always goes, as does what the server itself notes.
+    expect(await set('large0', 22_000)).toBeUndefined();
+    await data.change(full, 'm.direct', () => large, {});
+    expect(await set('tiny', 1)).toEqual(tooLarge);
+    const tag = (value: object): Promise<unknown> => outcome(data.setTag(full, room, 'u.x', { ...value }, client));
+    expect(await tag({ order: 1 })).toEqual(tooLarge);
+    expect(await set('large1', 1, room)).toBeUndefined();
+    expect(await set('tiny', 1)).toBeUndefined();
+    expect(await tag({ order: 1 })).toBeUndefined();
+    expect(await set('large1', 22_000, room)).toEqual(tooLarge);
+  });
+
+  it('counts small pieces as more than they are, so that there is an end to them', async () => {
+    const many = '@many:example.org';
+    const put = (n: number): Promise<unknown> =>
+      outcome(data.setByClient(many, `!r${n}:example.org`, 'x', {}, { requester: { ...requester, userId: many } }));
+    let count = 0;
+    while (count < 1_000 && (await put(count)) === undefined) count++;
+    expect(count).toBeGreaterThan(150);
+    expect(count).toBeLessThan(200);
+  });
+
+  it('makes no difference to who reads it', async () => {
+    const reader = '@reader:example.org';
+    const content = (length: number, n: number): object => ({ n, text: 'ü'.repeat(length) });
+    const lengths = [10, 9_000, 8_200, 5, 12_000];
+    for (const [n, length] of lengths.entries()) {
+      await data.set(reader, undefined, `org.t${n}`, { ...content(length, n) }, {});
+      await data.set(reader, n < 3 ? room : '!other:example.org', `org.t${n}`, { ...content(length, n) }, {});
+    }
+    const read = (rows: readonly AccountDataRow[]): unknown[] =>
+      rows.map((row) => [row.type, JSON.parse(row.content), row.bytes - Buffer.byteLength(row.content)]);
+    const expected = (...which: number[]): unknown[] => which.map((n) => [`org.t${n}`, content(lengths[n]!, n), 0]);
+    const now = data.stream.current();
+    expect(read(await data.changes(reader, 0, now))).toEqual(expected(0, 1, 2, 3, 4));
+    expect(read(await data.roomChanges(reader, 0, now))).toEqual(expected(0, 1, 2, 3, 4));
+    expect(read(await data.forRooms(reader, [room]))).toEqual(expected(0, 1, 2));
+    // Only what is wanted is read.
+    const some = ['org.t1', 'org.t3', 'org.none'];
+    for (const wanted of [some, (type: string) => some.includes(type)]) {
+      expect(read(await data.changes(reader, 0, now, wanted))).toEqual(expected(1, 3));
+      expect(read(await data.roomChanges(reader, 0, now, wanted))).toEqual(expected(1, 3));
+      expect(read(await data.forRooms(reader, [room], wanted))).toEqual(expected(1));
+    }
+    for (const wanted of [[], () => false]) expect(await data.changes(reader, 0, now, wanted)).toEqual([]);
+    const wrong = await data.roomChanges(reader, 0, now, () => false);
+    expect([...wrong, ...(await data.forRooms(reader, [room], []))]).toEqual([]);
   });
 });

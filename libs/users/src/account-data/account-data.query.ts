@@ -4,6 +4,8 @@ import type { Db, Tx } from '@rookery/database';
 export interface AccountDataRow {
   readonly type: string;
   readonly content: string;
+  /** Of the content. */
+  readonly bytes: number;
   readonly streamId: number;
 }
 
@@ -11,6 +13,19 @@ export interface AccountDataRow {
 export interface RoomAccountDataRow extends AccountDataRow {
   readonly roomId: string;
 }
+
+/** Largest content that is read with its row, bytes. */
+const withRowBytes = 4_096;
+/** What is told of a piece; `content` is empty where it is larger, and read by {@link contentsOf}. */
+const piece = `account_data_type AS type, stream_id AS "streamId", OCTET_LENGTH(content) AS bytes,
+  CASE WHEN OCTET_LENGTH(content) <= ${withRowBytes} THEN content ELSE '' END AS content`;
+
+/** The account's own data, or what it has of rooms. */
+export type AccountDataTable = 'account_data' | 'room_account_data';
+
+/** What narrows rows down to some types; all where none are named. */
+const ofTypes = (db: Db, types: readonly string[] | undefined): string =>
+  types === undefined ? '' : ` AND ${db.dialect.anyOf('account_data_type')}`;
 
 export async function findGlobal(db: Db, userId: string, type: string): Promise<string | undefined> {
   return (
@@ -59,31 +74,104 @@ export async function writeForRoom(
   );
 }
 
-/** The account's own data that changed in `(after, upTo]`, oldest first. */
-export async function globalChanges(db: Db, userId: string, after: number, upTo: number): Promise<AccountDataRow[]> {
+/** The types of which something changed in `(after, upTo]`. */
+export async function changedTypes(
+  db: Db,
+  table: AccountDataTable,
+  userId: string,
+  after: number,
+  upTo: number,
+): Promise<string[]> {
+  const rows = await db.query<{ type: string }>(
+    `SELECT DISTINCT account_data_type AS type FROM ${table} WHERE user_id = ? AND stream_id > ? AND stream_id <= ?`,
+    [userId, after, upTo],
+  );
+  return rows.map(({ type }) => type);
+}
+
+/**
+ * The account's own data that changed in `(after, upTo]`, oldest first; large ones without their contents.
+ * @param types only these
+ */
+export async function globalChanges(
+  db: Db,
+  userId: string,
+  after: number,
+  upTo: number,
+  types?: readonly string[],
+): Promise<AccountDataRow[]> {
   return db.query<AccountDataRow>(
-    'SELECT account_data_type AS type, content, stream_id AS "streamId" FROM account_data WHERE user_id = ? AND stream_id > ? AND stream_id <= ? ORDER BY stream_id',
-    [userId, after, upTo],
+    `SELECT ${piece} FROM account_data
+     WHERE user_id = ? AND stream_id > ? AND stream_id <= ?${ofTypes(db, types)} ORDER BY stream_id`,
+    [userId, after, upTo, ...(types ? [types] : [])],
   );
 }
 
-/** Account data of rooms that changed in `(after, upTo]`, oldest first. */
-export async function roomChanges(db: Db, userId: string, after: number, upTo: number): Promise<RoomAccountDataRow[]> {
+/** The same of rooms. */
+export async function roomChanges(
+  db: Db,
+  userId: string,
+  after: number,
+  upTo: number,
+  types?: readonly string[],
+): Promise<RoomAccountDataRow[]> {
   return db.query<RoomAccountDataRow>(
-    'SELECT room_id AS "roomId", account_data_type AS type, content, stream_id AS "streamId" FROM room_account_data WHERE user_id = ? AND stream_id > ? AND stream_id <= ? ORDER BY stream_id',
-    [userId, after, upTo],
+    `SELECT room_id AS "roomId", ${piece} FROM room_account_data
+     WHERE user_id = ? AND stream_id > ? AND stream_id <= ?${ofTypes(db, types)} ORDER BY stream_id`,
+    [userId, after, upTo, ...(types ? [types] : [])],
   );
 }
 
-/** All account data of some rooms, oldest first. */
-export async function forRooms(db: Db, userId: string, roomIds: readonly string[]): Promise<RoomAccountDataRow[]> {
-  const rows = await db.query<RoomAccountDataRow>(
-    `SELECT room_id AS "roomId", account_data_type AS type, content, stream_id AS "streamId" FROM room_account_data
+/** The types that some rooms have. */
+export async function typesOfRooms(db: Db, userId: string, roomIds: readonly string[]): Promise<string[]> {
+  const rows = await db.query<{ type: string }>(
+    `SELECT DISTINCT account_data_type AS type FROM room_account_data
      WHERE user_id = ? AND ${db.dialect.anyOf('room_id')}`,
     [userId, roomIds],
   );
+  return rows.map(({ type }) => type);
+}
+
+/** All account data of some rooms, oldest first; large ones without their contents. @param types only these */
+export async function forRooms(
+  db: Db,
+  userId: string,
+  roomIds: readonly string[],
+  types?: readonly string[],
+): Promise<RoomAccountDataRow[]> {
+  const rows = await db.query<RoomAccountDataRow>(
+    `SELECT room_id AS "roomId", ${piece} FROM room_account_data
+     WHERE user_id = ? AND ${db.dialect.anyOf('room_id')}${ofTypes(db, types)}`,
+    [userId, roomIds, ...(types ? [types] : [])],
+  );
   // Told to put it in order, SQLite goes through what the user has of all rooms.
   return rows.sort((a, b) => a.streamId - b.streamId);
+}
+
+/** The contents of some pieces, by their positions; of those that were changed meanwhile none. */
+export async function contentsOf(
+  db: Db,
+  table: AccountDataTable,
+  userId: string,
+  streamIds: readonly number[],
+): Promise<Map<number, string>> {
+  const rows = await db.query<{ streamId: number; content: string }>(
+    `SELECT stream_id AS "streamId", content FROM ${table} WHERE user_id = ? AND ${db.dialect.anyOf('stream_id')}`,
+    [userId, streamIds],
+  );
+  return new Map(rows.map(({ streamId, content }) => [streamId, content]));
+}
+
+/** How much an account has, of its own and of rooms. Neither database reads a content to tell how long it is. */
+export async function sizeOf(db: Db, userId: string): Promise<{ readonly pieces: number; readonly bytes: number }> {
+  const sum = (table: AccountDataTable): string =>
+    `SELECT COUNT(*) AS pieces, COALESCE(SUM(OCTET_LENGTH(content)), 0) AS bytes FROM ${table} WHERE user_id = ?`;
+  const row = await db.get<{ pieces: number; bytes: number }>(
+    `SELECT CAST(SUM(pieces) AS BIGINT) AS pieces, CAST(SUM(bytes) AS BIGINT) AS bytes
+     FROM (${sum('account_data')} UNION ALL ${sum('room_account_data')}) AS sums`,
+    [userId, userId],
+  );
+  return { pieces: row?.pieces ?? 0, bytes: row?.bytes ?? 0 };
 }
 
 /** How many types of its own data an account has. */
@@ -94,33 +182,38 @@ export async function globalCount(db: Db, userId: string): Promise<number> {
   );
 }
 
-/** Holds a piece of the account's own for a change that depends on what it is, making it where there is none. @returns its content */
-export async function lockGlobal(tx: Tx, userId: string, type: string, initial: string): Promise<string> {
-  await tx.run(
+/**
+ * Holds a piece of the account's own for a change that depends on what it is, making it where there is none.
+ * @returns its content; `undefined` where it was made
+ */
+export async function lockGlobal(tx: Tx, userId: string, type: string, initial: string): Promise<string | undefined> {
+  const made = await tx.run(
     'INSERT INTO account_data (user_id, account_data_type, stream_id, content) VALUES (?, ?, 0, ?) ON CONFLICT DO NOTHING',
     [userId, type, initial],
   );
+  if (made > 0) return undefined;
   await tx.run('UPDATE account_data SET content = content WHERE user_id = ? AND account_data_type = ?', [userId, type]);
-  return (await findGlobal(tx, userId, type)) ?? initial;
+  return findGlobal(tx, userId, type);
 }
 
-/** Holds a room's piece for a change that depends on what it is, making it where there is none. @returns its content */
+/** The same for a piece of a room. */
 export async function lockForRoom(
   tx: Tx,
   userId: string,
   roomId: string,
   type: string,
   initial: string,
-): Promise<string> {
-  await tx.run(
+): Promise<string | undefined> {
+  const made = await tx.run(
     'INSERT INTO room_account_data (user_id, room_id, account_data_type, stream_id, content) VALUES (?, ?, ?, 0, ?) ON CONFLICT DO NOTHING',
     [userId, roomId, type, initial],
   );
+  if (made > 0) return undefined;
   await tx.run(
     'UPDATE room_account_data SET content = content WHERE user_id = ? AND room_id = ? AND account_data_type = ?',
     [userId, roomId, type],
   );
-  return (await findForRoom(tx, userId, roomId, type)) ?? initial;
+  return findForRoom(tx, userId, roomId, type);
 }
 
 /** The furthest position in the stream that the tables hold. */

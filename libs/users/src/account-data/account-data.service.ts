@@ -1,12 +1,14 @@
 import { Injectable } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
 import { isJsonObject, isValidUserId, type JsonObject, MatrixError, maxIdBytes } from '@rookery/matrix-types';
+import { Config } from '@rookery/platform';
 import { type ChangedKeys, defineStream, type Stream, Streams } from '@rookery/replication';
 import { AccountModules, type Origin } from '../common/account-modules.js';
 import { UserHooks } from '../hooks.js';
 import { holdAccount } from '../store/account-hold.query.js';
 import {
   type AccountDataRow,
+  changedTypes,
   findForRoom,
   findGlobal,
   forRooms,
@@ -21,15 +23,20 @@ import {
   type RoomAccountDataRow,
   roomChanges,
   roomCount,
+  sizeOf,
+  typesOfRooms,
   writeForRoom,
   writeGlobal,
 } from './account-data.query.js';
+import { LargePieces } from './large-pieces.js';
 
 /** Largest content of one piece as JSON, bytes. */
 const largestContentBytes = 1_048_576;
 /** Most types that an account has of its own, and in one room. */
 const maxTypes = 2_000;
 const maxTypesPerRoom = 500;
+/** What a piece counts beside its content, bytes: however small pieces are, there is an end to them. */
+const bytesOfPiece = 512;
 const maxIgnored = 10_000;
 /** Most tags that a room has for one user. */
 const maxTags = 200;
@@ -48,6 +55,18 @@ export const accountDataStream = defineStream({
 /** A piece of account data whose content another lib keeps (push rules). */
 export type AccountDataSource = (userId: string) => Promise<JsonObject>;
 
+/** Which types are to be read: these, or those that pass; all unless told. */
+export type WantedTypes = readonly string[] | ((type: string) => boolean);
+
+/** What a write makes of a piece. */
+interface Change {
+  /** Its JSON; `undefined` where there was none. */
+  readonly before: string | undefined;
+  readonly content: Readonly<JsonObject>;
+  /** The JSON of the content. */
+  readonly text: string;
+}
+
 /**
  * What users keep at the server for their clients: of the account, and of single rooms; tags are among the latter. The
  * stream `account_data` numbers all changes.
@@ -57,13 +76,16 @@ export class AccountDataService {
   readonly stream: Stream<'user'>;
   readonly #sources = new Map<string, AccountDataSource>();
   readonly #changes: ChangedKeys;
+  readonly #large: LargePieces;
 
   constructor(
     private readonly database: Database,
+    private readonly config: Config,
     private readonly hooks: UserHooks,
     private readonly modules: AccountModules,
     streams: Streams,
   ) {
+    this.#large = new LargePieces(database);
     this.stream = streams.of(accountDataStream);
     this.#changes = this.stream.changes('user');
     // It went with the account when that was closed, of which nobody was told: whoever remembers it has to look again.
@@ -84,18 +106,35 @@ export class AccountDataService {
   }
 
   /** The account's own data that changed in `(after, upTo]`, oldest first. */
-  changes(userId: string, after: number, upTo: number): Promise<AccountDataRow[]> {
-    return globalChanges(this.database, userId, after, upTo);
+  changes(userId: string, after: number, upTo: number, wanted?: WantedTypes): Promise<readonly AccountDataRow[]> {
+    const db = this.database;
+    return this.#large.read(userId, 'account_data', async () => {
+      const types = await typesOf(wanted, () => changedTypes(db, 'account_data', userId, after, upTo));
+      return types?.length === 0 ? [] : globalChanges(db, userId, after, upTo, types);
+    });
   }
 
   /** The data of rooms that changed in `(after, upTo]`, oldest first. */
-  roomChanges(userId: string, after: number, upTo: number): Promise<RoomAccountDataRow[]> {
-    return roomChanges(this.database, userId, after, upTo);
+  roomChanges(
+    userId: string,
+    after: number,
+    upTo: number,
+    wanted?: WantedTypes,
+  ): Promise<readonly RoomAccountDataRow[]> {
+    const db = this.database;
+    return this.#large.read(userId, 'room_account_data', async () => {
+      const types = await typesOf(wanted, () => changedTypes(db, 'room_account_data', userId, after, upTo));
+      return types?.length === 0 ? [] : roomChanges(db, userId, after, upTo, types);
+    });
   }
 
-  /** All data of some rooms, for rooms that a client hears of for the first time. */
-  forRooms(userId: string, roomIds: readonly string[]): Promise<RoomAccountDataRow[]> {
-    return forRooms(this.database, userId, roomIds);
+  /** All data of some rooms, oldest first, for rooms that a client hears of for the first time. */
+  forRooms(userId: string, roomIds: readonly string[], wanted?: WantedTypes): Promise<readonly RoomAccountDataRow[]> {
+    const db = this.database;
+    return this.#large.read(userId, 'room_account_data', async () => {
+      const types = await typesOf(wanted, () => typesOfRooms(db, userId, roomIds));
+      return types?.length === 0 ? [] : forRooms(db, userId, roomIds, types);
+    });
   }
 
   /** One piece, of the account or of a room; `undefined` when there is none. */
@@ -139,17 +178,15 @@ export class AccountDataService {
     checkType(type);
     const text = textOf(content);
     const ignored = roomId === undefined && type === 'm.ignored_user_list' ? ignoredIn(userId, content) : undefined;
-    const position = await this.#write(userId, roomId, type, origin, async (tx, streamId) => {
+    const position = await this.#write(userId, roomId, type, origin, async (tx) => {
+      let before: string | undefined;
       if (roomId === undefined) {
-        if ((await findGlobal(tx, userId, type)) === undefined && (await globalCount(tx, userId)) >= maxTypes)
+        before = await findGlobal(tx, userId, type);
+        if (before === undefined && (await globalCount(tx, userId)) >= maxTypes)
           throw MatrixError.tooLarge('Too many types of account data');
-        await writeGlobal(tx, userId, type, text, streamId);
         if (ignored) await replaceIgnored(tx, userId, ignored);
-      } else {
-        await assertFits(tx, userId, roomId, type);
-        await writeForRoom(tx, userId, roomId, type, text, streamId);
-      }
-      return content;
+      } else before = await findOrFits(tx, userId, roomId, type);
+      return { before, content, text };
     });
     // Whom an event concerns is judged where it is stored, from memory.
     if (ignored) await this.stream.heardAtWriter(position);
@@ -168,10 +205,10 @@ export class AccountDataService {
   ): Promise<void> {
     const known = (await this.find(userId, undefined, type)) ?? {};
     if (change(known) === known) return;
-    await this.#write(userId, undefined, type, origin, async (tx, streamId) => {
-      const content = change(JSON.parse(await lockGlobal(tx, userId, type, '{}')) as JsonObject);
-      await writeGlobal(tx, userId, type, textOf(content), streamId);
-      return content;
+    await this.#write(userId, undefined, type, origin, async (tx) => {
+      const before = await lockGlobal(tx, userId, type, '{}');
+      const content = change(JSON.parse(before ?? '{}') as JsonObject);
+      return { before, content, text: textOf(content) };
     });
   }
 
@@ -187,11 +224,11 @@ export class AccountDataService {
     change: (tx: Tx, before: Readonly<JsonObject>) => Promise<Readonly<JsonObject>>,
     origin: Origin,
   ): Promise<void> {
-    await this.#write(userId, roomId, type, origin, async (tx, streamId) => {
-      await assertFits(tx, userId, roomId, type);
-      const content = await change(tx, JSON.parse(await lockForRoom(tx, userId, roomId, type, '{}')) as JsonObject);
-      await writeForRoom(tx, userId, roomId, type, textOf(content), streamId);
-      return content;
+    await this.#write(userId, roomId, type, origin, async (tx) => {
+      await findOrFits(tx, userId, roomId, type);
+      const before = await lockForRoom(tx, userId, roomId, type, '{}');
+      const content = await change(tx, JSON.parse(before ?? '{}') as JsonObject);
+      return { before, content, text: textOf(content) };
     });
   }
 
@@ -215,15 +252,15 @@ export class AccountDataService {
     checkType(tag);
     if (value && Buffer.byteLength(JSON.stringify(value)) > largestTagBytes)
       throw MatrixError.tooLarge('The tag is too large');
-    await this.#write(userId, roomId, 'm.tag', origin, async (tx, streamId) => {
-      const before: unknown = JSON.parse(await lockForRoom(tx, userId, roomId, 'm.tag', '{"tags":{}}'));
-      const tags = new Map(Object.entries(isJsonObject(before) && isJsonObject(before['tags']) ? before['tags'] : {}));
+    await this.#write(userId, roomId, 'm.tag', origin, async (tx) => {
+      const before = await lockForRoom(tx, userId, roomId, 'm.tag', '{"tags":{}}');
+      const known: unknown = JSON.parse(before ?? '{}');
+      const tags = new Map(Object.entries(isJsonObject(known) && isJsonObject(known['tags']) ? known['tags'] : {}));
       if (value === undefined) tags.delete(tag);
       else if (tags.has(tag) || tags.size < maxTags) tags.set(tag, value);
       else throw MatrixError.tooLarge('Too many tags on this room');
       const content = { tags: Object.fromEntries(tags) };
-      await writeForRoom(tx, userId, roomId, 'm.tag', JSON.stringify(content), streamId);
-      return content;
+      return { before, content, text: JSON.stringify(content) };
     });
   }
 
@@ -242,14 +279,19 @@ export class AccountDataService {
     roomId: string | undefined,
     type: string,
     origin: Origin,
-    change: (tx: Tx, streamId: number) => Promise<JsonObject>,
+    change: (tx: Tx) => Promise<Change>,
   ): Promise<number> {
     const event = await this.database.write(
       async (tx) => {
         await holdAccount(tx, userId);
         if (roomId !== undefined) await this.hooks.roomDataChanging.inTransaction(tx, { userId, roomId, type });
         const streamId = await this.stream.write(tx, { changed: { user: [userId] }, users: [userId] });
-        const content = await change(tx, streamId);
+        const { before, content, text } = await change(tx);
+        if (roomId === undefined) await writeGlobal(tx, userId, type, text, streamId);
+        else await writeForRoom(tx, userId, roomId, type, text, streamId);
+        const isMore = before === undefined || Buffer.byteLength(text) > Buffer.byteLength(before);
+        // What the server itself notes of a user always has room: it is little, and nobody could note it later.
+        if (isMore && origin.requester !== undefined) await this.#assertFits(tx, userId);
         const changed = { userId, roomId, type, content, streamId };
         await this.hooks.accountDataChanged.inTransaction(tx, changed);
         return changed;
@@ -260,13 +302,30 @@ export class AccountDataService {
     if (type !== 'm.tag') await this.modules.accountDataUpdated(userId, roomId, type, event.content, origin);
     return event.streamId;
   }
+
+  /** Whether all that the account has is not too much. @throws MatrixError 413 `M_TOO_LARGE` */
+  async #assertFits(tx: Tx, userId: string): Promise<void> {
+    const { pieces, bytes } = await sizeOf(tx, userId);
+    const most = this.config.get('max_account_data_size');
+    if (bytes + pieces * bytesOfPiece > most)
+      throw MatrixError.tooLarge(`All account data of a user may not be larger than ${most} bytes`);
+  }
 }
 
-/** Whether a room may have one type more of a user, where it is one more. @throws MatrixError 413 `M_TOO_LARGE` */
-async function assertFits(tx: Tx, userId: string, roomId: string, type: string): Promise<void> {
-  const isNew = (await findForRoom(tx, userId, roomId, type)) === undefined;
-  if (isNew && (await roomCount(tx, userId, roomId)) >= maxTypesPerRoom)
+/** Of which types something is read; `undefined`: of all. @param find the types that there are */
+async function typesOf(
+  wanted: WantedTypes | undefined,
+  find: () => Promise<string[]>,
+): Promise<readonly string[] | undefined> {
+  return typeof wanted === 'function' ? (await find()).filter(wanted) : wanted;
+}
+
+/** A piece of a room, which may have one type more of a user where there is none. @throws MatrixError 413 `M_TOO_LARGE` */
+async function findOrFits(tx: Tx, userId: string, roomId: string, type: string): Promise<string | undefined> {
+  const known = await findForRoom(tx, userId, roomId, type);
+  if (known === undefined && (await roomCount(tx, userId, roomId)) >= maxTypesPerRoom)
     throw MatrixError.tooLarge('Too many types of account data in this room');
+  return known;
 }
 
 /** @throws MatrixError 413 `M_TOO_LARGE` */

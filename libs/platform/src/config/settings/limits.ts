@@ -38,6 +38,11 @@ export const limitSettings = {
   require_membership_for_aliases: setting(k.flag, true, 'Only members may make aliases of a room.'),
   allow_per_room_profiles: setting(k.flag, true, 'Users may have another name in one room.'),
   max_avatar_size: optional(k.size, 'Largest avatar, bytes.'),
+  max_account_data_size: setting(
+    k.size,
+    32 * 1024 ** 2,
+    'Most account data of one user, of the account and of rooms, bytes; each piece counts 512 bytes beside its content.',
+  ),
   allowed_avatar_mimetypes: optional(
     k.list(k.text({ empty: false })),
     'Content types that avatars may have; all when unset.',
