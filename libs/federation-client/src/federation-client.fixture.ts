@@ -146,7 +146,7 @@ export function makeClient({
   const userAgent = 'Rookery/test';
   const wellKnown = new WellKnown({ config, clock, ids, dialer, trust, userAgent });
   const discovery = new ServerDiscovery({ config, clock, ids, way, wellKnown });
-  const connections = new ServerConnections({ clock, discovery, dialer, trust });
+  const connections = new ServerConnections({ config, clock, discovery, dialer, trust });
   const destinations = new Destinations(
     database,
     config,

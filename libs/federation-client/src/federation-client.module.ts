@@ -70,7 +70,7 @@ import { ServerSoftware } from './server-software.js';
         const { userAgent } = software;
         const wellKnown = new WellKnown({ config, clock, ids, dialer, trust, userAgent });
         const discovery = new ServerDiscovery({ config, clock, ids, way, wellKnown });
-        const connections = new ServerConnections({ clock, discovery, dialer, trust });
+        const connections = new ServerConnections({ config, clock, discovery, dialer, trust });
         const client = new FederationClient({
           ...{ config, clock, ids, metrics, keys, destinations, connections, userAgent },
           logger: logger.child('federation'),

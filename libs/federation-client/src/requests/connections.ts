@@ -1,5 +1,5 @@
 import { undici } from '@rookery/http';
-import type { Clock, Timer } from '@rookery/platform';
+import type { Clock, Config, Timer } from '@rookery/platform';
 import { LRUCache } from 'lru-cache';
 import type { TLSSocket } from 'node:tls';
 import type { Pool } from 'undici';
@@ -7,8 +7,8 @@ import type { ServerDiscovery } from '../discovery/server-discovery.js';
 import type { Dialer } from '../network/dialer.js';
 import type { TlsTrust } from '../network/tls-trust.js';
 
-/** Connections to one server at once. */
-export const maxConnections = 24;
+/** Requests to one server at once, beside files that are fetched from it. */
+export const maxRequests = 16;
 /**
  * How long an unused connection, and a server that nothing is sent to, are kept. A new connection costs ten times what a request
  * by an old one does, and an idle one 150 KiB; what talks in a room of many servers shall find it.
@@ -20,6 +20,7 @@ const maxServers = 2_000;
 
 /** What connections are made with. */
 export interface ConnectionsParts {
+  readonly config: Config;
   readonly clock: Clock;
   readonly discovery: ServerDiscovery;
   readonly dialer: Dialer;
@@ -69,9 +70,10 @@ export class ServerConnections {
   }
 
   #open(serverName: string): Pool {
+    const connections = maxRequests + this.parts.config.get('remote_media_downloads_per_server');
     // The origin is a stand-in: names are not URLs, and two of them may share one.
     return new (undici().Pool)('https://federation.invalid', {
-      ...{ connections: maxConnections, pipelining: 1, allowH2: false, maxHeaderSize: 32_768 },
+      ...{ connections, pipelining: 1, allowH2: false, maxHeaderSize: 32_768 },
       keepAliveTimeout: connectionIdleMs,
       keepAliveMaxTimeout: connectionIdleMs,
       // Requests bring a time limit for everything.

@@ -18,7 +18,7 @@ import type { Destinations } from '../destinations/destinations.js';
 import type { OwnKeys } from '../signing/own-keys.js';
 import { untilAborted } from '../network/until-aborted.js';
 import { authorizationHeader } from '../signing/authorization.js';
-import type { ServerConnections } from './connections.js';
+import { maxRequests, type ServerConnections } from './connections.js';
 import { failureOf } from './failure-of.js';
 import { type FederationFailure, FederationRequestError } from './federation-request-error.js';
 import { type RequestQuery, requestUri } from './request-path.js';
@@ -93,9 +93,7 @@ export interface FederationClientParts {
 }
 
 const defaultMaxBytes = 104_857_600;
-/** Requests to one server: at once, and waiting for their turn. Streams have places of their own. */
-const maxRequests = 16;
-const maxStreams = 8;
+/** Requests to one server that wait for their turn. Streams have places of their own, as many as files may be fetched. */
 const maxWaiting = 500;
 /** Deepest nesting of an answer that holds no events. */
 const maxNesting = 128;
@@ -114,13 +112,14 @@ const maxErrorBytes = 65_536;
  */
 export class FederationClient {
   readonly #requests = new KeyedSemaphore(maxRequests, { maxWaiting });
-  readonly #streams = new KeyedSemaphore(maxStreams, { maxWaiting });
+  readonly #streams: KeyedSemaphore;
   readonly #allowed: ReadonlySet<string> | undefined;
   readonly #requestCount;
   readonly #responseCount;
   #closed = false;
 
   constructor(private readonly parts: FederationClientParts) {
+    this.#streams = new KeyedSemaphore(parts.config.get('remote_media_downloads_per_server'), { maxWaiting });
     const allowed = parts.config.get('federation_domain_whitelist');
     this.#allowed = allowed === undefined ? undefined : new Set(allowed);
     this.#requestCount = parts.metrics.counter('synapse_http_matrixfederationclient_requests');

@@ -22,6 +22,8 @@ export interface DownloadRequest {
   /** How long to wait for a file that was not uploaded yet. */
   readonly timeoutMs: number;
   readonly ip: string;
+  /** Who is logged in. */
+  readonly userId?: string | undefined;
   readonly signal: AbortSignal;
   /** An administrator wants to see what is withheld from all others. */
   readonly evenQuarantined?: boolean;
@@ -117,8 +119,8 @@ export class Downloads {
     // What would be kept for logged-in users only is not fetched for others.
     if (!download.authenticated && this.config.get('enable_authenticated_media')) throw notFound();
     this.database.onlyAtWriter('media of other servers');
-    const { server: origin, mediaId, timeoutMs, ip } = download;
-    const fetched = await this.remote.fetch({ origin, mediaId, timeoutMs, ip, isNew });
+    const { server: origin, mediaId, timeoutMs, ip, userId } = download;
+    const fetched = await this.remote.fetch({ origin, mediaId, timeoutMs, ip, userId, isNew });
     this.#mayShow(fetched, download);
     return fetched;
   }

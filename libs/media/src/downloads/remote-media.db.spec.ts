@@ -182,21 +182,70 @@ eachDatabase('media of other servers', (open) => {
   it('of one slow server do not keep those of others out', async () => {
     await build();
     const { promise, resolve } = Promise.withResolvers<void>();
+    const asked: string[] = [];
     fetcher.fetch = async (request) => {
+      asked.push(request.mediaId);
       if (request.origin === 'slow.example') await promise;
       return file(request.mediaId);
     };
-    const refused: unknown[] = [];
-    const slow = Array.from({ length: 40 }, (_, i) =>
-      get({ server: 'slow.example', mediaId: `m${i}` }).catch((error: unknown) => void refused.push(error)),
+    const users = ['@a:example.org', '@b:example.org', '@c:example.org', '@d:example.org'];
+    const slow = users.flatMap((userId) =>
+      Array.from({ length: 10 }, (_, i) => get({ server: 'slow.example', mediaId: `${userId[1]}${i}`, userId })),
     );
-    for (let i = 0; i < 1_000 && refused.length < 15; i++) await new Promise((done) => setTimeout(done, 10));
-    expect(refused.length).toBe(15);
-    expect(refused[0]).toMatchObject({ status: 429, errcode: 'M_LIMIT_EXCEEDED' });
+    await eventually(() => asked.length === 24);
     expect(await get({ mediaId: 'fine' })).toBe('fine');
+    expect(asked.length).toBe(25);
     resolve();
-    expect((await Promise.all(slow)).filter((text) => text !== undefined).length).toBe(25);
+    expect(await Promise.all(slow)).toHaveLength(40);
     expect(await get({ server: 'slow.example', mediaId: 'more' })).toBe('more');
+  });
+
+  it.each(['a user', 'a network'])(
+    'that %s asks for many of do not keep others out, and come one after another',
+    async (who) => {
+      await build({ remote_media_downloads_per_user: 3 });
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const asked: string[] = [];
+      fetcher.fetch = async ({ mediaId }) => {
+        asked.push(mediaId);
+        if (mediaId.startsWith('slow')) await promise;
+        return file(mediaId);
+      };
+      const one = (n: number): Partial<DownloadRequest> =>
+        who === 'a user' ? { userId: '@a:example.org', ip: `192.0.2.${n}` } : { ip: `2001:db8::${n + 1}` };
+      const slow = Array.from({ length: 40 }, (_, n) => get({ ...one(n), mediaId: `slow${n}` }));
+      await eventually(() => asked.length === 3);
+      expect(await get({ mediaId: 'fine', userId: '@b:example.org', ip: '192.0.2.1' })).toBe('fine');
+      expect(asked.length).toBe(4);
+      resolve();
+      expect(await Promise.all(slow)).toEqual(slow.map((_, n) => `slow${n}`));
+    },
+  );
+
+  it('for which there is no place are waited for, though neither too long nor by too many', async () => {
+    await build({ remote_media_downloads_per_user: 1 });
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const asked: string[] = [];
+    fetcher.fetch = async ({ mediaId }) => {
+      asked.push(mediaId);
+      await promise;
+      return file(mediaId);
+    };
+    const first = get({ mediaId: 'first' });
+    await eventually(() => asked.length === 1);
+    const refused: unknown[] = [];
+    const waiting = Array.from({ length: 201 }, (_, n) =>
+      get({ mediaId: `m${n}` }).catch((error: unknown) => void refused.push(error)),
+    );
+    await eventually(() => refused.length === 1);
+    expect(refused[0]).toMatchObject({ status: 429, errcode: 'M_LIMIT_EXCEEDED' });
+    await clock.advance(30_000);
+    await Promise.all(waiting);
+    expect(refused).toHaveLength(201);
+    expect(refused.at(-1)).toMatchObject({ status: 429, errcode: 'M_LIMIT_EXCEEDED' });
+    resolve();
+    expect(await first).toBe('first');
+    expect(await get({ mediaId: 'm1' })).toBe('m1');
   });
 
   it('that are refused before they are read free their connection', async () => {

@@ -1,9 +1,9 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { LeakyBucketRateLimiter } from '@rookery/http';
+import { LeakyBucketRateLimiter, networkOf } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { callbackContext } from '@rookery/module-host';
-import { Clock, Config, Ids, KeyedCounter, Logger, SingleFlight } from '@rookery/platform';
+import { Clock, Config, Ids, Logger, SingleFlight } from '@rookery/platform';
 import type { Media } from '../records/media.js';
 import { findMedia, isRemoteMediaStored, upsertRemoteMedia } from '../records/media.query.js';
 import { placeOf } from '../storage/file-place.js';
@@ -13,6 +13,7 @@ import type { StagedFile } from '../storage/staged-file.js';
 import { Thumbnails } from '../thumbnails/thumbnails.service.js';
 import { claimedType, cleanName } from '../uploads/incoming-file.js';
 import { MediaPorts, type RemoteFile } from '../ports.js';
+import { FetchPlaces } from './fetch-places.js';
 
 /** Who asks for a file of another server. */
 export interface RemoteDownload {
@@ -21,16 +22,13 @@ export interface RemoteDownload {
   readonly timeoutMs: number;
   /** Address of the client, whose share of the downloads it is. */
   readonly ip: string;
+  /** Who is logged in. */
+  readonly userId?: string | undefined;
   /** The client found nothing of it here; what another one has fetched since is good. */
   readonly isNew: boolean;
 }
 
 const limiterName = 'remote_media_download';
-/** Downloads from other servers that run at once; more are refused. */
-const maxAtOnce = 200;
-/** The same of one server: one that is slow must not keep the others out. */
-const maxAtOnceOfServer = 25;
-const retryWhenBusyMs = 1_000;
 /** What part of what an address may fetch at once a file costs that could not be had. */
 const failureShare = 1 / 2_000;
 const longestName = 1_000;
@@ -40,7 +38,7 @@ const longestName = 1_000;
 export class RemoteMedia {
   readonly #limiter: LeakyBucketRateLimiter;
   readonly #fetching = new SingleFlight<Media>();
-  readonly #ofServer = new KeyedCounter();
+  readonly #places: FetchPlaces;
 
   // Nine parameters: a file is asked for, staged, inspected, kept and shrunk, and a failure at any step takes it all
   // back.
@@ -59,6 +57,10 @@ export class RemoteMedia {
       perSecond: config.get('remote_media_download_per_second'),
       burstCount: config.get('remote_media_download_burst_count'),
     }));
+    this.#places = new FetchPlaces(clock, {
+      perServer: config.get('remote_media_downloads_per_server'),
+      perUserAtServer: config.get('remote_media_downloads_per_user'),
+    });
   }
 
   /**
@@ -71,15 +73,8 @@ export class RemoteMedia {
     const fetching = this.#fetching.get(key);
     if (fetching !== undefined) return fetching;
     if (!(await this.#limiter.mayTake(limiterName, download.ip))) await this.#limiter.take(limiterName, download.ip);
-    return this.#fetching.run(key, () => this.#begin(download));
-  }
-
-  #begin(download: RemoteDownload): Promise<Media> {
-    const { origin } = download;
-    if (this.#fetching.size >= maxAtOnce || this.#ofServer.of(origin) >= maxAtOnceOfServer)
-      throw MatrixError.limitExceeded(retryWhenBusyMs);
-    this.#ofServer.add(origin);
-    return this.#fetch(download).finally(() => this.#ofServer.remove(origin));
+    const place = { server: download.origin, holder: download.userId ?? networkOf(download.ip) };
+    return this.#fetching.run(key, () => this.#places.run(place, () => this.#fetch(download)));
   }
 
   async #fetch(download: RemoteDownload): Promise<Media> {

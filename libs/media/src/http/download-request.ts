@@ -50,6 +50,7 @@ export function downloadRequest(
     authenticated: requester !== undefined,
     allowRemote: requester === undefined ? query.allow_remote : undefined,
     ip: request.ip,
+    userId: requester?.userId,
     // Made only for those who have to wait.
     get signal() {
       return request.signal;

@@ -71,6 +71,16 @@ export const mediaSettings = {
     87 * 1024,
     'Bytes of remote media per second that one address may fetch in the long run.',
   ),
+  remote_media_downloads_per_server: setting(
+    k.whole(1, 64),
+    24,
+    'Files of one other server that are fetched at once; more wait for their turn.',
+  ),
+  remote_media_downloads_per_user: setting(
+    k.whole(1, 64),
+    8,
+    'The same for one user, or for one network where nobody is logged in.',
+  ),
   prevent_media_downloads_from: setting(k.list(k.text({ empty: false })), [], 'Servers whose media are not fetched.'),
   dynamic_thumbnails: setting(k.flag, false, 'Make thumbnails of any size when asked, instead of the sizes below.'),
   thumbnail_sizes: setting(
