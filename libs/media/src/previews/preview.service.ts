@@ -5,6 +5,7 @@ import {
   Clock,
   Config,
   KeyedCounter,
+  KeyedSemaphore,
   type Requester,
   Semaphore,
   settingError,
@@ -24,6 +25,8 @@ const longestAgeMs = 86_400_000;
 const failureAgeMs = 60_000;
 const maxFailures = 1_000;
 const maxAtOnce = 8;
+/** Of these, for one user; more wait, so that some places are left for others. */
+const maxAtOnceOfUser = 3;
 const maxWaiting = 200;
 /** Pages that are looked at for one user, waiting ones among them. */
 const maxOfUser = 20;
@@ -46,6 +49,7 @@ interface Found {
 @Injectable()
 export class Previews implements OnModuleInit {
   readonly #slots = new Semaphore(maxAtOnce);
+  readonly #slotsOfUsers = new KeyedSemaphore(maxAtOnceOfUser);
   readonly #making = new SingleFlight<JsonObject>();
   readonly #ofUser = new KeyedCounter();
   readonly #failures: Cache<string, { readonly error: MatrixError; readonly untilMs: number }>;
@@ -94,15 +98,14 @@ export class Previews implements OnModuleInit {
 
   #begin(requester: Requester, url: URL, atTs: number): Promise<JsonObject> {
     const { userId } = requester;
-    if (this.#slots.waiting >= maxWaiting || this.#ofUser.of(userId) >= maxOfUser)
+    if (this.#making.size >= maxAtOnce + maxWaiting || this.#ofUser.of(userId) >= maxOfUser)
       throw MatrixError.limitExceeded(retryWhenBusyMs);
     this.#ofUser.add(userId);
-    return (
-      this.#slots
-        // Another may have made it while this one looked whether there is one.
-        .run(async () => (await this.cache.find(url.href, atTs))?.og ?? this.#make(requester, url))
-        .finally(() => this.#ofUser.remove(userId))
-    );
+    // Another may have made it while this one looked whether there is one.
+    const make = async (): Promise<JsonObject> =>
+      (await this.cache.find(url.href, atTs))?.og ?? this.#make(requester, url);
+    // Who waits for their own turn keeps nobody else waiting.
+    return this.#slotsOfUsers.run(userId, () => this.#slots.run(make)).finally(() => this.#ofUser.remove(userId));
   }
 
   /** What is wrong with a setting stops the start. */
