@@ -3,7 +3,7 @@ import { createServer, type Server } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { canonicalJson, SigningKey, VerifyKey } from '@rookery/events';
-import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { createTestHomeserver, eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { ThreepidService } from '@rookery/users';
 import { validatedFetch } from '../../support/openapi.js';
 import { certificate, certificateKey } from './fixtures/certificate.js';
@@ -24,6 +24,8 @@ class IdentityServer {
   readonly requests: { readonly path: string; readonly body: Json; readonly authorization: string }[] = [];
   /** Answers in place of the usual ones. */
   answer: { readonly status: number; readonly body: unknown } | undefined;
+  /** How long it takes to answer somebody who binds. */
+  pause: Promise<void> | undefined;
   /** The key of the only homeserver it trusts. */
   homeserver: VerifyKey | undefined;
   readonly #key = SigningKey.fromSeed('0', new Uint8Array(32).fill(9));
@@ -39,8 +41,12 @@ class IdentityServer {
         const { url: path = '', headers } = request;
         this.requests.push({ path, body, authorization: headers.authorization ?? '' });
         const { status, body: answer } = this.answer ?? this.#answer(path, body, headers.authorization ?? '');
-        response.writeHead(status, { 'content-type': 'application/json' });
-        response.end(typeof answer === 'string' ? answer : JSON.stringify(answer));
+        const say = (): void => {
+          response.writeHead(status, { 'content-type': 'application/json' });
+          response.end(typeof answer === 'string' ? answer : JSON.stringify(answer));
+        };
+        if (this.pause !== undefined && path === `${base}/3pid/bind`) void this.pause.then(say);
+        else say();
       });
     });
   }
@@ -225,6 +231,23 @@ describe.each(['sqlite', 'postgres'] as const)('identity servers (%s)', (kind) =
     const closed = await withPassword(dora, 'POST', '/account/deactivate', {}, 'password of dora');
     expect(asJson(closed)).toEqual(done);
     expect(identity.bound.size).toBe(0);
+  });
+
+  it('forget what they were told of an account that closed before they answered', async () => {
+    const hal = await homeserver.registerUser('hal');
+    const { promise, resolve } = Promise.withResolvers<void>();
+    identity.pause = promise;
+    try {
+      const binding = bind(hal, 'hal@example.org');
+      await eventually(() => identity.bound.has('hal@example.org'));
+      const closed = await withPassword(hal, 'POST', '/account/deactivate', {}, 'password of hal');
+      expect(asJson(closed)).toMatchObject({ status: 200 });
+      resolve();
+      expect(await binding).toMatchObject({ status: 403, errcode: 'M_USER_DEACTIVATED' });
+    } finally {
+      identity.pause = undefined;
+    }
+    expect(identity.bound.has('hal@example.org')).toBe(false);
   });
 
   it('forget at the end of an account what the client told them itself, where it names them', async () => {

@@ -4,7 +4,7 @@ import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Config } from '@rookery/platform';
 import { AccountModules, type Origin } from '../common/account-modules.js';
 import { UserHooks } from '../hooks.js';
-import { holdAccount } from '../store/account-hold.query.js';
+import { holdAccount, isClosedForUpdate } from '../store/account-hold.query.js';
 import { canonicalAddress } from './addresses.js';
 import { IdentityServer } from './identity-server.js';
 import { checkAllowedThreepid } from './threepid-rules.js';
@@ -81,11 +81,26 @@ export class ThreepidService {
     await this.modules.threepidAdded(userId, medium, canonical, origin);
   }
 
-  /** Notes that the client had an identity server told of an address. */
+  /**
+   * Notes that the client had an identity server told of an address. Of an account that was closed meanwhile, which has taken back what was
+   * known then, it is taken back at once.
+   * @throws MatrixError 403 `M_USER_DEACTIVATED`
+   */
   async published(userId: string, medium: string, address: string, idServer: string): Promise<void> {
-    await this.database.write((tx) => recordBinding(tx, userId, medium, address, idServer), {
-      name: 'threepid_binding',
-    });
+    const isClosed = await this.database.write(
+      async (tx) => {
+        await recordBinding(tx, userId, medium, address, idServer);
+        return isClosedForUpdate(tx, userId);
+      },
+      { name: 'threepid_binding' },
+    );
+    if (!isClosed) return;
+    if (this.config.get('enable_3pid_lookup'))
+      await this.#unbind(userId, { medium, address, idServer }).catch((error: unknown) => {
+        // What could not be taken back is still known, for whoever closes the account once more.
+        if (!MatrixError.is(error)) throw error;
+      });
+    throw MatrixError.userDeactivated();
   }
 
   /**
