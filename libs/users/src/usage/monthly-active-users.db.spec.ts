@@ -3,9 +3,11 @@ import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { AccountService, type Registration } from '../accounts/account.service.js';
 import { DeactivationService } from '../accounts/deactivation.service.js';
 import { usersMigrations } from '../migrations/users-01.migration.js';
+import { ClientActivity } from '../sessions/client-activity.js';
 import { ThreepidService } from '../threepids/threepid.service.js';
 import { buildUsers, type UsersFixture } from '../users.fixture.js';
 import { MonthlyActiveUsers } from './monthly-active-users.service.js';
+import { noteActive } from './monthly-users.query.js';
 import { ParticipationGate } from './participation-gate.js';
 
 const dayMs = 86_400_000;
@@ -120,6 +122,19 @@ eachDatabase('monthly active users', (open) => {
     expect(await active().admit(id('alice'))).toBe(false);
     await users.get(DeactivationService).deactivate(id('bob'), false, true, {});
     expect(await active().admit(id('alice'))).toBe(true);
+  });
+
+  it('does not count again whose account was closed since they were seen', async () => {
+    await start({ mau_stats_only: true });
+    for (const name of ['alice', 'bob']) await register(name);
+    const activity = users.get(ClientActivity);
+    for (const name of ['alice', 'bob']) activity.seen(id(name), undefined, '192.0.2.1', 'test', clock.nowMs());
+    await users.get(DeactivationService).deactivate(id('bob'), false, true, {});
+    await activity.flush();
+    expect(await counted()).toEqual([id('alice')]);
+    // Nor who is closed while that is written.
+    await test.database.write((tx) => noteActive(tx, ['alice', 'bob', 'ghost'].map(id), clock.nowMs() + 5));
+    expect(await counted()).toEqual([id('alice')]);
   });
 
   it('keeps a place for reserved addresses, and drops those seen longest ago when the limit is lowered', async () => {

@@ -11,7 +11,7 @@ export interface CountedAccount {
   readonly countedMs?: number | undefined;
 }
 
-/** What decides about each of these users; those without an account are absent. */
+/** What decides about each of these users; those without an account, or whose account is closed, are absent. */
 export async function countedAccounts(db: Db, userIds: readonly string[]): Promise<CountedAccount[]> {
   const rows = await db.query<{
     name: string;
@@ -22,8 +22,8 @@ export async function countedAccounts(db: Db, userIds: readonly string[]): Promi
     timestamp: number | null;
   }>(
     `SELECT u.name, u.creation_ts, u.is_guest, u.appservice_id, u.user_type, m.timestamp
-     FROM users u LEFT JOIN monthly_active_users m ON m.user_id = u.name WHERE ${db.dialect.anyOf('u.name')}`,
-    [userIds],
+     FROM users u LEFT JOIN monthly_active_users m ON m.user_id = u.name WHERE ${db.dialect.anyOf('u.name')} AND u.deactivated = ?`,
+    [userIds, false],
   );
   return rows.map((row) => ({
     userId: row.name,
@@ -48,14 +48,18 @@ export async function countActiveByService(db: Db): Promise<{ readonly service: 
   );
 }
 
-/** Counts users, or notes that they were seen again; rows are locked in one order, whichever process does. */
+/**
+ * Counts users, or notes that they were seen again; rows are locked in one order, whichever process does. An account that is just being
+ * closed is waited for, and does not count any more.
+ */
 export async function noteActive(tx: Tx, userIds: readonly string[], nowMs: number): Promise<void> {
-  await tx.insertMany(
-    'monthly_active_users',
-    ['user_id', 'timestamp'],
-    userIds.toSorted().map((userId) => [userId, nowMs]),
-    `ON CONFLICT (user_id) DO UPDATE SET timestamp = excluded.timestamp
+  const lock = tx.dialect.name === 'postgres' ? ' FOR SHARE' : '';
+  await tx.run(
+    `INSERT INTO monthly_active_users (user_id, timestamp)
+     SELECT name, CAST(? AS BIGINT) FROM users WHERE ${tx.dialect.anyOf('name')} AND deactivated = ? ORDER BY name${lock}
+     ON CONFLICT (user_id) DO UPDATE SET timestamp = excluded.timestamp
      WHERE monthly_active_users.timestamp <= excluded.timestamp`,
+    [nowMs, userIds, false],
   );
 }
 
