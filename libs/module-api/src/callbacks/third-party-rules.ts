@@ -98,7 +98,9 @@ export interface ThirdPartyRulesCallbacks {
   ): Promise<Permission> | Permission;
   /** `check_can_deactivate_user`: an account is about to be deactivated. */
   checkCanDeactivateUser?(userId: string, byAdmin: boolean, context: CallbackContext): Promise<Permission> | Permission;
-  /** `on_profile_update`: a global profile changed. Not told at registration; single sign-on counts as `byAdmin`. */
+  /**
+   * `on_profile_update`: a global profile changed, whichever field of it. Not told at registration; single sign-on counts as `byAdmin`.
+   */
   onProfileUpdate?(
     userId: string,
     newProfile: ProfileInfo,

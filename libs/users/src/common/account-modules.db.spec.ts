@@ -296,11 +296,18 @@ eachDatabase('modules and accounts', (open) => {
       onRemoveUserThirdPartyIdentifier: note('removed'),
     });
     await users.get(ProfileService).update('@observed:example.org', { displayname: 'Seen' }, { origin: {} });
+    await users.get(ProfileService).update('@observed:example.org', { 'm.tz': 'Europe/Paris' }, { origin: {} });
     await users.get(ThreepidService).add('@observed:example.org', 'email', 'o@b.org', 1, {});
     await users.get(DeactivationService).deactivate('@observed:example.org', false, true, {});
     await users.get(DeactivationService).reactivate('@observed:example.org', {});
     expect(told).toEqual([
-      ['profile', '@observed:example.org', { displayName: 'Seen', avatarUrl: undefined }, false, false],
+      // Also of a field that is not in what they are given.
+      ...[1, 2].map(() => [
+        'profile',
+        '@observed:example.org',
+        { displayName: 'Seen', avatarUrl: undefined },
+        ...[false, false],
+      ]),
       ['added', '@observed:example.org', 'email', 'o@b.org'],
       ['removed', '@observed:example.org', 'email', 'o@b.org'],
       ['deactivation', '@observed:example.org', true, true],

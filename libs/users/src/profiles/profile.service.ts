@@ -127,15 +127,13 @@ export class ProfileService {
     );
     if (!event) return;
     await this.hooks.profileChanged.afterCommit(event);
-    if (event.fields.includes('displayname') || event.fields.includes('avatar_url')) {
-      await this.modules.profileUpdated(
-        userId,
-        { displayName: event.after.displayname, avatarUrl: event.after.avatar_url },
-        byAdmin,
-        deactivation,
-        options.origin,
-      );
-    }
+    await this.modules.profileUpdated(
+      userId,
+      { displayName: event.after.displayname, avatarUrl: event.after.avatar_url },
+      byAdmin,
+      deactivation,
+      options.origin,
+    );
   }
 
   /**
