@@ -70,6 +70,7 @@ describe.each(['sqlite', 'postgres'] as const)('a service that authenticates use
         enable_registration: false,
         enable_registration_without_verification: false,
         matrix_authentication_service: { enabled: true, endpoint: service.url, secret },
+        email: { smtp_host: '127.0.0.1', smtp_port: 9, notif_from: 'R <r@rookery.test>', enable_notifs: true },
         app_service_config_files: [files.write('irc', {})],
       },
     });
@@ -138,6 +139,35 @@ describe.each(['sqlite', 'postgres'] as const)('a service that authenticates use
     expect(await put('there')).toMatchObject({ status: 200, body: { displayname: 'Named' } });
     expect(await put('elsewhere')).toMatchObject({ status: 403, body: { errcode: 'M_FORBIDDEN' } });
     expect((await query('elsewhere')).status).toBe(404);
+  });
+
+  it('locks users out whatever else it wants, and has the last word about whose an address is', async () => {
+    issue('an-admin', 'operator', `${api} urn:synapse:admin:*`);
+    await mas('POST', 'provision_user', { localpart: 'operator' });
+    const about = async (localpart: string): Promise<Json> => {
+      const path = `users/@${localpart}:rookery.test`;
+      const { body } = await as('an-admin', 'GET', `/_synapse/admin/v2/${path}`);
+      const pushers = await as<{ pushers: Json[] }>('an-admin', 'GET', `/_synapse/admin/v1/${path}/pushers`);
+      return {
+        addresses: (body['threepids'] as Json[]).map(({ address }) => address),
+        mails: pushers.body.pushers.map(({ pushkey }) => pushkey),
+        locked: body['locked'],
+      };
+    };
+    const had = ['moving@example.org', 'staying@example.org'];
+    expect((await mas('POST', 'provision_user', { localpart: 'had', set_emails: had })).status).toBe(201);
+    // Who is new gets mails about missed messages.
+    expect(await about('had')).toEqual({ addresses: had, mails: expect.arrayContaining(had), locked: false });
+    await mas('POST', 'provision_user', { localpart: 'has', set_emails: ['old@example.org'] });
+    const change = { localpart: 'has', set_emails: ['Moving@example.org'], locked: true };
+    for (let n = 0; n < 2; n++)
+      expect(await mas('POST', 'provision_user', change)).toMatchObject({ status: 200, body: {} });
+    expect(await about('had')).toEqual({ addresses: [had[1]], mails: [had[1]], locked: false });
+    expect(await about('has')).toEqual({ addresses: [had[0]], mails: [], locked: true });
+    const made = { localpart: 'will_have', set_emails: [had[0], had[0]], locked: true };
+    expect(await mas('POST', 'provision_user', made)).toMatchObject({ status: 201, body: {} });
+    expect(await about('has')).toEqual({ addresses: [], mails: [], locked: true });
+    expect(await about('will_have')).toEqual({ addresses: [had[0]], mails: [had[0]], locked: true });
   });
 
   it('closes accounts and opens them again', async () => {

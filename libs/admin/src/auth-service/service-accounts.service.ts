@@ -12,6 +12,7 @@ import {
   type Origin,
   ProfileService,
   qualifyUserId,
+  type ThreepidEvent,
   ThreepidService,
 } from '@rookery/users';
 
@@ -67,9 +68,9 @@ export class ServiceAccounts {
   }
 
   /**
-   * Makes an account, or changes it.
+   * Makes an account, or changes it. Whose an address is, the service knows: one that another account has goes over to this one.
    * @returns whether it is new
-   * @throws MatrixError 400 `M_INVALID_PARAM`, `M_INVALID_USERNAME`, `M_USER_IN_USE`, `M_THREEPID_IN_USE`
+   * @throws MatrixError 400 `M_INVALID_PARAM`, `M_INVALID_USERNAME`, `M_USER_IN_USE`
    */
   async provision(body: ProvisionBody, request: RequestOrigin): Promise<boolean> {
     for (const what of ['displayname', 'avatar_url', 'emails'] as const)
@@ -79,24 +80,21 @@ export class ServiceAccounts {
       ...changeOf('displayname', body.set_displayname, body.unset_displayname),
       ...changeOf('avatar_url', body.set_avatar_url, body.unset_avatar_url),
     };
-    const emails = body.unset_emails ? [] : body.set_emails?.map((email) => canonicalAddress('email', email));
+    const emails = body.unset_emails
+      ? []
+      : body.set_emails && [...new Set(body.set_emails.map((email) => canonicalAddress('email', email)))];
     const origin: Origin = { request, byAdmin: true };
     const userId = qualifyUserId(body.localpart, this.config.serverName);
-    const isNew = (await this.accounts.find(userId)) === undefined;
-    if (isNew) {
-      await this.accounts.checkAvailable(body.localpart, { exact: true });
-      await this.accounts.register({
-        localpart: body.localpart,
-        displayName: body.set_displayname || undefined,
-        avatarUrl: body.set_avatar_url || undefined,
-        origin,
-      });
-    } else if (Object.keys(profile).length > 0) {
-      await this.profiles.update(userId, profile, { origin, byAdmin: true });
+    const locked = body.locked ?? undefined;
+    if ((await this.accounts.find(userId)) === undefined) {
+      await this.#make(body, emails ?? [], locked, origin);
+      return true;
     }
-    if (emails) await this.#replaceEmails(userId, emails, origin);
-    if (typeof body.locked === 'boolean') await this.accounts.setFlags(userId, { locked: body.locked });
-    return isNew;
+    // First: whatever becomes of the rest, who is to be locked out is.
+    if (locked !== undefined) await this.accounts.setFlags(userId, { locked });
+    if (Object.keys(profile).length > 0) await this.profiles.update(userId, profile, { origin, byAdmin: true });
+    if (emails) await this.threepids.replace(userId, 'email', emails, this.clock.nowMs(), origin);
+    return false;
   }
 
   /** @throws MatrixError 404 `M_NOT_FOUND` */
@@ -132,14 +130,25 @@ export class ServiceAccounts {
     return account;
   }
 
-  async #replaceEmails(userId: string, wanted: readonly string[], origin: Origin): Promise<void> {
-    const before = (await this.threepids.list(userId)).flatMap(({ medium, address }) =>
-      medium === 'email' ? [address] : [],
-    );
-    for (const address of before.filter((one) => !wanted.includes(one)))
-      await this.threepids.remove(userId, 'email', address, origin);
-    for (const address of new Set(wanted))
-      if (!before.includes(address)) await this.threepids.add(userId, 'email', address, this.clock.nowMs(), origin);
+  async #make(
+    body: ProvisionBody,
+    emails: readonly string[],
+    locked: boolean | undefined,
+    origin: Origin,
+  ): Promise<void> {
+    await this.accounts.checkAvailable(body.localpart, { exact: true });
+    const validatedMs = this.clock.nowMs();
+    let released: ThreepidEvent[] = [];
+    await this.accounts.register({
+      localpart: body.localpart,
+      displayName: body.set_displayname || undefined,
+      avatarUrl: body.set_avatar_url || undefined,
+      threepids: emails.map((address) => ({ medium: 'email', address, validatedMs })),
+      locked,
+      inTransaction: async (tx) => void (released = await this.threepids.release(tx, 'email', emails)),
+      origin,
+    });
+    await this.threepids.released(released, origin);
   }
 }
 

@@ -2,7 +2,14 @@ import { Injectable } from '@nestjs/common';
 import { MatrixError } from '@rookery/matrix-types';
 import type { AccountApi } from '@rookery/module-api';
 import { Clock } from '@rookery/platform';
-import { AccountService, DeactivationService, ExternalIds, ProfileService, ThreepidService } from '@rookery/users';
+import {
+  AccountService,
+  canonicalAddress,
+  DeactivationService,
+  ExternalIds,
+  ProfileService,
+  ThreepidService,
+} from '@rookery/users';
 import { checkText } from './check-text.js';
 import { LocalAccounts } from './local-accounts.js';
 
@@ -46,14 +53,10 @@ export class ModuleAccountChanges {
     const { displayName, emails = [], admin = false } = options;
     if (emails.length > maxEmails) throw MatrixError.invalidParam(`An account has at most ${maxEmails} addresses`);
     const name = await this.accounts.checkAvailable(localpart);
-    for (const email of emails) {
-      if ((await this.threepids.userOf('email', email)) !== undefined) {
-        throw MatrixError.threepidInUse();
-      }
-    }
-    const userId = await this.accounts.register({ localpart: name, displayName, isAdmin: admin, origin });
-    for (const email of emails) await this.threepids.add(userId, 'email', email, this.clock.nowMs(), origin);
-    return userId;
+    const validatedMs = this.clock.nowMs();
+    const addresses = new Set(emails.map((email) => canonicalAddress('email', email)));
+    const threepids = [...addresses].map((address) => ({ medium: 'email', address, validatedMs }));
+    return this.accounts.register({ localpart: name, displayName, isAdmin: admin, threepids, origin });
   }
 
   async recordUserExternalId(authProviderId: string, remoteUserId: string, registeredUserId: string): Promise<void> {

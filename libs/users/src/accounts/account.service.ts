@@ -40,6 +40,7 @@ export interface Registration {
   readonly shadowBanned?: boolean | undefined;
   /** Default: not where accounts wait for an administrator, unless one makes it, or an application service. */
   readonly approved?: boolean | undefined;
+  readonly locked?: boolean | undefined;
   /** Version of the policy that the user agreed to. */
   readonly consentVersion?: string | undefined;
   /** Default: the localpart. */

@@ -122,14 +122,15 @@ export interface NewAccount {
   readonly userType?: string | undefined;
   readonly shadowBanned?: boolean | undefined;
   readonly approved?: boolean | undefined;
+  readonly locked?: boolean | undefined;
   readonly consentVersion?: string | undefined;
 }
 
 /** @returns whether the name was free */
 export async function insertAccount(tx: Tx, account: NewAccount): Promise<boolean> {
   const inserted = await tx.run(
-    `INSERT INTO users (name, password_hash, creation_ts, admin, is_guest, appservice_id, user_type, shadow_banned, approved, consent_version, consent_ts)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO NOTHING`,
+    `INSERT INTO users (name, password_hash, creation_ts, admin, is_guest, appservice_id, user_type, shadow_banned, approved, locked, consent_version, consent_ts)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO NOTHING`,
     [
       account.userId,
       account.passwordHash ?? null,
@@ -140,6 +141,7 @@ export async function insertAccount(tx: Tx, account: NewAccount): Promise<boolea
       account.userType ?? null,
       account.shadowBanned ?? false,
       account.approved ?? true,
+      account.locked ?? false,
       account.consentVersion ?? null,
       account.consentVersion === undefined ? null : account.createdMs,
     ],

@@ -67,6 +67,20 @@ export async function userOfThreepid(db: Db, medium: string, address: string): P
   )?.user_id;
 }
 
+/** Whose some addresses of one kind are, which nobody else changes before the transaction ends. @param addresses in their canonical form */
+export async function holdersOf(
+  tx: Tx,
+  medium: string,
+  addresses: readonly string[],
+): Promise<{ readonly userId: string; readonly address: string }[]> {
+  const lock = tx.dialect.name === 'postgres' ? ' FOR UPDATE' : '';
+  return tx.query(
+    `SELECT user_id AS "userId", address FROM user_threepids
+     WHERE medium = ? AND ${tx.dialect.anyOf('address')} ORDER BY address${lock}`,
+    [medium, addresses],
+  );
+}
+
 /** Whether an address is a user's, and stays so until the transaction ends. @param address in its canonical form */
 export async function holdsAddress(tx: Tx, userId: string, medium: string, address: string): Promise<boolean> {
   const lock = tx.dialect.name === 'postgres' ? ' FOR KEY SHARE' : '';

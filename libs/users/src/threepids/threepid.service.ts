@@ -3,7 +3,7 @@ import { Database, type Tx } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Config } from '@rookery/platform';
 import { AccountModules, type Origin } from '../common/account-modules.js';
-import { UserHooks } from '../hooks.js';
+import { type ThreepidEvent, UserHooks } from '../hooks.js';
 import { holdAccount, isClosedForUpdate } from '../store/account-hold.query.js';
 import { canonicalAddress } from './addresses.js';
 import { IdentityServer } from './identity-server.js';
@@ -13,6 +13,7 @@ import {
   bindingsOf,
   deleteBinding,
   deleteThreepid,
+  holdersOf,
   recordBinding,
   insertThreepid,
   maxBindings,
@@ -146,21 +147,79 @@ export class ThreepidService {
     return done.every(Boolean) && told.length < maxBindings;
   }
 
+  /**
+   * Gives an account just these addresses of one kind, in one transaction, as whoever has the last word about them says: what is another
+   * account's is taken from that one.
+   * @throws MatrixError 400 `M_INVALID_PARAM`, and `M_THREEPID_IN_USE` where another got one of them at the same moment
+   */
+  async replace(
+    userId: string,
+    medium: string,
+    addresses: readonly string[],
+    validatedMs: number,
+    origin: Origin,
+  ): Promise<void> {
+    const wanted = new Set(addresses.map((address) => canonicalAddress(medium, address)));
+    const { added, removed } = await this.database.write(
+      async (tx) => {
+        const before = (await threepidsOf(tx, userId)).flatMap((one) => (one.medium === medium ? [one.address] : []));
+        const added = [...wanted].filter((address) => !before.includes(address));
+        const removed = [
+          ...(await this.release(tx, medium, added)),
+          ...before
+            .filter((address) => !wanted.has(address))
+            .map((address) => ({ userId, medium, address, atRegistration: false })),
+        ];
+        for (const event of removed.filter((one) => one.userId === userId)) await this.#remove(tx, event);
+        for (const address of added) {
+          const threepid = { userId, medium, address, validatedMs, addedMs: this.clock.nowMs() };
+          // Somebody else got it just now.
+          if (!(await insertThreepid(tx, threepid))) throw MatrixError.threepidInUse();
+          await this.hooks.threepidAdded.inTransaction(tx, { userId, medium, address, atRegistration: false });
+        }
+        return { added, removed };
+      },
+      { name: 'threepid_replace' },
+    );
+    await this.released(removed, origin);
+    for (const address of added) {
+      await this.hooks.threepidAdded.afterCommit({ userId, medium, address, atRegistration: false });
+      await this.modules.threepidAdded(userId, medium, address, origin);
+    }
+  }
+
+  /**
+   * Takes addresses from whichever accounts have them, in the transaction that gives them to another.
+   * @param addresses in their canonical form
+   * @returns what is to be told by {@link released} once that is durable
+   */
+  async release(tx: Tx, medium: string, addresses: readonly string[]): Promise<ThreepidEvent[]> {
+    const events = (await holdersOf(tx, medium, addresses)).map((one) => ({ ...one, medium, atRegistration: false }));
+    for (const event of events) await this.#remove(tx, event);
+    return events;
+  }
+
+  /** Tells of addresses that accounts have lost. */
+  async released(events: readonly ThreepidEvent[], origin: Origin): Promise<void> {
+    for (const event of events) {
+      await this.hooks.threepidRemoved.afterCommit(event);
+      await this.modules.threepidRemoved(event.userId, event.medium, event.address, origin);
+    }
+  }
+
   /** Takes an address away. @returns whether the user had it */
   async remove(userId: string, medium: string, address: string, origin: Origin): Promise<boolean> {
     const canonical = canonicalAddress(medium, address);
     const event = { userId, medium, address: canonical, atRegistration: false };
-    const removed = await this.database.write(
-      async (tx) => {
-        if (!(await deleteThreepid(tx, userId, medium, canonical))) return false;
-        await this.hooks.threepidRemoved.inTransaction(tx, event);
-        return true;
-      },
-      { name: 'threepid_remove' },
-    );
-    if (!removed) return false;
-    await this.hooks.threepidRemoved.afterCommit(event);
-    await this.modules.threepidRemoved(userId, medium, canonical, origin);
+    const removed = await this.database.write((tx) => this.#remove(tx, event), { name: 'threepid_remove' });
+    if (removed) await this.released([event], origin);
+    return removed;
+  }
+
+  /** @returns whether the user had it */
+  async #remove(tx: Tx, event: ThreepidEvent): Promise<boolean> {
+    if (!(await deleteThreepid(tx, event.userId, event.medium, event.address))) return false;
+    await this.hooks.threepidRemoved.inTransaction(tx, event);
     return true;
   }
 

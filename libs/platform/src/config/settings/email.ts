@@ -69,7 +69,11 @@ export const emailSettings = {
   }),
   'email.app_name': setting(k.text(), 'Matrix', 'What `%(app)s` stands for.'),
   'email.enable_notifs': setting(k.flag, false, 'Send mails about missed messages.'),
-  'email.notif_for_new_users': setting(k.flag, true, 'New users get them.'),
+  'email.notif_for_new_users': setting(
+    k.flag,
+    true,
+    'New users get them, at the addresses that their accounts are made with.',
+  ),
   'email.notif_delay_before_mail': setting(k.duration, 600_000, 'How long a message must be unread.', {
     since: '1.99',
   }),
