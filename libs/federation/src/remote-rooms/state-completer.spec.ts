@@ -14,12 +14,19 @@ function completing(
 ): {
   readonly clock: FakeClock;
   readonly completed: string[];
+  /** Joins of which nothing is done any more. */
+  readonly left: string[];
+  /** Told that nobody waits for it. */
+  readonly end: () => void;
 } {
-  const room = { roomId: '!a:b.test', joinEventId: '$join', via: 'b.test', servers: new Set(servers) };
+  const ending = new AbortController();
+  const others = new Set(servers);
+  const room = { roomId: '!a:b.test', joinEventId: '$join', via: 'b.test', servers: others, over: ending.signal };
   const clock = new FakeClock();
   const lifecycle = new Lifecycle(clock, new RecordingLogger());
   const completed: string[] = [];
-  const partial = { onBegan: () => undefined, all: [room], get: () => room, earlierJoins: async () => [] };
+  const left: string[] = [];
+  const partial = { onBegan: () => undefined, all: [room], earlierJoins: async () => [] };
   const persister = {
     completeState: async (roomId: string) => completed.push(roomId) > 0,
     abandonState: async () => false,
@@ -28,7 +35,7 @@ function completing(
     partial as unknown as PartialRooms,
     {
       before: (server: string, _: string, signal: AbortSignal) => storing(signal, () => lifecycle.stop(), server),
-      drop: async () => undefined,
+      drop: async (joinEventId: string) => void left.push(joinEventId),
     } as unknown as StoredStates,
     { usable: (names: string[]) => names.slice(0, 100) } as unknown as Candidates,
     persister as unknown as EventPersister,
@@ -38,7 +45,7 @@ function completing(
   );
   completer.onModuleInit();
   void lifecycle.start();
-  return { clock, completed };
+  return { clock, completed, left, end: () => ending.abort() };
 }
 
 describe('the state of a room that is fetched after the join', () => {
@@ -76,6 +83,22 @@ describe('the state of a room that is fetched after the join', () => {
     });
     expect(new Set(asked)).toEqual(new Set(['b.test', ...others]));
     expect(asked.flatMap((server, index) => (server === 'b.test' ? [index] : [])).slice(0, 3)).toEqual([0, 20, 40]);
+  });
+
+  it('is asked of nobody any more once the room is gone', async () => {
+    const asked: string[] = [];
+    const { completed, left, end } = completing(
+      async (signal, _, server) => {
+        asked.push(server);
+        end();
+        expect(signal.aborted).toBe(true);
+        return undefined;
+      },
+      ['c.test', 'd.test'],
+    );
+    await eventually(() => left.length > 0);
+    expect(asked).toEqual(['b.test']);
+    expect(completed).toEqual([]);
   });
 
   it.each([

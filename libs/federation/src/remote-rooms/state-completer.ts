@@ -61,11 +61,11 @@ export class StateCompleter implements OnModuleInit {
   }
 
   async #complete(room: PartialRoom): Promise<void> {
-    const { signal } = this.#stopping;
+    const signal = AbortSignal.any([this.#stopping.signal, room.over]);
     let pauseMs = firstPauseMs;
     for (let round = 0; !signal.aborted; round++) {
       try {
-        if (await this.#trySome(room, round)) return;
+        if (await this.#trySome(room, round, signal)) return;
       } catch (error) {
         if (signal.aborted) return;
         // A database that is away, a disk that is full: no reason to leave the room as it is until the next start.
@@ -77,25 +77,23 @@ export class StateCompleter implements OnModuleInit {
   }
 
   /** One round; whether there is nothing left to do. */
-  async #trySome(room: PartialRoom, round: number): Promise<boolean> {
+  async #trySome(room: PartialRoom, round: number, signal: AbortSignal): Promise<boolean> {
     const servers = [...room.servers];
     // Those of the first rounds may be gone for good: every round goes on where the one before ended.
     const first = servers.length === 0 ? 0 : (round * (maxServers - 1)) % servers.length;
     const inTurn = [room.via, ...servers.slice(first), ...servers.slice(0, first)];
     for (const server of this.candidates.usable(inTurn).slice(0, maxServers)) {
-      // Another join may have taken its place.
-      if (this.#stopping.signal.aborted || this.partial.get(room.roomId) !== room) return true;
-      if (await this.#turns.run(() => this.#completeBy(server, room))) return true;
+      if (await this.#turns.run(() => this.#completeBy(server, room, signal))) return true;
     }
-    return this.persister.abandonState(room.roomId, room.joinEventId, this.#stopping.signal);
+    return this.persister.abandonState(room.roomId, room.joinEventId, signal);
   }
 
-  async #completeBy(server: string, room: PartialRoom): Promise<boolean> {
+  async #completeBy(server: string, room: PartialRoom, signal: AbortSignal): Promise<boolean> {
     const { roomId, joinEventId } = room;
-    const { signal } = this.#stopping;
+    if (signal.aborted) return true;
     try {
       const given = await this.states.before(server, joinEventId, signal);
-      const earlier = given && (await this.#fetchEarlier(server, room));
+      const earlier = given && (await this.#fetchEarlier(server, room, signal));
       if (!given || !earlier || signal.aborted) return false;
       if (await this.persister.completeState(roomId, joinEventId, given, earlier, signal)) return true;
       this.#logger.warn('The join does not stand in the state that another server tells', {
@@ -114,11 +112,11 @@ export class StateCompleter implements OnModuleInit {
   }
 
   /** The state before joins that another one has followed since. What the server does not give is left as it was judged. */
-  async #fetchEarlier(server: string, room: PartialRoom): Promise<Map<string, KnownState>> {
+  async #fetchEarlier(server: string, room: PartialRoom, signal: AbortSignal): Promise<Map<string, KnownState>> {
     const earlier = new Map<string, KnownState>();
     for (const eventId of await this.partial.earlierJoins(room)) {
       try {
-        const given = await this.states.before(server, eventId, this.#stopping.signal);
+        const given = await this.states.before(server, eventId, signal);
         if (given) earlier.set(eventId, given);
       } catch (error) {
         if (!(error instanceof FederationRequestError)) throw error;

@@ -79,7 +79,7 @@ describe.each(['11', '12'])('all of the state before an event in a room of versi
       },
     };
     const persister = {
-      receiveOutliers: async (_: string, __: string, some: RoomEvent[]) => {
+      receiveOutliers: async (_: string, some: RoomEvent[]) => {
         batches.push(some);
         for (const event of some)
           if (event.authEventIds.every((id) => stored.has(id))) stored.set(event.eventId, event);

@@ -162,7 +162,7 @@ export class StoredStates {
     if (missing.size > 0 && missing.size <= fewEvents) {
       const events = await this.missing.events(server, event.roomId, [...missing], at.signal);
       for (const each of events) lookForBeginning(server, event, each);
-      await this.persister.receiveOutliers(event.roomId, event.rules.version, byAuth(events));
+      await this.persister.receiveOutliers(event.roomId, byAuth(events));
     }
     // What is left out because the server stops must not be taken for all there is.
     return at.signal.aborted ? undefined : this.#known(at, state);
@@ -224,7 +224,7 @@ export class StoredStates {
       const pdus = await told.next(eventsAtOnce);
       if (pdus.length === 0) return false;
       const events = await this.checker.sound(pdus, rules, roomId);
-      await this.persister.receiveOutliers(roomId, rules.version, events);
+      await this.persister.receiveOutliers(roomId, events);
       return true;
     };
     try {
@@ -265,7 +265,7 @@ export class StoredStates {
     let above = await this.stored.one(prev);
     if (!above) {
       const events = await this.missing.events(server, roomId, [prev], signal);
-      await this.persister.receiveOutliers(roomId, rules.version, events);
+      await this.persister.receiveOutliers(roomId, events);
       above = await this.stored.one(prev);
     }
     if (!above) throw new WrongAnswer(server, 'no event before the join');

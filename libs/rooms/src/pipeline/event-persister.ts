@@ -21,19 +21,26 @@ export abstract class EventPersister {
    * Stores remote events of one room in the order given. Each must have its auth events known (or earlier in the list).
    */
   abstract receive(roomId: string, events: readonly RemoteEvent[]): Promise<ReceiveVerdict[]>;
-  /** Stores events outside the timeline: auth chains, out-of-band invites. Checked against their own auth events. */
-  abstract receiveOutliers(roomId: string, roomVersion: string, events: readonly RoomEvent[]): Promise<void>;
+  /**
+   * Stores events of a room outside its timeline: auth chains, states. Checked against their own auth events.
+   * @throws MatrixError 403 `M_FORBIDDEN` where the room is not known, or not any more: it does not come back by them
+   */
+  abstract receiveOutliers(roomId: string, events: readonly RoomEvent[]): Promise<void>;
   /**
    * Stores a member event about a user of this server, of a room in which this server has nobody: an invite, or what
    * becomes of it. The room's state is not known, so that nothing but its signatures can have been checked.
+   * @param roomVersion with which a room is made that is not known yet, for an invite or a knock
+   * @throws MatrixError 403 `M_FORBIDDEN` for what ends a membership of a room that is not known any more
    */
   abstract receiveOutOfBand(roomVersion: string, event: RoomEvent): Promise<void>;
   /**
    * Stores an event with the state before it, replacing what was known of the room: a join through another server.
+   * @param roomVersion with which a room is made that is not known yet; absent where nobody comes into it
    * @param partial members are missing from that state (MSC3902); the rest comes with {@link completeState}
+   * @throws MatrixError 403 `M_FORBIDDEN` for a room that is neither known nor to be made
    */
   abstract receiveWithState(
-    roomVersion: string,
+    roomVersion: string | undefined,
     remote: RemoteEvent,
     state: GivenState,
     partial?: PartialJoin,
@@ -64,6 +71,7 @@ export abstract class EventPersister {
    * Stores history older than what is known, oldest first; the events get negative stream orderings. What has no known
    * ancestors, or an auth event that is not known, is left out.
    * @param state the state before the first of them, where its ancestors are not known
+   * @throws MatrixError 403 `M_FORBIDDEN` where the room is not known, or not any more
    */
   abstract backfill(roomId: string, events: readonly RoomEvent[], state?: GivenState | StateAfter): Promise<void>;
   /**

@@ -147,7 +147,7 @@ export class InboundEvents {
       await take(await source.events(origin, roomId, wanted));
     }
     if (fetched.size === 0) return false;
-    await this.persister.receiveOutliers(roomId, room.room_version, byAuth([...fetched.values()]));
+    await this.persister.receiveOutliers(roomId, byAuth([...fetched.values()]));
     return true;
   }
 
@@ -303,10 +303,8 @@ export class InboundEvents {
       const again = await this.#try(origin, roomId, remote);
       if (again.kind !== 'missingAncestors') return again;
     }
-    const room = await selectRoom(this.database, roomId);
-    const state = room && (await source.stateBefore(origin, remote.event));
-    if (!room || !state) return verdict;
-    return this.persister.receiveWithState(room.room_version, remote, state);
+    const state = await source.stateBefore(origin, remote.event);
+    return state ? this.persister.receiveWithState(undefined, remote, state) : verdict;
   }
 }
 

@@ -231,18 +231,14 @@ export class LocalEventPersister extends EventPersister {
     });
   }
 
-  receiveOutliers(roomId: string, roomVersion: string, events: readonly RoomEvent[]): Promise<void> {
-    return this.#storeOutliers(roomId, events, { roomVersion });
+  receiveOutliers(roomId: string, events: readonly RoomEvent[]): Promise<void> {
+    return this.#storeOutliers(roomId, undefined, events);
   }
 
-  #storeOutliers(
-    roomId: string,
-    events: readonly RoomEvent[],
-    version: Pick<RoomTask, 'roomVersion' | 'isVersionProven'>,
-  ): Promise<void> {
+  #storeOutliers(roomId: string, roomVersion: string | undefined, events: readonly RoomEvent[]): Promise<void> {
     return new Promise((resolve, reject) => {
       this.turns.push(roomId, {
-        ...version,
+        ...entering(roomVersion),
         stage: async (room) => {
           const own = events.filter((event) => event.roomId === roomId);
           await this.remote.stageOutliers(room, own);
@@ -254,7 +250,7 @@ export class LocalEventPersister extends EventPersister {
   }
 
   async receiveWithState(
-    roomVersion: string,
+    roomVersion: string | undefined,
     remote: RemoteEvent,
     given: GivenState,
     partial?: PartialJoin,
@@ -263,8 +259,7 @@ export class LocalEventPersister extends EventPersister {
     await this.#storeAround(event.roomId, roomVersion, given, [event]);
     return new Promise((resolve, reject) => {
       this.turns.push(event.roomId, {
-        roomVersion,
-        isVersionProven: true,
+        ...entering(roomVersion),
         stage: async (room) => {
           const accepted = await this.#acceptedOf(room, given, [event]);
           // What is no state of this room must not decide about an event for ever.
@@ -297,10 +292,11 @@ export class LocalEventPersister extends EventPersister {
   /**
    * Stores what another server gave as the state around events, part by part, where it is large: the room goes on in between, and other
    * rooms with it.
+   * @param roomVersion of a room that may be made
    */
   async #storeAround(
     roomId: string,
-    roomVersion: string,
+    roomVersion: string | undefined,
     given: GivenState,
     events: readonly RoomEvent[],
   ): Promise<void> {
@@ -308,7 +304,7 @@ export class LocalEventPersister extends EventPersister {
     const { state, authChain } = surroundings(roomId, given, events);
     let some: RoomEvent[] = [];
     const store = async (): Promise<void> => {
-      await this.#storeOutliers(roomId, some, { roomVersion, isVersionProven: true });
+      await this.#storeOutliers(roomId, roomVersion, some);
       some = [];
       await nextTurn();
     };
@@ -450,8 +446,7 @@ export class LocalEventPersister extends EventPersister {
   }
 
   async backfill(roomId: string, events: readonly RoomEvent[], given?: GivenState | StateAfter): Promise<void> {
-    const [first] = events;
-    if (first && given && !('after' in given)) await this.#storeAround(roomId, first.rules.version, given, events);
+    if (given && !('after' in given)) await this.#storeAround(roomId, undefined, given, events);
     return new Promise((resolve, reject) => {
       this.turns.push(roomId, {
         options: { backfilled: true },
@@ -469,9 +464,11 @@ export class LocalEventPersister extends EventPersister {
   }
 
   async receiveOutOfBand(roomVersion: string, event: RoomEvent): Promise<void> {
+    const { membership } = event.content;
+    const begins = membership === 'invite' || membership === 'knock';
     return new Promise((resolve, reject) => {
       this.turns.push(event.roomId, {
-        roomVersion,
+        ...(begins ? { roomVersion } : { options: {} }),
         stage: async (room) => {
           await this.remote.stageOutOfBand(room, event);
           return () => resolve();
@@ -498,6 +495,13 @@ export class LocalEventPersister extends EventPersister {
     return this.turns.exclusively(roomId, work);
   }
 }
+
+/**
+ * How something is done that comes from what another server tells of a room.
+ * @param roomVersion where somebody comes in: the room is made. What is merely fetched must not bring back a room that was deleted meanwhile.
+ */
+const entering = (roomVersion: string | undefined): Pick<RoomTask, 'roomVersion' | 'isVersionProven' | 'options'> =>
+  roomVersion === undefined ? { options: {} } : { roomVersion, isVersionProven: true };
 
 /** A state in parts that are made one by one. */
 function* parts(state: StateMap): Generator<StateMap> {

@@ -104,7 +104,7 @@ eachDatabase('events of other servers', (open) => {
       );
     const first = rename('one', head, state);
     const second = rename('two', first, applied(state, first));
-    await rooms.get(EventPersister).receiveOutliers(roomId, '11', [first, second]);
+    await rooms.get(EventPersister).receiveOutliers(roomId, [first, second]);
     expect(await receive(first, second)).toEqual(['accepted', 'accepted']);
     const now = await stateOf(roomId);
     expect(now.get(stateKeyOf('m.room.member', zoe))?.eventId).toBe(second.eventId);
@@ -511,10 +511,9 @@ eachDatabase('events of other servers', (open) => {
       [renamed],
       applied(state, renamed),
     );
-    const { version } = resting.rules;
     const persister = rooms.get(EventPersister);
-    await persister.receiveOutliers(roomId, version, [resting]);
-    await persister.receiveOutliers(roomId, version, [resting, renamed]);
+    await persister.receiveOutliers(roomId, [resting]);
+    await persister.receiveOutliers(roomId, [resting, renamed]);
     const on = server.make(
       { type: 'm.room.message', sender: zoe, content: { body: 'on top' } },
       [head],

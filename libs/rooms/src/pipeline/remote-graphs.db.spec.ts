@@ -391,7 +391,6 @@ eachDatabase(
           if (world.chance(0.2))
             await rooms.get(EventPersister).receiveOutliers(
               world.roomId,
-              version,
               batch.filter((event) => event.stateKey !== undefined),
             );
           // The same event may come by two ways at once.

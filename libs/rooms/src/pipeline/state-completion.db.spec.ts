@@ -8,6 +8,7 @@ import { roomsMigrations } from '../migrations/index.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { buildRooms, requesterOf, type RoomsFixture, stateApart } from '../rooms.fixture.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
+import { BackwardGaps } from '../store/backward-gaps.js';
 import { EventStore } from '../store/event-store.js';
 import { PurgeService } from '../upkeep/purge.service.js';
 import { RoomTasks } from '../upkeep/room-tasks.js';
@@ -67,7 +68,7 @@ eachDatabase(
       expect(await persister.receiveWithState(version, { event: join }, given, partial)).toMatchObject({
         kind: 'accepted',
       });
-      await persister.receiveOutliers(roomId, version, whole);
+      await persister.receiveOutliers(roomId, whole);
       const { database } = test;
       const all = {
         state: new Map(whole.map((event) => [stateKeyOf(event.type, event.stateKey!), event.eventId])),
@@ -219,6 +220,33 @@ eachDatabase(
       const stored = await rowsOf(begun);
       await rooms.get(PurgeService).collectGroups(roomId);
       expect(await rowsOf(begun)).toBe(stored);
+    });
+
+    it('brings no room back that was deleted meanwhile', async () => {
+      const { server, before, join, roomId, part, whole, all, persister } = await partlyJoined('deleted');
+      const { over } = rooms.get(PartialRooms).get(roomId)!;
+      expect(over.aborted).toBe(false);
+      await rooms.get(PurgeService).purgeRoom(roomId);
+      expect(over.aborted).toBe(true);
+      const said = { type: 'm.room.message', sender: zoe, content: { body: 'old' } };
+      const event = server.make(said, [...before.values()].slice(-1), before);
+      const gone = { errcode: 'M_FORBIDDEN' };
+      await expect(persister.receiveOutliers(roomId, whole.slice(0, 20))).rejects.toMatchObject(gone);
+      await expect(persister.completeState(roomId, join.eventId, all)).rejects.toMatchObject(gone);
+      for (const state of [part, whole]) {
+        const given = { state, authChain: [] };
+        await expect(persister.backfill(roomId, [event], given)).rejects.toMatchObject(gone);
+        await expect(persister.receiveWithState(undefined, { event }, given)).rejects.toMatchObject(gone);
+      }
+      const leaving = { type: 'm.room.member', stateKey: alice.userId, sender: alice.userId };
+      const leave = server.make({ ...leaving, content: { membership: 'leave' } }, [join], applied(before, join));
+      await expect(persister.receiveOutOfBand(version, leave)).rejects.toMatchObject(gone);
+      await rooms.get(BackwardGaps).note(roomId, [], ['$missing'], 'nobody gave it');
+      for (const table of ['rooms', 'events', 'event_json', 'state_events', 'event_failed_pull_attempts'])
+        expect(await test.database.query(`SELECT 1 FROM ${table} WHERE room_id = ?`, [roomId])).toEqual([]);
+      // Whoever comes in again finds the room.
+      const given = { state: whole, authChain: [] };
+      expect(await persister.receiveWithState(version, { event: join }, given)).toMatchObject({ kind: 'accepted' });
     });
 
     it('is not given up for a join that does not count any more', async () => {

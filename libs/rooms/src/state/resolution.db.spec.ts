@@ -89,7 +89,7 @@ eachDatabase('state resolution over stored events', (open) => {
       return [first, levelsAfter(first, ban + 1)] as const;
     });
     const events = forks.flat();
-    if (isStored) await rooms.get(EventPersister).receiveOutliers(roomId, '12', events);
+    if (isStored) await rooms.get(EventPersister).receiveOutliers(roomId, events);
     const ids = new Map([...state].map(([key, event]) => [key, event.eventId]));
     const sets: StateMap[] = forks.map(([, tip]) =>
       new Map(ids).set(stateKeyOf('m.room.power_levels', ''), tip.eventId),

@@ -10,6 +10,7 @@ import {
   noteFailedPulls,
   selectNamedBy,
 } from './pull-attempts.query.js';
+import { holdRooms } from './room-hold.query.js';
 
 /** Where the history of rooms goes on elsewhere, and what came of asking for it. */
 @Injectable()
@@ -39,7 +40,8 @@ export class BackwardGaps {
     await this.database.write(
       async (tx) => {
         if (came.length > 0) await forgetFailedPulls(tx, roomId, came);
-        if (failed.length > 0) await noteFailedPulls(tx, roomId, failed, nowTs, cause);
+        if (failed.length > 0 && (await holdRooms(tx, [roomId])).has(roomId))
+          await noteFailedPulls(tx, roomId, failed, nowTs, cause);
       },
       { name: 'note_backfill' },
     );

@@ -22,6 +22,12 @@ export interface PartialRoom {
   readonly via: string;
   /** Other servers that were in the room before: with those of the members that are known, who is told of news. */
   readonly servers: ReadonlySet<string>;
+  /** Aborts once nobody waits for that state any more: it is here, the room is gone, or another join counts. */
+  readonly over: AbortSignal;
+}
+
+interface OpenRoom extends PartialRoom {
+  readonly ending: AbortController;
 }
 
 const cacheName = 'partial_rooms';
@@ -35,7 +41,7 @@ const patienceMs = 10 * 60_000;
  */
 @Injectable()
 export class PartialRooms implements OnModuleInit {
-  readonly #rooms = new Map<string, PartialRoom>();
+  readonly #rooms = new Map<string, OpenRoom>();
   readonly #waiting = new Map<string, Set<() => void>>();
   readonly #began = new Set<(room: PartialRoom) => void>();
   /** The last position of the events at which members of any room became known. */
@@ -73,7 +79,7 @@ export class PartialRooms implements OnModuleInit {
       const servers = Map.groupBy(await selectPartialServers(this.database), (row) => row.room_id);
       const rooms = await selectPartialRooms(this.database);
       this.#lastCompletion = last;
-      this.#rooms.clear();
+      for (const roomId of [...this.#rooms.keys()]) this.#drop(roomId);
       for (const row of rooms) {
         const names = (servers.get(row.room_id) ?? []).map((server) => server.server_name);
         this.#keep(row.room_id, row.join_event_id ?? '', { via: row.joined_via ?? '', servers: names });
@@ -184,7 +190,7 @@ export class PartialRooms implements OnModuleInit {
 
   /** Told once the state of a room is whole at a position, or the room is gone. */
   end(roomId: string, position?: number): void {
-    this.#rooms.delete(roomId);
+    this.#drop(roomId);
     if (position !== undefined) this.#lastCompletion = Math.max(this.#lastCompletion, position);
     this.#tell(roomId);
     for (const done of this.#waiting.get(roomId) ?? []) done();
@@ -197,8 +203,15 @@ export class PartialRooms implements OnModuleInit {
 
   #keep(roomId: string, joinEventId: string, { via, servers }: PartialJoin): PartialRoom {
     const others = servers.filter((server) => server !== this.config.serverName);
-    const room = { roomId, joinEventId, via, servers: new Set(others) };
+    const ending = new AbortController();
+    const room = { roomId, joinEventId, via, servers: new Set(others), over: ending.signal, ending };
+    this.#drop(roomId);
     this.#rooms.set(roomId, room);
     return room;
+  }
+
+  #drop(roomId: string): void {
+    this.#rooms.get(roomId)?.ending.abort();
+    this.#rooms.delete(roomId);
   }
 }
