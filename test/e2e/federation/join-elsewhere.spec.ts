@@ -523,6 +523,36 @@ describe.each(databases)('joins of rooms elsewhere (%s)', (database) => {
     expect((await ok(carl, 'GET', '/joined_rooms'))['joined_rooms']).toEqual([]);
   });
 
+  it('leaves a room that was blocked while another server let somebody in, or heard a knock', async () => {
+    const root = await home.registerAdministrator('blocker');
+    const blocking = (room: ElsewhereRoom, kind: string): void =>
+      void room.lies.set(kind, async (honest) => {
+        const blocked = await root.request('PUT', `/_synapse/admin/v1/rooms/${room.roomId}/block`, { block: true });
+        expect(blocked.status).toBe(200);
+        return honest;
+      });
+    const membershipIn = (room: ElsewhereRoom): unknown =>
+      room.state.get(stateKeyOf('m.room.member', alice.userId))?.content['membership'];
+    const blocked = {
+      status: 403,
+      body: { errcode: 'M_FORBIDDEN', error: 'This room has been blocked on this server' },
+    };
+    const joinedRooms = async (): Promise<unknown> => (await ok(alice, 'GET', '/joined_rooms'))['joined_rooms'];
+
+    const open = new ElsewhereRoom(far, '10');
+    blocking(open, 'send_join');
+    expect(await join(open)).toMatchObject(blocked);
+    expect(open.requests).toContain('send_join');
+    expect(await joinedRooms()).not.toContain(open.roomId);
+
+    const closed = new ElsewhereRoom(far, '10', { join_rule: 'knock' });
+    blocking(closed, 'send_knock');
+    expect(await alice.request('POST', `/knock/${closed.roomId}?via=${far.name}`, {})).toMatchObject(blocked);
+    expect(membershipIn(closed)).toBe('leave');
+    const sync = await ok<{ rooms?: { knock?: object } }>(alice, 'GET', '/sync');
+    expect(Object.keys(sync.rooms?.knock ?? {})).not.toContain(closed.roomId);
+  });
+
   it('asks no server that the settings do not allow', async () => {
     const settings = { federation_domain_whitelist: ['friend.test'] };
     const walled = await world.homeserver('walled.test', { database, settings });

@@ -1,11 +1,12 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { RateLimiter } from '@rookery/http';
-import { domainOf, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { assertAllowed, callbackContext, ModuleDispatcher } from '@rookery/module-host';
-import { Config, type Requester } from '@rookery/platform';
+import type { Requester } from '@rookery/platform';
 import type { SentEvent } from '../model/stored-event.js';
 import { ComplexRooms } from './complex-rooms.js';
+import { LeaveService } from './leave.service.js';
 import { MemberProfiles } from './member-profiles.js';
 import { MemberEvents, type MembershipOptions } from './member-events.js';
 import { Participation } from '../sending/participation.js';
@@ -17,7 +18,7 @@ import { checkNesting } from '../model/content-rules.js';
 /** Joining and knocking. */
 @Injectable()
 export class JoinService {
-  // Ten parameters: whether somebody may join is asked of five, and a join goes one of two ways.
+  // Ten parameters: whether somebody may join is asked of five, and a join goes one of two ways, or back.
   constructor(
     private readonly change: MemberEvents,
     private readonly profiles: MemberProfiles,
@@ -26,9 +27,9 @@ export class JoinService {
     private readonly modules: ModuleDispatcher,
     private readonly limiter: RateLimiter,
     private readonly database: Database,
-    private readonly config: Config,
     private readonly participation: Participation,
     private readonly complex: ComplexRooms,
+    private readonly leaves: LeaveService,
   ) {}
 
   /**
@@ -51,7 +52,7 @@ export class JoinService {
     if (before === 'ban' && facts.is_ours) throw MatrixError.forbidden('You are banned from this room');
     const isInvited = before === 'invite';
     if (before !== 'join' && !options.unchecked) await this.#check(requester, roomId, isInvited);
-    const content = { ...(await this.profiles.of(userId)), ...this.#ownProfile(options.content) };
+    const content = await this.profiles.ofJoining(userId, options.content);
     if (!facts.is_ours && !(await this.change.isOurs(roomId))) {
       await this.#joinRemote(requester, roomId, content, options);
       return undefined;
@@ -78,6 +79,7 @@ export class JoinService {
           ...content,
           ...reasonIn(options),
         });
+        await this.leaves.leaveBlocked(requester, roomId);
         return undefined;
       }
       if (authorizer !== undefined) content['join_authorised_via_users_server'] = authorizer;
@@ -102,9 +104,10 @@ export class JoinService {
       return this.change.send(requester, roomId, userId, 'knock', content, options);
     }
     const { gateway } = this.remote;
-    const servers = await this.#servers(roomId, options.via, undefined);
+    const servers = await this.change.likelyServers(roomId, options.via);
     if (!gateway || servers.length === 0) throw MatrixError.noServerHasRoom();
     await gateway.membership.knock(userId, roomId, servers, { ...content, ...reasonIn(options) });
+    await this.leaves.leaveBlocked(requester, roomId);
     return undefined;
   }
 
@@ -118,6 +121,8 @@ export class JoinService {
     if (requester.isAdmin || !this.modules.has('userMayJoinRoom')) return;
     const context = callbackContext(requester);
     assertAllowed(await this.modules.gate('userMayJoinRoom', context, requester.userId, roomId, isInvited));
+    // A module may take its time.
+    if (await isBlocked(this.database, roomId)) throw MatrixError.roomBlocked();
   }
 
   async #joinRemote(
@@ -128,39 +133,15 @@ export class JoinService {
   ): Promise<void> {
     if (!options.unchecked) await this.limiter.take('rc_joins.remote', requester.userId, requester);
     const inviter = await this.change.inviterOf(roomId, requester.userId);
-    const servers = await this.#servers(roomId, options.via, inviter);
+    const servers = await this.change.likelyServers(roomId, options.via, inviter);
     const { gateway } = this.remote;
     if (!gateway || servers.length === 0) throw MatrixError.noServerHasRoom();
     if (!options.unchecked) await this.complex.assertMayJoin(requester, roomId, servers);
     await gateway.membership.join(requester.userId, roomId, servers, { ...content, ...reasonIn(options) });
+    await this.leaves.leaveBlocked(requester, roomId);
     if (options.unchecked || !(await this.complex.isTooLarge(requester, roomId))) return;
-    await this.change.send(requester, roomId, requester.userId, 'leave', {}, { unchecked: true });
+    await this.leaves.leave(requester, roomId, { unchecked: true });
     throw this.complex.refusal;
-  }
-
-  /**
-   * Servers that may know the room, likeliest first, without this one. The server in the room's id is no more than a guess, and so are
-   * those that were in the room when somebody of this server was: they need not be there any more, so they are asked only where nobody
-   * else is named.
-   */
-  async #servers(roomId: string, via: readonly string[] = [], inviter: string | undefined): Promise<string[]> {
-    const others = (servers: Iterable<string>): string[] => [
-      ...new Set([...servers].filter((server) => server !== '' && server !== this.config.serverName)),
-    ];
-    const named = others([...(inviter === undefined ? [] : [domainOf(inviter)]), ...via]);
-    return named.length > 0 ? named : others([domainOf(roomId), ...(await this.change.serversIn(roomId))]);
-  }
-
-  /** What a client wrote into its own member event; the profile only where rooms may have their own. */
-  #ownProfile(content: Readonly<JsonObject> | undefined): JsonObject {
-    if (!content) return {};
-    const { displayname, avatar_url: avatar, join_authorised_via_users_server: _, ...rest } = content;
-    if (!this.config.get('allow_per_room_profiles')) return rest;
-    return {
-      ...rest,
-      ...(displayname !== undefined && { displayname }),
-      ...(avatar !== undefined && { avatar_url: avatar }),
-    };
   }
 }
 

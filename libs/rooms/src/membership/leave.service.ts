@@ -6,7 +6,7 @@ import type { SentEvent } from '../model/stored-event.js';
 import { RemoteRooms } from '../remote-rooms.js';
 import { Participation } from '../sending/participation.js';
 import { MemberEvents, type MembershipOptions } from './member-events.js';
-import { hasEverBeenNear } from './membership.query.js';
+import { hasEverBeenNear, isBlocked } from './membership.query.js';
 import { OutOfBandMemberships } from './out-of-band.js';
 import { RoomForgetting } from './room-forgetting.js';
 
@@ -45,6 +45,17 @@ export class LeaveService {
       return undefined;
     }
     return this.change.send(requester, roomId, userId, 'leave', {}, options);
+  }
+
+  /**
+   * Leaves a room again that was blocked, or is being taken off the server, since another server was asked to let the user in or to take
+   * a knock.
+   * @throws MatrixError 403 `M_FORBIDDEN` where that is so; as {@link leave}
+   */
+  async leaveBlocked(requester: Requester, roomId: string): Promise<void> {
+    if (!(await isBlocked(this.database, roomId))) return;
+    await this.leave(requester, roomId, { unchecked: true });
+    throw MatrixError.roomBlocked();
   }
 
   /** Tells another server; when none will listen the membership ends here all the same. */

@@ -119,9 +119,18 @@ export class MemberEvents {
     return current?.membership === 'invite' ? current.sender : undefined;
   }
 
-  /** Servers with a joined member, as far as this server knows: of a room that it has left, those that were there then. */
-  serversIn(roomId: string): Promise<ReadonlySet<string>> {
-    return this.servers.of(roomId);
+  /**
+   * Servers that may know a room, likeliest first, without this one. The server in the room's id is no more than a guess, and so are
+   * those that were in the room when somebody of this server was: they need not be there any more, so they are asked only where nobody
+   * else is named.
+   * @param via named by whoever wants to go there
+   */
+  async likelyServers(roomId: string, via: readonly string[] = [], inviter?: string): Promise<string[]> {
+    const others = (servers: Iterable<string>): string[] => [
+      ...new Set([...servers].filter((server) => server !== '' && server !== this.config.serverName)),
+    ];
+    const named = others([...(inviter === undefined ? [] : [domainOf(inviter)]), ...via]);
+    return named.length > 0 ? named : others([domainOf(roomId), ...(await this.servers.of(roomId))]);
   }
 
   /** A piece of state, by its content. */

@@ -17,6 +17,21 @@ export class MemberProfiles {
     return profileContent(await this.profiles.get(userId));
   }
 
+  /**
+   * The same for who joins a room.
+   * @param content what a client wrote into its own member event; the profile in it counts only where rooms may have their own
+   */
+  async ofJoining(userId: string, content: Readonly<JsonObject> = {}): Promise<JsonObject> {
+    const { displayname, avatar_url: avatar, join_authorised_via_users_server: _, ...rest } = content;
+    const mayDiffer = this.config.get('allow_per_room_profiles');
+    return {
+      ...(await this.of(userId)),
+      ...rest,
+      ...(mayDiffer && displayname !== undefined && { displayname }),
+      ...(mayDiffer && avatar !== undefined && { avatar_url: avatar }),
+    };
+  }
+
   /** The same for whom somebody invites, where the settings allow that. */
   async ofInvited(userId: string): Promise<JsonObject> {
     return this.config.get('include_profile_data_on_invite') ? this.of(userId) : {};
