@@ -315,6 +315,10 @@ describe.each(databases)('an application service acts on the server (%s)', (data
       third_party_instance_id: 'irc|freenode',
     });
     expect(listed.chunk.map(({ room_id }) => room_id)).toEqual([roomId]);
+    const noRoom = '/directory/list/appservice/freenode/!nobody:rookery.test';
+    expect(outcome(await bot.request('PUT', noRoom, { visibility: 'public' }))).toBe('404 M_NOT_FOUND');
+    // What is not listed is not, whether there is a room or none any more.
+    await ok(bot, 'PUT', noRoom, { visibility: 'private' });
   });
 
   it('is seen like other users where the settings say so', async () => {

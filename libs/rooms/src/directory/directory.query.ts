@@ -1,4 +1,5 @@
 import { type Db, holdsText, type SqlBool, type SqlValue, type Tx } from '@rookery/database';
+import { holdRooms } from '../store/room-hold.query.js';
 import { moveAliases } from './alias.query.js';
 
 /** A published room, with the figures that the directory shows. */
@@ -106,14 +107,16 @@ export async function moveListing(tx: Tx, from: string, to: string): Promise<voi
   await setPublished(tx, from, false);
 }
 
+/** Lists a room in a network of an application service, or takes it out of there. @returns `false` where there is no room to be listed */
 export async function setNetworkListing(
   tx: Tx,
   appserviceId: string,
   networkId: string,
   roomId: string,
   isListed: boolean,
-): Promise<void> {
+): Promise<boolean> {
   if (isListed) {
+    if (!(await holdRooms(tx, [roomId])).has(roomId)) return false;
     await tx.run(
       `INSERT INTO appservice_room_list (appservice_id, network_id, room_id) VALUES (?, ?, ?)
        ON CONFLICT (appservice_id, network_id, room_id) DO NOTHING`,
@@ -126,4 +129,5 @@ export async function setNetworkListing(
       roomId,
     ]);
   }
+  return true;
 }

@@ -1,6 +1,6 @@
 import { type Infer, json } from '@rookery/http';
 import { Injectable } from '@nestjs/common';
-import { Database } from '@rookery/database';
+import { Database, type Tx } from '@rookery/database';
 import { isValidServerName, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { assertAllowed, callbackContext, ModuleDispatcher, toStateView } from '@rookery/module-host';
 import { Config, type Requester } from '@rookery/platform';
@@ -149,13 +149,12 @@ export class RoomDirectory {
     await this.database.write((tx) => setPublished(tx, roomId, published), { name: 'publish_room' });
   }
 
-  /** Lists a room in a network of an application service. @throws MatrixError 403 `M_FORBIDDEN` */
+  /** Lists a room in a network of an application service, or takes it out of there. @throws MatrixError 403 `M_FORBIDDEN`, 404 `M_NOT_FOUND` */
   async setNetworkListing(requester: Requester, networkId: string, roomId: string, listed: boolean): Promise<void> {
     const { appserviceId } = requester;
     if (appserviceId === undefined) throw MatrixError.forbidden('Only application services may do this');
-    await this.database.write((tx) => setNetworkListing(tx, appserviceId, networkId, roomId, listed), {
-      name: 'list_room',
-    });
+    const set = (tx: Tx): Promise<boolean> => setNetworkListing(tx, appserviceId, networkId, roomId, listed);
+    if (!(await this.database.write(set, { name: 'list_room' }))) throw MatrixError.noSuchRoom();
   }
 }
 
