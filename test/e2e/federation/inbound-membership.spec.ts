@@ -25,6 +25,7 @@ describe.each(databases)('members from other servers (%s)', (database) => {
       settings: {
         rc_federation: { sleep_limit: 1_000, concurrent: 50 },
         rc_invites: { per_room: wide, per_user: wide, per_issuer: wide },
+        room_prejoin_state: { additional_event_types: ['m.space.parent', ['org.example.tag', 'a']] },
       },
     });
     visitor = await world.played('visitor.test');
@@ -234,6 +235,46 @@ describe.each(databases)('members from other servers (%s)', (database) => {
     const back = Visit.complete(visitor, (await Visit.make(visitor, home, 'leave', roomId, bob)).body);
     expect(said(await Visit.send(visitor, home, 'leave', back))).toBe('200');
     expect(await membershipOf(roomId, bob)).toBe('leave');
+  });
+
+  it('sees state of types that the settings name, whatever its key, before it comes in', async () => {
+    const state = [
+      { type: 'm.room.join_rules', content: { join_rule: 'knock' } },
+      ...['!one:home.test', '!two:home.test'].map((key) => ({ type: 'm.space.parent', state_key: key, content: {} })),
+      ...['a', 'b'].map((key) => ({ type: 'org.example.tag', state_key: key, content: {} })),
+    ];
+    const early = await home.registerUser('early');
+    const roomId = await publicRoom('10', {
+      ...{ initial_state: state, invite: [early.userId] },
+      power_level_content_override: { invite: 0 },
+    });
+    const added = (shown: readonly JsonObject[]): string[] =>
+      shown
+        .filter(({ type }) => type === 'm.space.parent' || type === 'org.example.tag')
+        .map((event) => String(event['state_key']))
+        .sort();
+    const invitedTo = async (user: TestUser): Promise<JsonObject[]> => {
+      type Invites = { rooms: { invite: Record<string, { invite_state: { events: JsonObject[] } }> } };
+      return (await ok<Invites>(user, 'GET', '/sync')).rooms.invite[roomId]!.invite_state.events;
+    };
+    const expected = ['!one:home.test', '!two:home.test', 'a'];
+    const knock = Visit.complete(visitor, (await Visit.make(visitor, home, 'knock', roomId, bob)).body);
+    const answer = await Visit.send(visitor, home, 'knock', knock);
+    expect(added(answer.body['knock_room_state'] as JsonObject[])).toEqual(expected);
+    expect(added(await invitedTo(early))).toEqual(expected);
+    const late = await home.registerUser('late');
+    await ok(alice, 'POST', `/rooms/${roomId}/invite`, { user_id: late.userId });
+    expect(added(await invitedTo(late))).toEqual(expected);
+    // An invite of another server to a room that this one knows better.
+    await setState(alice, roomId, 'm.room.join_rules', { join_rule: 'public' });
+    const visit = await Visit.join(visitor, home, roomId, bob);
+    const friend = await home.registerUser('friend-of-spaces');
+    const content = { membership: 'invite' };
+    const event = visit.make({ type: 'm.room.member', sender: bob, stateKey: friend.userId, content });
+    const uri = `${fed}/v2/invite/${part(roomId)}/${part(event.eventId)}`;
+    const sent = { room_version: '10', event: event.pdu, invite_room_state: [] };
+    expect(said(await visitor.request(home, 'PUT', uri, sent))).toBe('200');
+    expect(added(await invitedTo(friend))).toEqual(expected);
   });
 
   describe('invites of local users', () => {

@@ -70,7 +70,7 @@ export class JoinAnswers {
   /** What people outside see of a room, as events. */
   async shownOutside(roomId: string): Promise<JsonObject[]> {
     const ids = await this.state.currentIds(roomId, { types: this.prejoin.types() });
-    return (await this.events.inOrder([...ids.values()])).map(({ event }) => wirePdu(event));
+    return (await this.events.inOrder(this.prejoin.idsAmong(ids))).map(({ event }) => wirePdu(event));
   }
 
   /** The state without its members, but for those by whom a room without a name is called. */

@@ -3,6 +3,7 @@ import { type RoomEvent, stripped, strippedStateFrom } from '@rookery/events';
 import { MatrixError, type StrippedState } from '@rookery/matrix-types';
 import {
   EventPersister,
+  EventStore,
   InboundEvents,
   MembershipReader,
   PrejoinState,
@@ -20,6 +21,7 @@ export class TakenInvites {
     private readonly inbound: InboundEvents,
     private readonly state: RoomStateReader,
     private readonly prejoin: PrejoinState,
+    private readonly events: EventStore,
   ) {}
 
   /**
@@ -54,8 +56,8 @@ export class TakenInvites {
 
   /** What somebody who is invited may see of a room that this server knows better than to believe others. */
   async #ownView(roomId: string, inviter: string): Promise<StrippedState[]> {
-    const types = [...this.prejoin.types(), ['m.room.member', inviter] as const];
-    return (await this.state.current(roomId, { types })).map(({ event }) => stripped(event));
+    const ids = await this.state.currentIds(roomId, { types: this.prejoin.types(inviter) });
+    return (await this.events.inOrder(this.prejoin.idsAmong(ids, inviter))).map(({ event }) => stripped(event));
   }
 }
 

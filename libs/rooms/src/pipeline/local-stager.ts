@@ -281,7 +281,7 @@ export class LocalStager {
 
   async #prejoinEvents(room: WorkingRoom, event: RoomEvent): Promise<RoomEvent[]> {
     const inviter = event.content['membership'] === 'invite' ? event.sender : undefined;
-    const ids = this.prejoin.keys(inviter).flatMap((key) => room.idAt(key) ?? []);
+    const ids = this.prejoin.idsAmong({ get: (key) => room.idAt(key), keys: () => room.keys() }, inviter);
     const events = await this.builder.load(room, ids);
     return ids.flatMap((id) => events.get(id) ?? []);
   }

@@ -84,9 +84,12 @@ export const roomSettings = {
   'room_prejoin_state.disable_default_event_types': setting(k.flag, false, 'Send only the types below with invites.', {
     since: '1.34',
   }),
-  'room_prejoin_state.additional_event_types': setting(k.list(eventType), [], 'More state that invited users see.', {
-    since: '1.34',
-  }),
+  'room_prejoin_state.additional_event_types': setting(
+    k.list(eventType),
+    [],
+    'More state that invited users see: a type, with all its state keys, or a pair of type and state key.',
+    { since: '1.34' },
+  ),
   room_invite_state_types: optional(k.list(k.text({ empty: false })), 'Old form of both, as the whole list.', {
     deprecated: 'write room_prejoin_state',
     rule: 'Not together with `room_prejoin_state`.',
