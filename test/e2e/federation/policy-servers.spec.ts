@@ -158,6 +158,38 @@ describe.each(databases)('a room with a policy server (%s)', (database) => {
     expect((await visit.follow(last)).prevEventIds).toEqual([ready.eventId]);
   });
 
+  it('shows what it refuses to administrators who ask for that, or for everything that was soft-failed', async () => {
+    const { roomId, visit } = await make();
+    const root = await home.registerAdministrator('root');
+    await ok(root, 'POST', `/rooms/${roomId}/join`, {});
+    const wish = (content: JsonObject): Promise<unknown> =>
+      ok(root, 'PUT', `/user/${root.userId}/account_data/io.element.synapse.admin_client_config`, content);
+    const flags = ['soft_failed', 'policy_server_spammy'].map((name) => `io.element.synapse.${name}`);
+    const flagged = async (): Promise<unknown[]> =>
+      (await ok<{ chunk: WireEvent[] }>(root, 'GET', `/rooms/${roomId}/messages?dir=b&limit=100`)).chunk
+        .filter(({ unsigned }) => unsigned?.[flags[0]!] !== undefined)
+        .map(({ content, unsigned }) => [content['body'], ...flags.map((flag) => unsigned?.[flag])]);
+    refuses.add('spam');
+    const [spam, late] = [visit.message(bob, 'spam'), visit.message(bob, 'late')];
+    await visit.send(spam);
+    await eventually(() => judged.some(({ eventId }) => eventId === spam.eventId));
+    await ok(alice, 'POST', `/rooms/${roomId}/ban`, { user_id: bob });
+    await visit.send(late);
+
+    await wish({ return_soft_failed_events: true, return_policy_server_spammy_events: false });
+    await eventually(async () => (await flagged()).length === 2);
+    const asSpam = ['spam', true, true];
+    expect(await flagged()).toEqual(expect.arrayContaining([asSpam, ['late', true, undefined]]));
+    await wish({ return_policy_server_spammy_events: true });
+    expect(await flagged()).toEqual([asSpam]);
+    const shown = async ({ eventId }: RoomEvent): Promise<number> =>
+      (await root.request('GET', `/rooms/${roomId}/event/${encodeURIComponent(eventId)}`)).status;
+    expect([await shown(spam), await shown(late)]).toEqual([200, 404]);
+    await wish({});
+    expect(await flagged()).toEqual([]);
+    expect([await shown(spam), await shown(late)]).toEqual([404, 404]);
+  });
+
   it('can be left while it does not answer, and nothing else', async () => {
     const { roomId, visit } = await make();
     const carl = await home.registerUser('carl');

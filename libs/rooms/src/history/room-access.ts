@@ -4,6 +4,7 @@ import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { AccountDataService, AppserviceDirectory } from '@rookery/users';
 import { MembershipHistory } from '../reading/membership-history.js';
+import type { ShownSoftFailed } from '../model/stored-event.js';
 import type { PastMembership } from '../reading/membership-history.query.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { PartialRooms } from '../store/partial-rooms.js';
@@ -74,11 +75,12 @@ export class RoomAccess {
     return visibility !== undefined && historyVisibilityIn(visibility.event.content) === 'world_readable';
   }
 
-  /** Whether somebody is shown soft-failed events as well: an administrator of the server who asked for it. */
-  async seesSoftFailed(requester: Requester): Promise<boolean> {
-    if (!requester.isAdmin) return false;
+  /** Which soft-failed events somebody is shown as well: those that an administrator of the server has asked for. */
+  async shownSoftFailed(requester: Requester): Promise<ShownSoftFailed> {
+    if (!requester.isAdmin) return 'none';
     const config = await this.accountData.find(requester.userId, undefined, adminConfigType);
-    return config?.['return_soft_failed_events'] === true;
+    if (config?.['return_soft_failed_events'] === true) return 'all';
+    return config?.['return_policy_server_spammy_events'] === true ? 'spammy' : 'none';
   }
 
   /**

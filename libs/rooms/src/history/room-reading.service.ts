@@ -13,7 +13,7 @@ import type { WrittenList } from '@rookery/http';
 import { RemoteRooms } from '../remote-rooms.js';
 import { EventStore } from '../store/event-store.js';
 import { mayComeLater } from '../model/later-state.js';
-import { isInTimeline, isServable, type StoredEvent } from '../model/stored-event.js';
+import { isShown, type ShownSoftFailed, type StoredEvent } from '../model/stored-event.js';
 import { EventSerializer } from '../reading/event-serializer.js';
 import { formatRoomToken, parseRoomToken, type RoomPosition } from '../reading/room-token.js';
 import { type TimelinePage, TimelineReader } from '../reading/timeline-reader.js';
@@ -82,7 +82,8 @@ export class RoomReadingService {
     filter: EventFilter,
     scope: ReadingScope = 'visible',
   ): Promise<JsonObject> {
-    const withSoftFailed = await this.access.seesSoftFailed(requester);
+    const softFailed = await this.access.shownSoftFailed(requester);
+    const withSoftFailed = softFailed !== 'none';
     const middle = await this.#visible(requester, roomId, eventId, scope);
     const { stored } = middle;
     const half = Math.floor(limit / 2);
@@ -93,8 +94,8 @@ export class RoomReadingService {
         ? Promise.resolve({ events: [], end: from })
         : this.timeline.page(roomId, from, { direction, limit: size, filter, withSoftFailed });
     const [before, after] = await Promise.all([page(start, 'b', half), page(end, 'f', limit - half)]);
-    const visibleBefore = await this.#inScope(requester, before.events, scope, { withSoftFailed });
-    const visibleAfter = await this.#inScope(requester, after.events, scope, { withSoftFailed });
+    const visibleBefore = await this.#inScope(requester, before.events, scope, { softFailed });
+    const visibleAfter = await this.#inScope(requester, after.events, scope, { softFailed });
     const all = [...visibleBefore, middle, ...visibleAfter];
     const last = visibleAfter.at(-1) ?? middle;
     const stateFilter: StateFilter | undefined = filter.lazyLoadMembers ? { members: sendersOf(all) } : undefined;
@@ -123,7 +124,8 @@ export class RoomReadingService {
   async messages(requester: Requester, roomId: string, query: MessagesQuery): Promise<JsonObject> {
     const { scope = 'visible' } = query;
     const reading = scope === 'visible' ? await this.access.read(requester, roomId) : undefined;
-    const withSoftFailed = await this.access.seesSoftFailed(requester);
+    const softFailed = await this.access.shownSoftFailed(requester);
+    const withSoftFailed = softFailed !== 'none';
     const backwards = query.direction === 'b';
     const leftAt = reading?.kind === 'left' ? reading.membership.streamOrdering : undefined;
     let from = query.from === undefined ? undefined : parseRoomToken(query.from, 'from');
@@ -148,7 +150,7 @@ export class RoomReadingService {
       const page: GappedPage = filling
         ? await this.#gappedPage(roomId, place, options, filling)
         : await this.timeline.page(roomId, place, options);
-      visible.push(...(await this.#inScope(requester, page.events, scope, { withSoftFailed })));
+      visible.push(...(await this.#inScope(requester, page.events, scope, { softFailed })));
       last = page.events.at(-1) ?? last;
       place = page.end;
       if (page.endsAtGap || (visible.length > 0 && visible.length >= limit / 2)) break;
@@ -271,8 +273,8 @@ export class RoomReadingService {
     const stored = await this.events.one(eventId);
     if (stored?.event.roomId !== roomId) throw eventUnknown();
     if (scope === 'visible' && (await this.access.hasForgotten(requester, roomId))) throw eventUnknown();
-    const withSoftFailed = stored.softFailed && (await this.access.seesSoftFailed(requester));
-    const visible = await this.#inScope(requester, [stored], scope, { withIgnored: true, withSoftFailed });
+    const softFailed = stored.softFailed ? await this.access.shownSoftFailed(requester) : 'none';
+    const visible = await this.#inScope(requester, [stored], scope, { withIgnored: true, softFailed });
     if (visible.length === 0) throw eventUnknown();
     return visible[0]!;
   }
@@ -281,11 +283,11 @@ export class RoomReadingService {
     requester: Requester,
     events: readonly StoredEvent[],
     scope: ReadingScope,
-    options: { readonly withIgnored?: boolean; readonly withSoftFailed?: boolean } = {},
+    options: { readonly withIgnored?: boolean; readonly softFailed: ShownSoftFailed },
   ): Promise<VisibleEvent[]> {
     if (scope === 'visible') return this.visibility.visible(requester.userId, events, options);
     return events
-      .filter(options.withSoftFailed ? isInTimeline : isServable)
+      .filter((stored) => isShown(stored, options.softFailed))
       .map((stored) => ({ stored, membership: undefined }));
   }
 

@@ -24,6 +24,8 @@ export interface StoredEvent {
   readonly rejectedReason: string | undefined;
   /** Allowed where it was sent, refused by the room's current state; kept but never served to clients. */
   readonly softFailed: boolean;
+  /** The room's policy server did not approve of it: it is soft-failed for that. */
+  readonly isSpammy?: boolean | undefined;
   readonly transaction: ClientTransaction | undefined;
   /** The state event that it took the place of. */
   readonly replacesState: string | undefined;
@@ -38,8 +40,16 @@ export interface StoredEvent {
 /** Whether clients may ever see it: it is in the timeline and was accepted. Says nothing about who may. */
 export const isServable = (stored: StoredEvent): boolean => !stored.softFailed && isInTimeline(stored);
 
-/** The same with what was soft-failed, which administrators may ask to see. */
+/** The same with everything that was soft-failed. */
 export const isInTimeline = (stored: StoredEvent): boolean => !stored.outlier && stored.rejectedReason === undefined;
+
+/** Which soft-failed events administrators ask to see: none, those of which a room's policy server did not approve, or all. */
+export type ShownSoftFailed = 'none' | 'spammy' | 'all';
+
+/** {@link isServable} for whoever is shown some of the soft-failed events as well. */
+export const isShown = (stored: StoredEvent, softFailed: ShownSoftFailed): boolean =>
+  isServable(stored) ||
+  (isInTimeline(stored) && (softFailed === 'all' || (softFailed === 'spammy' && stored.isSpammy === true)));
 
 /** Whether a redaction can count for an event of a type: without its create event a room is none. */
 export const isRedactable = (type: string): boolean => type !== 'm.room.create';

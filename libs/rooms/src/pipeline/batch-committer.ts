@@ -80,6 +80,7 @@ export class BatchCommitter {
         outlier: staged.outlier,
         rejectedReason: staged.rejectedReason,
         softFailed: staged.softFailed,
+        isSpammy: staged.isSpammy,
         transaction: staged.transaction,
         replacesState: staged.replacesState,
         redactedBy: undefined,

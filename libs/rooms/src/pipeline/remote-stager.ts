@@ -45,6 +45,8 @@ export interface RemoteJudgement {
   readonly verdict: RemoteVerdict;
   /** With the policy server's signature, where one was wanted. */
   readonly event: RoomEvent;
+  /** It was the policy server that refused it. */
+  readonly isSpammy?: boolean;
 }
 
 /** What the database says of events that are to be staged one after the other: asked once for all of them. */
@@ -90,6 +92,8 @@ interface RemoteWay {
   /** Why it is rejected. */
   rejectedReason: string | undefined;
   softFailed: boolean;
+  /** The policy server is the reason. */
+  isSpammy: boolean;
 }
 
 type RemoteStage = Stage<RemoteWay, RemoteOutcome, RemoteJudgement>;
@@ -218,6 +222,7 @@ export class RemoteStager {
     const { room, event, how } = way;
     if (way.rejectedReason !== undefined || how === 'past') return;
     way.softFailed = way.remote.softFail === true || way.judgement?.verdict === 'refused';
+    way.isSpammy = way.judgement?.isSpammy === true;
     // There is no current state that could speak against it, or not all of it is here.
     if (room.size === 0 || how === 'afresh' || room.isPartial) return;
     if (isCitable(event.type)) await this.contexts.settle(room);
@@ -243,6 +248,7 @@ export class RemoteStager {
     if (judged instanceof Waiting) return judged;
     if (judged.verdict === 'failed') return { kind: 'unjudged' };
     way.softFailed = judged.verdict === 'refused';
+    way.isSpammy = judged.isSpammy === true;
     way.event = judged.event;
     return undefined;
   }
@@ -258,6 +264,7 @@ export class RemoteStager {
       ...stagedAs(event),
       rejectedReason,
       softFailed,
+      isSpammy: way.isSpammy,
       onBehalfOf: way.remote.onBehalfOf,
       isHandedOver: way.remote.isHandedOver,
       replacesState: event.stateKey === undefined ? undefined : before.idAt(stateKeyOf(event.type, event.stateKey)),
@@ -282,7 +289,7 @@ export class RemoteStager {
     const verdict = this.gates.active ? await this.gates.judgeRemote(room, event, before, origin) : 'allowed';
     if (verdict !== 'allowed' || !asksPolicy) return { verdict, event };
     const approved = await this.policies.checked(room, event);
-    return approved ? { verdict, event: approved } : { verdict: 'refused', event };
+    return approved ? { verdict, event: approved } : { verdict: 'refused', event, isSpammy: true };
   }
 
   /**
@@ -369,6 +376,7 @@ const wayOf = (from: Pick<RemoteWay, GivenWay>): RemoteWay => ({
   stateBefore: () => undefined,
   rejectedReason: undefined,
   softFailed: false,
+  isSpammy: false,
 });
 
 /** Whether a room begins with an event: it has no beginning yet, or this is the one that it has. */

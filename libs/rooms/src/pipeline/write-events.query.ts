@@ -215,6 +215,7 @@ function metadataOf(staged: StagedEvent): string {
   return JSON.stringify({
     ...(staged.transaction && { txn_id: staged.transaction.txnId, device_id: staged.transaction.deviceId }),
     ...(staged.softFailed && { soft_failed: true }),
+    ...(staged.isSpammy && { policy_server_spammy: true }),
     ...(onBehalfOf !== undefined && { send_on_behalf_of: onBehalfOf }),
     ...(isHandedOver && { handed_over: true }),
   });

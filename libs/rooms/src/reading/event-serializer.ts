@@ -170,6 +170,7 @@ export class EventSerializer {
     const { event, transaction } = stored;
     const unsigned: UnsignedData = { age: nowMs - event.originServerTs };
     if (stored.softFailed) unsigned['io.element.synapse.soft_failed'] = true;
+    if (stored.isSpammy) unsigned['io.element.synapse.policy_server_spammy'] = true;
     if (membership !== undefined) unsigned['membership'] = membership as UnsignedData['membership'];
     if (transaction && transaction.userId === reader.userId && transaction.deviceId === deviceKeyOf(reader))
       EventSerializer.nameTransaction(unsigned, transaction.txnId);

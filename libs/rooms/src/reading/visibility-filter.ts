@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { redactEvent, type HistoryVisibility, historyVisibilityIn } from '@rookery/events';
 import { isMembership, type Membership } from '@rookery/matrix-types';
 import { EventStore } from '../store/event-store.js';
-import { dummyEventType, isInTimeline, isServable, type StoredEvent } from '../model/stored-event.js';
+import { dummyEventType, isShown, type ShownSoftFailed, type StoredEvent } from '../model/stored-event.js';
 import { MembershipHistory } from './membership-history.js';
 import { ReaderStates } from './reader-states.js';
 import { HiddenSenders } from './hidden-senders.js';
@@ -18,6 +18,13 @@ export interface VisibleEvent {
    * @spec client-server-api#definition-clientevent
    */
   readonly membership: Membership | undefined;
+}
+
+/** What is shown that others do not see: see {@link VisibilityFilter.visible}. */
+interface VisibleOptions {
+  readonly withIgnored?: boolean;
+  readonly softFailed?: ShownSoftFailed;
+  readonly withUnshown?: boolean;
 }
 
 const nobody: ReadonlySet<string> = new Set();
@@ -50,15 +57,12 @@ export class VisibilityFilter {
    * The events that a user may see, in the order given. Events of users who asked to be forgotten come pruned, unless the
    * reader was in the room with them.
    * @param options.withIgnored also what ignored users said
-   * @param options.withSoftFailed also what was soft-failed
+   * @param options.softFailed which of those that were soft-failed; none unless told
    * @param options.withUnshown also what is shown to no client, by its kind or its age
    */
-  async visible(
-    userId: string,
-    events: readonly StoredEvent[],
-    options: { readonly withIgnored?: boolean; readonly withSoftFailed?: boolean; readonly withUnshown?: boolean } = {},
-  ): Promise<VisibleEvent[]> {
-    const wanted = events.filter(options.withSoftFailed ? isInTimeline : isServable);
+  async visible(userId: string, events: readonly StoredEvent[], options: VisibleOptions = {}): Promise<VisibleEvent[]> {
+    const { softFailed = 'none' } = options;
+    const wanted = events.filter((stored) => isShown(stored, softFailed));
     const candidates = options.withUnshown ? wanted : await this.#shown(wanted);
     if (candidates.length === 0) return [];
     const [states, ignored, erased] = await Promise.all([

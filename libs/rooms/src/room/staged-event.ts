@@ -9,6 +9,8 @@ export interface StagedEvent {
   readonly outlier: boolean;
   readonly rejectedReason: string | undefined;
   readonly softFailed: boolean;
+  /** The policy server is the reason. */
+  readonly isSpammy?: boolean | undefined;
   readonly transaction: ClientTransaction | undefined;
   readonly replacesState: string | undefined;
   /** Group after it; absent for outliers. */

@@ -29,6 +29,7 @@ export interface InternalMetadata {
   txn_id?: string;
   device_id?: string;
   soft_failed?: boolean;
+  policy_server_spammy?: boolean;
   out_of_band_membership?: boolean;
   send_on_behalf_of?: string;
   handed_over?: boolean;
@@ -56,6 +57,7 @@ function fromRow(row: EventRow): StoredEvent {
     outlier: !!row.outlier,
     rejectedReason: row.rejection_reason ?? undefined,
     softFailed: !!row.soft_failed,
+    isSpammy: metadata.policy_server_spammy,
     transaction: transactionOf(metadata, event.sender),
     replacesState: row.prev_state ?? undefined,
     redactedBy: undefined,
