@@ -3,7 +3,7 @@ import type { JsonObject } from '@rookery/matrix-types';
 import { stateKeyOf } from '@rookery/state-res';
 import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { setTimeout as delay } from 'node:timers/promises';
-import { databases, ok, say, type WireEvent } from '../rooms/rooms-client.js';
+import { databases, ok, outcome, say, type WireEvent } from '../rooms/rooms-client.js';
 import { ElsewhereRoom, type Lie, Refusal } from './elsewhere-room.js';
 import { FederationWorld, type PlayedServer } from './federation-world.js';
 
@@ -521,6 +521,17 @@ describe.each(databases)('joins of rooms elsewhere (%s)', (database) => {
     expect(await enter()).toMatchObject(refusal);
     expect(room.requests).toContain('send_join');
     expect((await ok(carl, 'GET', '/joined_rooms'))['joined_rooms']).toEqual([]);
+  });
+
+  it('joins rooms of as many state events as the settings allow', async () => {
+    const settings = { federation: { ...(world.settings['federation'] as object), max_state_events: 100 } };
+    const small = await world.homeserver('sparing.test', { database, settings });
+    const carl = await small.registerUser('carl');
+    const room = new ElsewhereRoom(far, '10');
+    for (let n = 0; n < 100; n++) room.add({ type: 'org.example.thing', stateKey: `${n}`, content: { n } });
+    const refused = await carl.request('POST', `/join/${room.roomId}?via=${far.name}`, {});
+    expect(outcome(refused)).toBe('502 M_UNKNOWN');
+    expect((await join(room)).status).toBe(200);
   });
 
   it('leaves a room that was blocked while another server let somebody in, or heard a knock', async () => {

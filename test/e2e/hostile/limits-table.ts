@@ -508,6 +508,14 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
       'libs/rooms/src/directory/space-hierarchy.service.ts',
       'maxWalk',
     ],
+    [
+      'State events of a room elsewhere that is joined',
+      250_000,
+      '',
+      '502 `M_UNKNOWN`',
+      'libs/platform/src/config/settings/federation.ts',
+      'maxStateEvents',
+    ],
   ],
   'Sync and what it carries': [
     [

@@ -40,7 +40,7 @@ function render(): string {
   return [
     '# Limits',
     '<!-- Written from test/e2e/hostile/limits-table.ts; a test holds it against the sources. -->',
-    'What a client can ask for at most, and what becomes of more. Sizes of media, how many files of one server are fetched at once, how much account data a user has, the length of timelines in a sync and how far events may be delayed are [settings](configuration.md): `max_upload_size`, `max_image_pixels`, `remote_media_downloads_per_server`, `remote_media_downloads_per_user`, `max_account_data_size`, `filter_timeline_limit`, `max_event_delay_duration`.',
+    'What a client can ask for at most, and what becomes of more. Sizes of media, how many files of one server are fetched at once, how much account data a user has, the length of timelines in a sync, how far events may be delayed and how large rooms elsewhere may be are [settings](configuration.md): `max_upload_size`, `max_image_pixels`, `remote_media_downloads_per_server`, `remote_media_downloads_per_user`, `max_account_data_size`, `filter_timeline_limit`, `max_event_delay_duration`, `federation.max_state_events`.',
     ...limits.flatMap(([chapter, list]) => [
       `## ${chapter}`,
       table(

@@ -44,4 +44,17 @@ describe('what a server is waited for that takes an event', () => {
     else await handshake.send(kind, 'far.test', event);
     expect(asked.at(-1)).toMatchObject({ timeoutMs, silenceMs, retries: 'none' });
   });
+
+  it('a join may be answered with as much as the rooms have that the settings allow', async () => {
+    const [small, large] = [undefined, 1_000_000].map((count) => {
+      const settings = Config.fromObject(count === undefined ? {} : { 'federation.max_state_events': count });
+      return new MembershipHandshake(client, key, new FakeClock(), new SeededIds(), settings);
+    });
+    const sizes: (number | undefined)[] = [];
+    for (const one of [small!, large!]) {
+      await ((await one.join('far.test', event, false)) as ToldJoin).close();
+      sizes.push(asked.at(-1)?.maxBytes);
+    }
+    expect(sizes).toEqual([268_500_000, 1_074_000_000]);
+  });
 });

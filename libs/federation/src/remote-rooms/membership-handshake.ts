@@ -21,6 +21,7 @@ import {
 import { domainOf, isJsonObject, type JsonObject } from '@rookery/matrix-types';
 import { Clock, Config, Ids } from '@rookery/platform';
 import { type Attempt, WrongAnswer } from './candidates.js';
+import { stateLimitsOf } from './state-limits.js';
 import { ToldJoin } from './told-join.js';
 
 /** What a user can do in a room only with the help of a server that is in it. */
@@ -28,9 +29,9 @@ export type Handshake = 'join' | 'knock' | 'leave';
 
 /** Largest proposal, and largest answer to a leave or a knock, bytes. */
 const maxSmallBytes = 1_048_576;
-/** Answer to a join, the whole state of the room with its auth chain: most are smaller by far, and the largest; bytes. */
+/** Answer to a join, the whole state of the room with its auth chain: most are smaller by far; and the largest that lies in memory; bytes. */
 const usualJoinBytes = 32 * 1_048_576;
-const maxJoinBytes = 256 * 1_048_576;
+const maxMemoryBytes = 256 * 1_048_576;
 /** Who leaves waits for one server no longer than this; milliseconds. */
 const leaveTimeoutMs = 15_000;
 /** How much longer than any other answer the one to a join may take, while it keeps coming. */
@@ -135,12 +136,13 @@ export class MembershipHandshake {
     huge: boolean,
     mayGrow: () => boolean = () => false,
   ): Promise<ToldJoin | JsonObject> {
+    const { maxEvents, maxBytes } = stateLimitsOf(this.config);
     try {
       const { body } = await this.client.stream({
         ...this.#sending('join', server, event, 'v2'),
-        ...{ maxBytes: maxJoinBytes, query: { omit_members: this.mayOmit } },
+        ...{ maxBytes, query: { omit_members: this.mayOmit } },
       });
-      return await ToldJoin.read(server, body, event, (sizeBytes) => {
+      return await ToldJoin.read(server, body, event, maxEvents, (sizeBytes) => {
         if (sizeBytes > usualJoinBytes && !huge && !mayGrow())
           throw new FederationRequestError(server, 'too_large', `${server} tells more of the room than is usual`);
       });
@@ -148,7 +150,7 @@ export class MembershipHandshake {
       if (!isUnrecognized(error)) throw error;
       const { body } = await this.client.request({
         ...this.#sending('join', server, event, 'v1'),
-        maxBytes: huge ? maxJoinBytes : usualJoinBytes,
+        maxBytes: huge ? Math.min(maxBytes, maxMemoryBytes) : usualJoinBytes,
       });
       return secondOf(server, body);
     }

@@ -1,6 +1,6 @@
 import { roomVersionRules } from '@rookery/events';
 import type { KeyRing } from '@rookery/federation-client';
-import { SilentLogger } from '@rookery/platform';
+import { Config, SilentLogger } from '@rookery/platform';
 import type { EventStore } from '@rookery/rooms';
 import { FakeClock } from '@rookery/testing';
 import { PduChecker } from './pdu-checker.js';
@@ -20,7 +20,8 @@ describe('the state of a room elsewhere', () => {
     const checker = new PduChecker({} as KeyRing, store, new SilentLogger());
     const told = { state: Array.from({ length: 10_000 }, () => ({})), authChain: [] };
     const rules = roomVersionRules('11')!;
-    const reading = new RemoteState(checker, store, clock).read('evil.test', told, rules, '!r:evil.test');
+    const remote = new RemoteState(checker, store, clock, Config.fromObject({}));
+    const reading = remote.read('evil.test', told, rules, '!r:evil.test');
     await expect(reading).rejects.toThrow('too long');
     expect(pieces).toBe(3);
   });

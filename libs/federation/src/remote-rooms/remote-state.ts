@@ -1,14 +1,13 @@
 import { Injectable } from '@nestjs/common';
 import type { RoomEvent, RoomVersionRules } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
-import { Clock } from '@rookery/platform';
+import { Clock, Config } from '@rookery/platform';
 import { EventStore } from '@rookery/rooms';
 import { WrongAnswer } from './candidates.js';
 import { PduChecker } from './pdu-checker.js';
 import { authEventsOutside, type ProvenState, proveState } from './room-proof.js';
+import { stateLimitsOf } from './state-limits.js';
 
-/** Events in a room's state, and in its auth chain, as one server tells them. */
-export const maxStateEvents = 250_000;
 /**
  * For how long a state is checked at most, milliseconds: one that names thousands of servers that do not exist, each to be
  * asked for its keys, must not lie in memory for hours.
@@ -28,13 +27,15 @@ export class RemoteState {
     private readonly checker: PduChecker,
     private readonly events: EventStore,
     private readonly clock: Clock,
+    private readonly config: Config,
   ) {}
 
   /** @throws WrongAnswer when it cannot be the state of that room */
   async read(server: string, told: ToldState, rules: RoomVersionRules, roomId: string): Promise<ProvenState> {
+    const { maxEvents } = stateLimitsOf(this.config);
     const [state, authChain] = [told.state, told.authChain].map((list) => {
       if (!Array.isArray(list)) throw new WrongAnswer(server, 'no list of events');
-      if (list.length > maxStateEvents) throw new WrongAnswer(server, 'more state than any room may have');
+      if (list.length > maxEvents) throw new WrongAnswer(server, 'more state than is taken of a room');
       return list as JsonObject[];
     }) as [JsonObject[], JsonObject[]];
     const untilMs = this.clock.monotonicMs() + checkingLimitMs;

@@ -15,7 +15,7 @@ import { WrongAnswer } from './candidates.js';
 import { ListSplitter } from './list-splitter.js';
 import { maxBytes, MissingEvents, patienceMs } from './missing-events.js';
 import { PduChecker } from './pdu-checker.js';
-import { maxStateEvents } from './remote-state.js';
+import { stateLimitsOf } from './state-limits.js';
 import { arriving, faultOf, lookForBeginning, maxEventBytes, ToldEvents } from './told-events.js';
 import type { ToldJoin } from './told-join.js';
 
@@ -36,8 +36,6 @@ interface OwnState extends KnownState {
 
 /** Up to so many events of a state are fetched one by one; with more of them missing it comes as a whole. */
 const fewEvents = 30;
-/** Largest answer with the events of a state, bytes. */
-const maxStateBytes = 256 * 1_048_576;
 /** States that are fetched as a whole at once, whoever made this server ask for them; and those that wait for their turn. */
 const maxAtOnce = 3;
 const maxWaiting = 100;
@@ -182,7 +180,8 @@ export class StoredStates {
     });
     const [state, chain] = [new Set<string>(), new Set<string>()];
     try {
-      const splitter = new ListSplitter(idLists, { maxBytes: maxIdBytes, maxElements: 2 * maxStateEvents });
+      const { maxEvents } = stateLimitsOf(this.config);
+      const splitter = new ListSplitter(idLists, { maxBytes: maxIdBytes, maxElements: 2 * maxEvents });
       for await (const { piece } of arriving(body)) {
         for (const { list, bytes } of splitter.push(piece)) {
           const id: unknown = JSON.parse(bytes.toString('utf8'));
@@ -200,6 +199,7 @@ export class StoredStates {
   async #storeMany(at: At, eventId: string, missing: ReadonlySet<string>): Promise<void> {
     const { server, event, signal } = at;
     const { roomId, rules } = event;
+    const { maxEvents, maxBytes: maxStateBytes } = stateLimitsOf(this.config);
     const { body } = await this.client.stream({
       ...this.#request(at, 'state', eventId),
       ...{ maxBytes: maxStateBytes, retries: 'none', timeoutMs: arrivingLimitMs, signal },
@@ -207,7 +207,7 @@ export class StoredStates {
     });
     const told = await ToldEvents.read(body, {
       ...{ lists: new Set(['pdus', 'auth_chain']), ids: missing, rules, roomId },
-      limits: { maxBytes: maxEventBytes, maxElements: 2 * maxStateEvents },
+      limits: { maxBytes: maxEventBytes, maxElements: 2 * maxEvents },
       look: (each) => lookForBeginning(server, event, each),
     }).catch((error: unknown) => {
       body.destroy();

@@ -31,6 +31,7 @@ describe.each(['11', '12'])('the answer to a join of a large room of version %s'
     more: object,
     chain: readonly RoomEvent[] = [create, founder, open, former],
     state: readonly RoomEvent[] = everything,
+    maxEvents = memberCount,
   ): Promise<ToldJoin> => {
     const texts = (events: readonly RoomEvent[]): string =>
       events.map((event) => JSON.stringify(unsignedPdu(event))).join();
@@ -39,7 +40,7 @@ describe.each(['11', '12'])('the answer to a join of a large room of version %s'
     const pieces = Array.from({ length: Math.ceil(text.length / 65_536) }, (_, n) =>
       text.subarray(n * 65_536, (n + 1) * 65_536),
     );
-    return ToldJoin.read('far.test', Readable.from(pieces), join);
+    return ToldJoin.read('far.test', Readable.from(pieces), join, maxEvents);
   };
   const tsOf = (value: unknown): number[] =>
     (value as { origin_server_ts: number }[]).map(({ origin_server_ts: at }) => at);
@@ -98,7 +99,10 @@ describe.each(['11', '12'])('the answer to a join of a large room of version %s'
       await told.close();
     }
     const texts = ['{"state":[]}', '{"state":{},"auth_chain":[]}', '[200,{"state":[],"auth_chain":[]}]', '{'];
+    await expect(read({}, [create], members.slice(0, 20), 10)).rejects.toThrow(WrongAnswer);
     for (const text of texts)
-      await expect(ToldJoin.read('far.test', Readable.from([Buffer.from(text)]), join)).rejects.toThrow(WrongAnswer);
+      await expect(ToldJoin.read('far.test', Readable.from([Buffer.from(text)]), join, 100)).rejects.toThrow(
+        WrongAnswer,
+      );
   });
 });

@@ -3,7 +3,6 @@ import { domainOf, type JsonObject } from '@rookery/matrix-types';
 import { mayComeLater } from '@rookery/rooms';
 import { authTypesFor, stateKeyOf } from '@rookery/state-res';
 import type { Readable } from 'node:stream';
-import { maxStateEvents } from './remote-state.js';
 import { faultOf, lookForBeginning, maxEventBytes, ToldEvents } from './told-events.js';
 
 /** Longest value beside the events, bytes: the names of all servers of a large room. */
@@ -37,6 +36,7 @@ export class ToldJoin {
   /**
    * Takes an answer as it arrives; only the format of its events is checked.
    * @param join the event that was handed over
+   * @param maxEvents of the state, and as many of the auth chain
    * @param arrived told how many bytes have arrived; throws what ends the reading
    * @throws WrongAnswer when the answer is not what it has to be; what the stream, the file system or `arrived` throws
    */
@@ -44,6 +44,7 @@ export class ToldJoin {
     server: string,
     body: Readable,
     join: RoomEvent,
+    maxEvents: number,
     arrived: (sizeBytes: number) => void = () => undefined,
   ): Promise<ToldJoin> {
     const told = new ToldJoin(server, join);
@@ -51,7 +52,7 @@ export class ToldJoin {
     try {
       told.#events = await ToldEvents.read(body, {
         ...{ lists, rules: join.rules, roomId: join.roomId },
-        limits: { maxBytes: maxEventBytes, maxKeptBytes: maxFieldBytes, maxElements: 2 * maxStateEvents },
+        limits: { maxBytes: maxEventBytes, maxKeptBytes: maxFieldBytes, maxElements: 2 * maxEvents },
         look: (event, list) => told.#look(event, list, judging),
         keys: new Set(['event', 'members_omitted', 'servers_in_room']),
         arrived,

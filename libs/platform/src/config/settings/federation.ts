@@ -4,6 +4,9 @@ import { serverName } from './shapes.js';
 
 const tlsVersion = k.mapped(k.oneOf('1', '1.1', '1.2', '1.3', 1, 1.1, 1.2, 1.3), (value) => `${value}`);
 
+/** Rooms of other servers that are joined are smaller. */
+const maxStateEvents = 250_000;
+
 /** TLS and the other servers. */
 export const federationSettings = {
   tls_certificate_path: optional(k.path, 'Certificate chain (PEM) of TLS listeners.', { reload: true }),
@@ -45,4 +48,10 @@ export const federationSettings = {
   ),
   'federation.destination_retry_multiplier': setting(k.decimal(1), 2, 'By how much the pause grows.'),
   'federation.destination_max_retry_interval': setting(k.duration, 7 * 86_400_000, 'Longest pause.'),
+  'federation.max_state_events': setting(
+    k.whole(100, 10_000_000),
+    maxStateEvents,
+    'Events that the state of a room elsewhere may have, and its auth chain as many: larger rooms are not joined. So much as that needs on ' +
+      'average, about 1 KB for each, is taken as the answer to a join, and lies in the folder for temporary files meanwhile.',
+  ),
 };
