@@ -12,6 +12,8 @@ export { E2eeModule } from './e2ee.module.js';
 export {
   type ClaimedKeys,
   E2eePorts,
+  type KeyRoom,
+  type KnownRemoteKeys,
   type RemoteDeviceKeys,
   type RemoteKeysAnswer,
   type RemoteKeySource,

@@ -9,7 +9,15 @@ export interface RemoteDeviceKeys {
   readonly self_signing_keys?: Readonly<Record<string, JsonObject>>;
 }
 
-/** What is known of the users of another server. */
+/** What is kept here of users of other servers. */
+export interface KnownRemoteKeys extends RemoteDeviceKeys {
+  /** Whose devices are kept, whether there was room for them or not. */
+  readonly userIds: ReadonlySet<string>;
+  /** Those for whose keys there was no room. */
+  readonly leftOut: readonly string[];
+}
+
+/** What a server says of its users. */
 export interface RemoteKeysAnswer extends RemoteDeviceKeys {
   /** Why keys of some of them are missing. */
   readonly failure?: unknown;
@@ -18,22 +26,38 @@ export interface RemoteKeysAnswer extends RemoteDeviceKeys {
 /** Claimed keys by user, device, and `algorithm:key_id`. */
 export type ClaimedKeys = Readonly<Record<string, Readonly<Record<string, JsonObject>>>>;
 
-/** How other servers are asked. Both reject when a server cannot be reached, and there is nothing to give without it. */
+/** Room in memory for keys of other servers, in one request. */
+export interface KeyRoom {
+  /** How much there is left, bytes of JSON. */
+  readonly leftBytes: number;
+  /** Takes some of it. @returns `false`, and nothing is taken, where there is not as much */
+  take(bytes: number): boolean;
+}
+
+/** What is kept of other servers, and how they are asked. */
 export interface RemoteKeySource {
   /**
-   * What is known here is given also when the rest cannot be had in time.
+   * What need not be asked for. Where there is no room for all, the users with the fewest keys come first.
+   * @param devices device ids by user; an empty list for all
+   */
+  known(devices: Readonly<Record<string, readonly string[]>>, room: KeyRoom): Promise<KnownRemoteKeys>;
+  /**
+   * Asks a server; rejects when nothing comes of it. What it says of some is given also when the rest cannot be had in time, or there is
+   * no room for it.
    * @param devices device ids by user; an empty list for all
    */
   query(
     serverName: string,
     devices: Readonly<Record<string, readonly string[]>>,
     timeoutMs: number,
+    room: KeyRoom,
   ): Promise<RemoteKeysAnswer>;
-  /** @param wanted algorithms by user and device */
+  /** Rejects when the server cannot be reached. Keys for which there is no room are absent. @param wanted algorithms by user and device */
   claim(
     serverName: string,
     wanted: Readonly<Record<string, Readonly<Record<string, string>>>>,
     timeoutMs: number,
+    room: KeyRoom,
   ): Promise<ClaimedKeys>;
 }
 

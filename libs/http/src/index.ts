@@ -13,6 +13,7 @@ export type { ProcessAddress } from './forwarding/fellow-connection.js';
 export type { ForwardingOptions } from './forwarding/forwarder.js';
 export { wantsPage } from './for-people.js';
 export { HttpApp } from './http-app.js';
+export { HeldBytes } from './held-bytes.js';
 export { IpGuard } from './ip-guard.js';
 export { FormBody, formOf, formSchemaOf, type InferForm } from './form-body.js';
 export { bodySchemaOf, compileSchema, JsonBody, takesBody } from './json-body.js';

@@ -1,4 +1,5 @@
 import type { Readable } from 'node:stream';
+import { jsonParts } from './json-parts.js';
 
 /** A rendered page. */
 export interface PageContent {
@@ -51,6 +52,13 @@ export class HttpReply {
   /** JSON with another status or more headers. */
   static json(status: number, body: unknown, headers: Record<string, string | string[]> = {}): HttpReply {
     return new HttpReply(status, { 'content-type': 'application/json', ...headers }, JSON.stringify(body));
+  }
+  /**
+   * JSON of status 200 that may be long: it is written a part at a time, as for routes with `largeAnswer`, on one whose requests wait for
+   * others, and must not have a turn meanwhile.
+   */
+  static async large(body: object): Promise<HttpReply> {
+    return new HttpReply(200, { 'content-type': 'application/json' }, await jsonParts(body));
   }
   /** A page without scripts, with the strict content security policy that all our pages carry. */
   static html(status: number, html: string, headers: Record<string, string | string[]> = {}): HttpReply {

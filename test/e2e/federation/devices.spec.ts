@@ -1,3 +1,4 @@
+import { Database } from '@rookery/database';
 import type { JsonObject } from '@rookery/matrix-types';
 import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
 import type { ServerResponse } from 'node:http';
@@ -137,6 +138,45 @@ describe.each(databases)('devices, messages and news of other servers (%s)', (da
       await home.restart();
       await played.request(home, 'GET', `${v1}/query/profile?user_id=${alice.userId}`);
       await eventually(async () => Object.keys(await devicesOf()).join() === 'NEW');
+    });
+
+    describe('at great length', () => {
+      const large = (userId: string, deviceId: string, chars = 60_000) => ({
+        device_id: deviceId,
+        keys: { ...device(userId, deviceId), x: 'x'.repeat(chars) },
+      });
+      const largeList = (userId: string, count: number): JsonObject => ({
+        ...{ user_id: userId, stream_id: 5 },
+        devices: Array.from({ length: count }, (_, n) => large(userId, `D${n}`)),
+      });
+      const tell = (streamId: number, one: ReturnType<typeof large>): Promise<unknown> =>
+        edu('m.device_list_update', { ...one, user_id: zoe, stream_id: streamId, prev_id: [streamId - 1] });
+
+      it('is known as far as a list may go, whatever it tells later', async () => {
+        list = largeList(zoe, 30);
+        const known = Array.from({ length: 17 }, (_, n) => `D${n}`).sort();
+        expect(Object.keys(await devicesOf()).sort()).toEqual(known);
+        await tell(6, large(zoe, 'MORE'));
+        await tell(7, large(zoe, 'SMALL', 1));
+        expect(Object.keys(await devicesOf()).sort()).toEqual([...known, 'SMALL'].sort());
+        // One that grew beyond is not what it was, and so not known any more.
+        await tell(8, large(zoe, 'SMALL', 30_000));
+        expect(Object.keys(await devicesOf()).sort()).toEqual(known);
+        expect(asked('/user/devices/')).toHaveLength(1);
+      });
+
+      it('is asked for again where more was kept of old', async () => {
+        await devicesOf();
+        const old = JSON.stringify({ keys: large(zoe, 'OLD').keys });
+        const rows = Array.from({ length: 30 }, (_, n) => [zoe, `OLD${n}`, old]);
+        await home.server
+          .service(Database)
+          .write((tx) => tx.insertMany('device_lists_remote_cache', ['user_id', 'device_id', 'content'], rows));
+        expect(Object.keys(await devicesOf())).toEqual(['PHONE']);
+        expect(asked('/user/devices/')).toHaveLength(2);
+        await devicesOf();
+        expect(asked('/user/devices/')).toHaveLength(2);
+      });
     });
 
     it('keeps no list of somebody who has gone', async () => {

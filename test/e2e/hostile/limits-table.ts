@@ -21,6 +21,7 @@ const tooLarge = '413 `M_TOO_LARGE`';
 type Row = readonly [what: string, most: number, unit: Limit['unit'], beyond: string, source: string, name: string];
 
 const limited = '429 `M_LIMIT_EXCEEDED`';
+const leftOut = 'the server is among `failures`';
 /** Servers that have proven themselves from an address are still served. */
 const strangersRefused = `${limited}, but for servers that signed rightly from there`;
 
@@ -619,6 +620,22 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
     ['Fallback keys in an upload', 20, '', tooLarge, 'libs/e2ee/src/common/limits.ts', 'fallbackKeys'],
     ['Algorithms of the keys of a device', 20, '', tooLarge, 'libs/e2ee/src/common/limits.ts', 'algorithms'],
     ['One key', 65_536, 'bytes', tooLarge, 'libs/e2ee/src/common/limits.ts', 'keyBytes'],
+    [
+      'Keys that one other server is asked for, in an answer',
+      8_388_608,
+      'bytes',
+      leftOut,
+      'libs/e2ee/src/common/limits.ts',
+      'serverKeysBytes',
+    ],
+    [
+      'Keys of other servers in the answers to one user',
+      33_554_432,
+      'bytes',
+      leftOut,
+      'libs/e2ee/src/common/limits.ts',
+      'gatheredKeysBytes',
+    ],
     ['Signed objects in an upload', 1_000, '', tooLarge, 'libs/e2ee/src/common/limits.ts', 'signedObjects'],
     ['To-device messages in a request', 10_000, '', tooLarge, 'libs/e2ee/src/common/limits.ts', 'toDeviceMessages'],
     ['The same in inboxes, for each device', 50_000, '', tooLarge, 'libs/e2ee/src/common/limits.ts', 'inboxMessages'],

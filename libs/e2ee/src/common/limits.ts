@@ -15,6 +15,10 @@ export const limits = {
   algorithms: 20,
   /** A device's identity keys, a one-time key, a cross-signing key, a backup's auth data; bytes of JSON. */
   keyBytes: 65_536,
+  /** Keys of other servers' users that are gathered, bytes of JSON: of one server that is asked, for one user who asks, and altogether. */
+  serverKeysBytes: 8_388_608,
+  gatheredKeysBytes: 33_554_432,
+  gatheredKeysBytesInAll: 268_435_456,
   /** Fallback keys in one upload. */
   fallbackKeys: 20,
   /** Signed objects in one upload of signatures. */

@@ -1,6 +1,7 @@
 import { JoinService, MembershipService, RoomIds } from '@rookery/rooms';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { DeactivationService, DeviceService, SessionService } from '@rookery/users';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { E2eePorts } from '../ports.js';
 import { DeviceListService, deviceListsStream } from '../device-lists/device-list.service.js';
 import { buildE2ee, deviceKeysOf, type E2eeFixture, fixtureMigrations, requesterOf } from '../e2ee.fixture.js';
@@ -75,7 +76,15 @@ eachDatabase('device keys and lists', (open) => {
     const before = await keys.query(bob, { [dora]: [] }, 1_000);
     expect(Object.keys(before.failures)).toEqual(['elsewhere.org']);
     const other = await buildE2ee({ database: test.database, clock });
+    const kept = '@k:kept.org';
     other.get(E2eePorts).remoteKeys.replace({
+      known: async () => ({
+        ...{
+          device_keys: { [kept]: { K: { k: 1 } } },
+          userIds: new Set([kept, '@l:long.org']),
+          leftOut: ['@l:long.org'],
+        },
+      }),
       query: async (server) => {
         if (server === 'slow.org') return new Promise(() => {});
         if (server === 'broken.org') throw new Error('broken');
@@ -84,14 +93,50 @@ eachDatabase('device keys and lists', (open) => {
       },
       claim: async () => ({ [dora]: { D: { 'x:y': 1 } } }),
     });
-    const asking = other
-      .get(DeviceKeyService)
-      .query(bob, { [dora]: [], '@s:slow.org': [], '@b:broken.org': [], '@p:partly.org': [], [alice]: [] }, 1_000);
+    const asking = other.get(DeviceKeyService).query(
+      bob,
+      {
+        ...{ [dora]: [], '@s:slow.org': [], '@b:broken.org': [], '@p:partly.org': [], [alice]: [] },
+        ...{ [kept]: [], '@l:long.org': [] },
+      },
+      1_000,
+    );
     await clock.advance(1_100);
     const answer = await asking;
-    expect(answer.device_keys).toEqual({ [dora]: { D: { a: 1 } }, '@p:partly.org': { P: {} }, [alice]: {} });
+    expect(answer.device_keys).toEqual({
+      ...{ [dora]: { D: { a: 1 } }, '@p:partly.org': { P: {} }, [alice]: {}, [kept]: { K: { k: 1 } } },
+    });
     expect(answer.master_keys).toEqual({});
-    expect(Object.keys(answer.failures).toSorted()).toEqual(['broken.org', 'partly.org', 'slow.org']);
+    expect(Object.keys(answer.failures).toSorted()).toEqual(['broken.org', 'long.org', 'partly.org', 'slow.org']);
+    await other.close();
+  });
+
+  it('asks some servers at a time, and takes of all of them no more than there is room for', async () => {
+    const other = await buildE2ee({ database: test.database, clock });
+    let [asking, most, asked] = [0, 0, 0];
+    other.get(E2eePorts).remoteKeys.replace({
+      known: async () => ({ device_keys: {}, userIds: new Set(), leftOut: [] }),
+      query: async (server, devices, _timeoutMs, room) => {
+        asked++;
+        most = Math.max(most, ++asking);
+        await nextTurn();
+        asking--;
+        const [userId = ''] = Object.keys(devices);
+        // Of one server it takes what there may be of one, and of the others as long as there is room.
+        const sizeBytes = server === 's0.org' ? 8_388_608 : 1_000_000;
+        if (room.take(8_388_609) || !room.take(sizeBytes)) throw new Error('no room');
+        return { device_keys: { [userId]: { D: { server } } } };
+      },
+      claim: async () => ({}),
+    });
+    const users = Array.from({ length: 300 }, (_, n) => `@u:s${n}.org`);
+    const query = () =>
+      other.get(DeviceKeyService).query(bob, Object.fromEntries(users.map((userId) => [userId, []])), 1_000);
+    const { device_keys: given, failures } = await query();
+    expect([asked, Object.keys(given).length, Object.keys(failures).length]).toEqual([300, 26, 274]);
+    expect(most).toBe(100);
+    // What was taken up is given back with the answer.
+    expect(Object.keys((await query()).device_keys)).toHaveLength(26);
     await other.close();
   });
 

@@ -1,14 +1,17 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { domainOf, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { Config } from '@rookery/platform';
+import { Config, ownTurn } from '@rookery/platform';
 import { MembershipReader } from '@rookery/rooms';
-import { byServer, isName, limits } from '../common/limits.js';
+import { isName, limits } from '../common/limits.js';
 import { RemoteKeys, type RemoteFailures } from '../common/remote-keys.js';
 import { ServiceKeys } from '../common/service-keys.js';
 import { CrossSigningService } from '../cross-signing/cross-signing.service.js';
 import { DeviceListService } from '../device-lists/device-list.service.js';
 import { deviceKeysOf, devicesOfUsers } from './device-key.query.js';
+
+/** Devices whose keys are read in one turn of the event loop. */
+const devicesPerTurn = 1_000;
 
 /** Keys of users, on the wire. */
 export interface DeviceKeysAnswer {
@@ -49,7 +52,7 @@ export class DeviceKeyService {
     if (elsewhere.length > 0) this.database.onlyAtWriter('keys of other servers');
     const [local, remote] = await Promise.all([
       this.#collect(new Map(here), requesterId),
-      this.remote.query(byServer(elsewhere, domainOf), timeoutMs),
+      this.remote.query(requesterId, elsewhere, timeoutMs),
     ]);
     for (const answer of remote.answers) {
       Object.assign(local.device_keys, answer.device_keys);
@@ -128,7 +131,8 @@ export class DeviceKeyService {
       this.crossSigning.addKeys(userIds, viewerId, answer),
     ]);
     const named = new Map([...wanted].map(([userId, deviceIds]) => [userId, new Set(deviceIds)]));
-    for (const { userId, deviceId, keyJson, displayName } of rows) {
+    for (const [index, { userId, deviceId, keyJson, displayName }] of rows.entries()) {
+      if (index % devicesPerTurn === devicesPerTurn - 1) await ownTurn();
       const devices = named.get(userId);
       if (devices && devices.size > 0 && !devices.has(deviceId)) continue;
       const keys = JSON.parse(keyJson) as JsonObject;

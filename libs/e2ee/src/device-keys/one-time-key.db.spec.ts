@@ -28,7 +28,7 @@ eachDatabase('one-time keys', (open, kind) => {
       .upload(alice, 'PHONE', { one_time_keys: oneTime, ...(fallback ? { fallback_keys: fallback } : {}) });
   /** Claims one key; its id. */
   const claim = async (of = keys): Promise<string | undefined> => {
-    const { keys: claimed } = await of.claim({ [alice]: { PHONE: algorithm } }, 1_000);
+    const { keys: claimed } = await of.claim(alice, { [alice]: { PHONE: algorithm } }, 1_000);
     return Object.keys(claimed[alice]?.['PHONE'] ?? {})[0]?.slice(algorithm.length + 1);
   };
   const counts = async () => (await keys.counts(alice, 'PHONE')).counts[algorithm];
@@ -134,7 +134,7 @@ eachDatabase('one-time keys', (open, kind) => {
       [alice]: { PHONE: algorithm, LAPTOP: algorithm, NONE: algorithm },
       [bob]: { B1: algorithm, B2: algorithm },
     };
-    const answer = await keys.claim({ ...wanted, '@x:elsewhere.org': { D: algorithm } }, 1_000);
+    const answer = await keys.claim(alice, { ...wanted, '@x:elsewhere.org': { D: algorithm } }, 1_000);
     expect(answer.keys).toEqual({
       [alice]: { PHONE: { [`${algorithm}:K0000`]: { key: 'K0000' } } },
       [bob]: { B1: { [`${algorithm}:B0000`]: { key: 'B0000' } }, B2: { [`${algorithm}:F`]: { key: 'f' } } },
@@ -193,8 +193,8 @@ eachDatabase('one-time keys', (open, kind) => {
     for (let i = 0; i < 5; i++) await upload(named(`L${i}`, 1_000));
     await expect(upload(named('M', 1))).rejects.toMatchObject({ status: 413 });
     await expect(upload({ 'another:A': { key: 'x' } })).rejects.toMatchObject({ status: 413 });
-    await expect(keys.claim({ nobody: {} }, 1)).rejects.toMatchObject({ errcode: 'M_INVALID_PARAM' });
-    await expect(keys.claim({ [alice]: 'PHONE' }, 1)).rejects.toMatchObject({ errcode: 'M_BAD_JSON' });
-    await expect(keys.claim({ [alice]: { PHONE: 5 } }, 1)).rejects.toMatchObject({ errcode: 'M_BAD_JSON' });
+    await expect(keys.claim(alice, { nobody: {} }, 1)).rejects.toMatchObject({ errcode: 'M_INVALID_PARAM' });
+    await expect(keys.claim(alice, { [alice]: 'PHONE' }, 1)).rejects.toMatchObject({ errcode: 'M_BAD_JSON' });
+    await expect(keys.claim(alice, { [alice]: { PHONE: 5 } }, 1)).rejects.toMatchObject({ errcode: 'M_BAD_JSON' });
   });
 });

@@ -128,14 +128,18 @@ export class OneTimeKeyService {
    * @throws MatrixError 400 `M_BAD_JSON`, `M_INVALID_PARAM`
    * @spec client-server-api#post_matrixclientv3keysclaim
    */
-  async claim(wanted: JsonObject, timeoutMs: number): Promise<{ keys: ClaimedKeys; failures: RemoteFailures }> {
+  async claim(
+    requesterId: string,
+    wanted: JsonObject,
+    timeoutMs: number,
+  ): Promise<{ keys: ClaimedKeys; failures: RemoteFailures }> {
     const entries = wantedKeys(wanted);
     const here = entries.filter(([userId]) => domainOf(userId) === this.config.serverName);
     const elsewhere = entries.filter(([userId]) => domainOf(userId) !== this.config.serverName);
     if (elsewhere.length > 0) this.database.onlyAtWriter('keys of other servers');
     const [local, { answers, failures }] = await Promise.all([
       this.claimLocal(here),
-      this.remote.claim(byServer(elsewhere, domainOf), timeoutMs),
+      this.remote.claim(requesterId, byServer(elsewhere, domainOf), timeoutMs),
     ]);
     return { keys: Object.assign({}, ...answers, local) as ClaimedKeys, failures };
   }

@@ -3,7 +3,7 @@ import { Database } from '@rookery/database';
 import { type JsonObject, domainOf, isJsonObject, isValidUserId, MatrixError } from '@rookery/matrix-types';
 import { verifyJson, VerifyKey } from '@rookery/events';
 import { Config } from '@rookery/platform';
-import { byServer, isName, limits } from '../common/limits.js';
+import { isName, limits } from '../common/limits.js';
 import { RemoteKeys } from '../common/remote-keys.js';
 import { deviceKeysOf } from './device-key.query.js';
 import { DeviceListService } from '../device-lists/device-list.service.js';
@@ -90,7 +90,7 @@ export class SignatureService {
     const [deviceRows, keyRows, { answers }] = await Promise.all([
       deviceKeysOf(this.database, [signerId]),
       crossSigningKeysOf(this.database, [signerId, ...targets.filter(isHere)]),
-      this.remote.query(byServer(elsewhere, domainOf), limits.remoteTimeoutMs),
+      this.remote.query(signerId, elsewhere, limits.remoteTimeoutMs),
     ]);
     const masters = new Map<string, CrossSigningKey>();
     const own = new Map<CrossSigningType, CrossSigningKey>();

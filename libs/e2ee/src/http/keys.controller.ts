@@ -1,5 +1,17 @@
 import { Controller, Get, Post } from '@nestjs/common';
-import { Access, type Infer, type InferQuery, json, JsonBody, param, Query, queryOf, stable, Who } from '@rookery/http';
+import {
+  Access,
+  HttpReply,
+  type Infer,
+  type InferQuery,
+  json,
+  JsonBody,
+  param,
+  Query,
+  queryOf,
+  stable,
+  Who,
+} from '@rookery/http';
 import type { Requester } from '@rookery/platform';
 import { MembershipReader } from '@rookery/rooms';
 import { remoteTimeoutOf } from '../common/limits.js';
@@ -42,16 +54,20 @@ export class KeysController {
   /** POST /_matrix/client/v3/keys/query */
   @Post(stable('/keys/query'))
   @Access({ auth: 'required', guests: true, bodyLimitBytes, anyProcess: true })
-  query(@Who() requester: Requester, @JsonBody(querySchema) body: Infer<typeof querySchema>): Promise<object> {
-    return this.deviceKeys.query(requester.userId, body.device_keys, remoteTimeoutOf(body));
+  async query(@Who() requester: Requester, @JsonBody(querySchema) body: Infer<typeof querySchema>): Promise<HttpReply> {
+    return HttpReply.large(await this.deviceKeys.query(requester.userId, body.device_keys, remoteTimeoutOf(body)));
   }
 
   /** POST /_matrix/client/v3/keys/claim */
   @Post(stable('/keys/claim'))
   @Access({ auth: 'required', guests: true, bodyLimitBytes, anyProcess: true })
-  async claim(@JsonBody(claimSchema) body: Infer<typeof claimSchema>): Promise<object> {
-    const { keys, failures } = await this.oneTimeKeys.claim(body.one_time_keys, remoteTimeoutOf(body));
-    return { one_time_keys: keys, failures };
+  async claim(@Who() requester: Requester, @JsonBody(claimSchema) body: Infer<typeof claimSchema>): Promise<HttpReply> {
+    const { keys, failures } = await this.oneTimeKeys.claim(
+      requester.userId,
+      body.one_time_keys,
+      remoteTimeoutOf(body),
+    );
+    return HttpReply.large({ one_time_keys: keys, failures });
   }
 
   /** GET /_matrix/client/v3/keys/changes */

@@ -21,6 +21,7 @@ import {
   otherDevicesOf,
   resyncsBehind,
   sharingUsers,
+  sizesOfLists,
   strangersAmong,
   trackedUsers,
 } from './remote-device-lists.query.js';
@@ -42,6 +43,7 @@ eachDatabase('queries for changes of devices', (open) => {
       await serversTold(db, ['far.test'], '@a:b', 1);
       await trackedUsers(db, ['@a:b']);
       await sharingUsers(db, ['@a:b']);
+      await sizesOfLists(db, ['@a:b']);
       await devicesOfUsers(db, ['@a:b']);
       await keysOfUsers(db, ['@a:b']);
       await otherDevicesOf(db, '@a:b', 'D');

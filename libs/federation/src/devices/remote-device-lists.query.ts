@@ -28,6 +28,19 @@ export async function trackedUsers(db: Db, userIds: readonly string[]): Promise<
   return new Map(rows.map((row) => [row.user_id, row.stream_id]));
 }
 
+/** How much there is of the lists that are kept of some users, bytes of JSON; users without one are absent. */
+export async function sizesOfLists(db: Db, userIds: readonly string[]): Promise<Map<string, number>> {
+  const rows = await db.query<{ user_id: string; size_bytes: number }>(
+    `SELECT x.user_id,
+       (SELECT COALESCE(SUM(octet_length(c.content)), 0) FROM device_lists_remote_cache c WHERE c.user_id = x.user_id)
+       + (SELECT COALESCE(SUM(octet_length(k.key_json)), 0) FROM device_lists_remote_keys k WHERE k.user_id = x.user_id)
+       AS size_bytes
+     FROM device_lists_remote_extremeties x WHERE ${db.dialect.anyOf('x.user_id')}`,
+    [userIds],
+  );
+  return new Map(rows.map((row) => [row.user_id, row.size_bytes]));
+}
+
 /** Which of some users share a joined room with somebody here. */
 export async function sharingUsers(db: Db, userIds: readonly string[]): Promise<Set<string>> {
   const rows = await db.query<{ state_key: string }>(
@@ -73,13 +86,18 @@ export async function replaceList(
   await setPlace(tx, userId, streamId);
 }
 
-/** How many devices a user has besides one. */
-export async function otherDevicesOf(tx: Tx, userId: string, deviceId: string): Promise<number> {
-  const row = await tx.get<{ others: number }>(
-    'SELECT COUNT(*) AS others FROM device_lists_remote_cache WHERE user_id = ? AND device_id <> ?',
+/** How many devices a user has besides one, and bytes of them. */
+export async function otherDevicesOf(
+  db: Db,
+  userId: string,
+  deviceId: string,
+): Promise<{ readonly count: number; readonly sizeBytes: number }> {
+  const row = await db.get<{ others: number; size_bytes: number }>(
+    `SELECT COUNT(*) AS others, COALESCE(SUM(octet_length(content)), 0) AS size_bytes FROM device_lists_remote_cache
+     WHERE user_id = ? AND device_id <> ?`,
     [userId, deviceId],
   );
-  return row?.others ?? 0;
+  return { count: row?.others ?? 0, sizeBytes: row?.size_bytes ?? 0 };
 }
 
 /** Adds, changes or deletes one device. @param content `undefined` deletes */

@@ -1,6 +1,12 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
-import { DeviceListService, type RemoteDeviceKeys } from '@rookery/e2ee';
+import {
+  DeviceListService,
+  e2eeLimits,
+  type KeyRoom,
+  type KnownRemoteKeys,
+  type RemoteDeviceKeys,
+} from '@rookery/e2ee';
 import { FederationClient, federationPath, FederationRequestError } from '@rookery/federation-client';
 import { domainOf, isJsonObject, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import {
@@ -12,6 +18,7 @@ import {
   KeyedMutex,
   Lifecycle,
   Logger,
+  ownTurn,
 } from '@rookery/platform';
 import { type EventBatch, RoomHooks } from '@rookery/rooms';
 import { setImmediate as nextTurn } from 'node:timers/promises';
@@ -32,17 +39,23 @@ import {
   resyncsBehind,
   setPlace,
   sharingUsers,
+  sizesOfLists,
   strangersAmong,
   takePending,
   trackedUsers,
   wantResync,
 } from './remote-device-lists.query.js';
 
-/** Devices of one user; bytes of one device's keys. */
+/** Devices of one user, and bytes of them: as many as there may be, of the usual size. */
 const maxDevices = 1_000;
-const maxKeyChars = 65_536;
+const maxListBytes = 1_048_576;
 const maxNameBytes = 512;
-const maxAnswerBytes = 16_777_216;
+/** With the keys by which a user proves them. */
+const maxKeptBytes = maxListBytes + 2 * e2eeLimits.keyBytes;
+/** Of a list that is longer the rest is left out; of one that is longer than this, everything. */
+const maxAnswerBytes = 2 * maxListBytes;
+/** Kept lists that are read in one turn of the event loop, bytes. */
+const readPerTurnBytes = 262_144;
 const timeoutMs = 30_000;
 /** Lists that are asked for side by side, and of one server. */
 const parallel = 8;
@@ -60,6 +73,13 @@ interface Asking {
   /** A person waits for it. */
   readonly isAwaited: boolean;
   readonly signal?: AbortSignal;
+}
+
+/** Lists of users on the wire. */
+interface RemoteLists {
+  readonly device_keys: Record<string, Record<string, JsonObject>>;
+  readonly master_keys: Record<string, JsonObject>;
+  readonly self_signing_keys: Record<string, JsonObject>;
 }
 
 /** A list as its server told it. */
@@ -110,24 +130,46 @@ export class RemoteDeviceLists implements OnModuleInit {
     });
   }
 
-  /** The lists that are kept up to date, of some users: on the wire, names included. Users without one are absent. */
-  async tracked(userIds: readonly string[]): Promise<RemoteDeviceKeys & { readonly userIds: ReadonlySet<string> }> {
-    const tracked = new Set((await trackedUsers(this.database, userIds)).keys());
-    if (tracked.size === 0) return { userIds: tracked, device_keys: {} };
-    const [devices, keys] = await Promise.all([
-      devicesOfUsers(this.database, [...tracked]),
-      keysOfUsers(this.database, [...tracked]),
-    ]);
-    return { userIds: tracked, ...onTheWire(tracked, devices, keys) };
+  /**
+   * The lists that are kept up to date, of some users: on the wire, names included. Where there is no room for all, the shortest come
+   * first.
+   */
+  async tracked(userIds: readonly string[], room: KeyRoom): Promise<KnownRemoteKeys> {
+    // What was kept before there was a limit is asked for again.
+    const sizes = [...(await sizesOfLists(this.database, userIds))].filter(([, bytes]) => bytes <= maxKeptBytes);
+    const leftOut: string[] = [];
+    const fitting = sizes
+      .toSorted(([, a], [, b]) => a - b)
+      .filter(([userId, bytes]) => {
+        const fits = room.take(bytes);
+        if (!fits) leftOut.push(userId);
+        return fits;
+      });
+    const lists = noLists();
+    for (const [index, part] of partsOf(fitting).entries()) {
+      if (index > 0) await ownTurn();
+      const [devices, keys] = await Promise.all([
+        devicesOfUsers(this.database, part),
+        keysOfUsers(this.database, part),
+      ]);
+      addLists(lists, part, devices, keys);
+    }
+    return { ...lists, userIds: new Set(sizes.map(([userId]) => userId)), leftOut };
   }
 
   /**
    * Asks a user's server for the list, and keeps it up to date from then on if the user is in a room here.
    * @throws FederationRequestError
+   * @throws Error when there is no room for it
    */
-  async ask(userId: string, limitMs = timeoutMs): Promise<RemoteDeviceKeys> {
+  async ask(userId: string, limitMs: number, room: KeyRoom): Promise<RemoteDeviceKeys> {
     const list = await this.#ask(userId, { limitMs, isAwaited: true });
-    return onTheWire(new Set([userId]), list?.devices ?? [], list?.keys ?? []);
+    const lists = noLists();
+    const [devices, keys] = [list?.devices ?? [], list?.keys ?? []];
+    const texts = [...devices.map(({ content }) => content), ...keys.map(({ json }) => json)];
+    if (!room.take(texts.reduce((bytes, text) => bytes + Buffer.byteLength(text), 0))) throw noRoomForKeys();
+    addLists(lists, [userId], devices, keys);
+    return lists;
   }
 
   /** Asks for lists in the background, so that they are at hand the next time. */
@@ -149,9 +191,7 @@ export class RemoteDeviceLists implements OnModuleInit {
       // It came before, unless it follows upon another change of the same place.
       if (!isNext && place === String(streamId)) return true;
       if (!isNext || (deleted !== true && !isBare && device === undefined)) return false;
-      // Beyond what a list may hold a device is not known: nobody can be made to keep more.
-      if (!device || (await otherDevicesOf(tx, userId, deviceId)) < maxDevices)
-        await putDevice(tx, userId, deviceId, device?.content);
+      await putDevice(tx, userId, deviceId, device && (await isInList(tx, device)) ? device.content : undefined);
       await setPlace(tx, userId, String(streamId));
       return true;
     });
@@ -348,6 +388,12 @@ function follows(previous: unknown, place: string): boolean {
   return previous.every((id: unknown) => String(id) === place);
 }
 
+/** Beyond what a list may hold a device is not known: nobody can be made to keep more. */
+async function isInList(tx: Tx, { userId, deviceId, content }: RemoteDevice): Promise<boolean> {
+  const { count, sizeBytes } = await otherDevicesOf(tx, userId, deviceId);
+  return count < maxDevices && sizeBytes + Buffer.byteLength(content) <= maxListBytes;
+}
+
 /** The device in an update or a list; `undefined` when its keys are not what they should be. */
 function deviceIn(userId: string, device: JsonObject): RemoteDevice | undefined {
   const { device_id: deviceId, keys, device_display_name: name } = device;
@@ -355,7 +401,7 @@ function deviceIn(userId: string, device: JsonObject): RemoteDevice | undefined 
   if (keys['user_id'] !== userId || keys['device_id'] !== deviceId) return undefined;
   const isShown = typeof name === 'string' && Buffer.byteLength(name) <= maxNameBytes && name.isWellFormed();
   const content = JSON.stringify({ keys, ...(isShown && { device_display_name: name }) });
-  return content.length > maxKeyChars ? undefined : { userId, deviceId, content };
+  return Buffer.byteLength(content) > e2eeLimits.keyBytes ? undefined : { userId, deviceId, content };
 }
 
 const keyTypes = { master_key: 'master', self_signing_key: 'self_signing' } as const;
@@ -365,7 +411,7 @@ function keysIn(userId: string, content: JsonObject): RemoteKey[] {
     const key = content[field];
     if (!isJsonObject(key) || key['user_id'] !== userId || !isJsonObject(key['keys'])) return [];
     const json = JSON.stringify(key);
-    return json.length > maxKeyChars ? [] : [{ userId, keyType, json }];
+    return Buffer.byteLength(json) > e2eeLimits.keyBytes ? [] : [{ userId, keyType, json }];
   });
 }
 
@@ -374,34 +420,52 @@ function listIn(userId: string, answer: JsonObject): DeviceList | undefined {
   const { user_id: named, stream_id: streamId, devices } = answer;
   if (named !== userId || !Number.isSafeInteger(streamId) || !Array.isArray(devices)) return undefined;
   const found = new Map<string, RemoteDevice>();
+  let leftBytes = maxListBytes;
   for (const device of devices.slice(0, maxDevices) as unknown[]) {
     const one = isJsonObject(device) ? deviceIn(userId, device) : undefined;
-    if (one) found.set(one.deviceId, one);
+    const bytes = one ? Buffer.byteLength(one.content) : 0;
+    if (!one || bytes > leftBytes) continue;
+    leftBytes -= bytes;
+    found.set(one.deviceId, one);
   }
   return { streamId: String(streamId), devices: [...found.values()], keys: keysIn(userId, answer) };
 }
 
-function onTheWire(
-  userIds: ReadonlySet<string>,
+/** Users in parts that are read in one turn of the event loop each. */
+function partsOf(sizes: readonly (readonly [string, number])[]): string[][] {
+  const parts: string[][] = [];
+  let bytes = Infinity;
+  for (const [userId, size] of sizes) {
+    bytes += size;
+    if (bytes <= readPerTurnBytes) parts.at(-1)!.push(userId);
+    else {
+      parts.push([userId]);
+      bytes = size;
+    }
+  }
+  return parts;
+}
+
+/** Why what is known is not given. */
+export const noRoomForKeys = (): Error => new Error('There is no room for more keys');
+
+const noLists = (): RemoteLists => ({ device_keys: {}, master_keys: {}, self_signing_keys: {} });
+
+/** Adds lists as they are on the wire. */
+function addLists(
+  lists: RemoteLists,
+  userIds: readonly string[],
   devices: readonly RemoteDevice[],
   keys: readonly RemoteKey[],
-): Required<RemoteDeviceKeys> {
-  const byUser = new Map<string, Record<string, JsonObject>>([...userIds].map((userId) => [userId, {}]));
+): void {
+  for (const userId of userIds) lists.device_keys[userId] = {};
   for (const { userId, deviceId, content } of devices) {
     const parsed = JSON.parse(content) as { keys: JsonObject; device_display_name?: string };
     const { keys: device, ...unsigned } = parsed;
-    const known = byUser.get(userId);
+    const known = lists.device_keys[userId];
     if (known) known[deviceId] = { ...device, unsigned };
   }
-  const ofType = (wanted: string): Record<string, JsonObject> =>
-    Object.fromEntries(
-      keys
-        .filter(({ keyType }) => keyType === wanted)
-        .map(({ userId, json }) => [userId, JSON.parse(json) as JsonObject]),
-    );
-  return {
-    device_keys: Object.fromEntries(byUser),
-    master_keys: ofType('master'),
-    self_signing_keys: ofType('self_signing'),
-  };
+  for (const { userId, keyType, json } of keys)
+    if (keyType === 'master' || keyType === 'self_signing')
+      lists[`${keyType}_keys`][userId] = JSON.parse(json) as JsonObject;
 }

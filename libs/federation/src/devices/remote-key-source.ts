@@ -2,22 +2,29 @@ import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import {
   type ClaimedKeys,
+  e2eeLimits,
   E2eePorts,
+  type KeyRoom,
+  type KnownRemoteKeys,
   type RemoteDeviceKeys,
   type RemoteKeysAnswer,
   type RemoteKeySource,
 } from '@rookery/e2ee';
 import { FederationClient } from '@rookery/federation-client';
 import { isJsonObject, type JsonObject } from '@rookery/matrix-types';
-import { Clock, Logger, Metrics } from '@rookery/platform';
-import { RemoteDeviceLists } from './remote-device-lists.js';
+import { Clock, Logger, Metrics, ownTurn } from '@rookery/platform';
+import { noRoomForKeys, RemoteDeviceLists } from './remote-device-lists.js';
 import { sharingUsers } from './remote-device-lists.query.js';
 
-const maxAnswerBytes = 33_554_432;
+/** Largest answer of another server, bytes: of one user or to one claim, and what each further user adds, who may have as many devices. */
+const firstUserBytes = 1_048_576;
+const furtherUserBytes = 65_536;
+/** What is weighed of an answer in one turn of the event loop, bytes. */
+const weighedPerTurnBytes = 262_144;
 /** Lists that one question asks for one by one, to keep them up to date at once; of more they are kept later. */
 const maxAsked = 5;
 const maxDevices = 1_000;
-/** What is known here is to be given before whoever asks gives up: this part of the time earlier, and no more than so much; milliseconds. */
+/** What came in time is to be given before whoever asks gives up: this part of the time earlier, and no more than so much; milliseconds. */
 const reserveShare = 10;
 const longestReserveMs = 500;
 
@@ -45,30 +52,36 @@ export class FederationKeySource implements RemoteKeySource, OnModuleInit {
     this.ports.remoteKeys.give(this);
   }
 
+  async known(devices: Readonly<Record<string, readonly string[]>>, room: KeyRoom): Promise<KnownRemoteKeys> {
+    const { userIds, leftOut, ...kept } = await this.lists.tracked(Object.keys(devices), room);
+    return { ...asked(devices, [kept]), userIds, leftOut };
+  }
+
   async query(
     serverName: string,
     devices: Readonly<Record<string, readonly string[]>>,
     timeoutMs: number,
+    room: KeyRoom,
   ): Promise<RemoteKeysAnswer> {
-    const { userIds: known, ...kept } = await this.lists.tracked(Object.keys(devices));
-    const missing = Object.keys(devices).filter((userId) => !known.has(userId));
-    if (missing.length === 0) return asked(devices, [kept]);
-    const sharing = await sharingUsers(this.database, missing);
-    const single = sharing.size <= maxAsked ? missing.filter((userId) => sharing.has(userId)) : [];
-    const others = missing.filter((userId) => !single.includes(userId));
+    const userIds = Object.keys(devices);
+    const sharing = await sharingUsers(this.database, userIds);
+    const single = sharing.size <= maxAsked ? userIds.filter((userId) => sharing.has(userId)) : [];
+    const others = userIds.filter((userId) => !single.includes(userId));
     const limitMs = timeoutMs - Math.min(timeoutMs / reserveShare, longestReserveMs);
-    const results = await this.#inTime(limitMs, [
-      ...single.map((userId) => this.lists.ask(userId, limitMs)),
-      ...(others.length > 0 ? [this.#queryThere(serverName, devices, others, limitMs)] : []),
+    const results = await this.#inTime<RemoteKeysAnswer>(limitMs, [
+      ...single.map((userId) => this.lists.ask(userId, limitMs, room)),
+      ...(others.length > 0 ? [this.#queryThere(serverName, devices, others, limitMs, room)] : []),
     ]);
     if (single.length === 0)
       this.lists.wanted([...sharing]).catch((error: unknown) => {
         this.logger.warn('Device lists could not be marked as wanted', { err: error });
       });
     const told = results.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
-    const failure: unknown = results.find((result) => result.status === 'rejected')?.reason;
-    if (known.size === 0 && told.length === 0) throw failure;
-    return { ...asked(devices, [kept, ...told]), ...(failure !== undefined && { failure }) };
+    const failure: unknown =
+      results.find((result) => result.status === 'rejected')?.reason ??
+      told.find((answer) => answer.failure !== undefined)?.failure;
+    if (told.length === 0) throw failure;
+    return { ...asked(devices, told), ...(failure !== undefined && { failure }) };
   }
 
   /** What comes of questions by then. A list for which somebody else asks already may take longer than was given here. */
@@ -84,16 +97,21 @@ export class FederationKeySource implements RemoteKeySource, OnModuleInit {
     serverName: string,
     wanted: Readonly<Record<string, Readonly<Record<string, string>>>>,
     timeoutMs: number,
+    room: KeyRoom,
   ): Promise<ClaimedKeys> {
+    const devicesAsked = Object.values(wanted).reduce((count, devices) => count + Object.keys(devices).length, 0);
+    const more = options(timeoutMs, devicesAsked, room);
     this.#count.inc({ type: 'client_one_time_keys' });
     const path = '/_matrix/federation/v1/user/keys/claim';
-    const answer = await this.client.postJson(serverName, path, { one_time_keys: wanted }, options(timeoutMs));
+    const answer = await this.client.postJson(serverName, path, { one_time_keys: wanted }, more);
+    const scales = new Scales(room);
     const claimed: Record<string, Record<string, JsonObject>> = {};
     // Only what was asked for, by own keys: another server may have chosen a name that every object knows.
     for (const [userId, devices] of entriesOf(answer['one_time_keys'])) {
       if (!Object.hasOwn(wanted, userId)) continue;
-      const right = entriesOf(devices).filter(([id, keys]) => Object.hasOwn(wanted[userId]!, id) && isJsonObject(keys));
+      const right = entriesOf(devices).filter(([id, keys]) => Object.hasOwn(wanted[userId]!, id) && scales.take(keys));
       if (right.length > 0) claimed[userId] = Object.fromEntries(right) as Record<string, JsonObject>;
+      await scales.rest();
     }
     return claimed;
   }
@@ -103,36 +121,78 @@ export class FederationKeySource implements RemoteKeySource, OnModuleInit {
     devices: Readonly<Record<string, readonly string[]>>,
     userIds: readonly string[],
     timeoutMs: number,
-  ): Promise<RemoteDeviceKeys> {
+    room: KeyRoom,
+  ): Promise<RemoteKeysAnswer> {
+    const more = options(timeoutMs, userIds.length, room);
     this.#count.inc({ type: 'client_device_keys' });
     const body = { device_keys: Object.fromEntries(userIds.map((userId) => [userId, [...(devices[userId] ?? [])]])) };
     const path = '/_matrix/federation/v1/user/keys/query';
-    const answer = await this.client.postJson(serverName, path, body, options(timeoutMs));
+    const answer = await this.client.postJson(serverName, path, body, more);
+    const scales = new Scales(room);
     const found: Record<string, Record<string, JsonObject>> = {};
     for (const [userId, theirs] of entriesOf(answer['device_keys']).slice(0, userIds.length)) {
+      if (!Object.hasOwn(devices, userId)) continue;
       // A device is who it says, or nobody.
       const right = entriesOf(theirs)
         .slice(0, maxDevices)
-        .filter(([id, keys]) => isJsonObject(keys) && keys['user_id'] === userId && keys['device_id'] === id);
+        .filter(([id, keys]) => isOf(userId, keys) && keys['device_id'] === id && scales.take(keys));
       found[userId] = Object.fromEntries(right) as Record<string, JsonObject>;
+      await scales.rest();
     }
+    const [masters, selfs] = ['master_keys', 'self_signing_keys'].map((kind) =>
+      Object.fromEntries(
+        entriesOf(answer[kind])
+          .slice(0, userIds.length)
+          .filter(([userId, key]) => isOf(userId, key) && scales.take(key)),
+      ),
+    ) as [Record<string, JsonObject>, Record<string, JsonObject>];
     return {
-      device_keys: found,
-      master_keys: keysOf(answer['master_keys']),
-      self_signing_keys: keysOf(answer['self_signing_keys']),
+      ...{ device_keys: found, master_keys: masters, self_signing_keys: selfs },
+      ...(!scales.hadRoom && { failure: noRoomForKeys() }),
     };
   }
 }
 
-const options = (timeoutMs: number) =>
-  ({ timeoutMs, maxBytes: maxAnswerBytes, retries: 'none', awaited: true }) as const;
+/** Weighs what another server has answered: what is too large for a key is none, and what there is no room for is not kept. */
+class Scales {
+  #weighedBytes = 0;
+  /** Whether there was room for all. */
+  hadRoom = true;
+
+  constructor(private readonly room: KeyRoom) {}
+
+  /** Whether a key is kept. */
+  take(key: unknown): key is JsonObject {
+    if (!isJsonObject(key)) return false;
+    const bytes = Buffer.byteLength(JSON.stringify(key));
+    this.#weighedBytes += bytes;
+    if (bytes > e2eeLimits.keyBytes) return false;
+    if (this.room.take(bytes)) return true;
+    this.hadRoom = false;
+    return false;
+  }
+
+  /** Lets others have their turn, where much was weighed in this one. */
+  async rest(): Promise<void> {
+    if (this.#weighedBytes < weighedPerTurnBytes) return;
+    this.#weighedBytes = 0;
+    await ownTurn();
+  }
+}
+
+/**
+ * @param count users asked about, or devices of whom a key is wanted
+ * @throws Error when there is no room for an answer
+ */
+function options(timeoutMs: number, count: number, { leftBytes }: KeyRoom) {
+  if (leftBytes < e2eeLimits.keyBytes) throw noRoomForKeys();
+  const maxBytes = Math.min(firstUserBytes + (count - 1) * furtherUserBytes, leftBytes);
+  return { timeoutMs, maxBytes, retries: 'none', awaited: true } as const;
+}
 
 const entriesOf = (value: unknown): [string, unknown][] => (isJsonObject(value) ? Object.entries(value) : []);
 
-function keysOf(keys: unknown): Record<string, JsonObject> {
-  const right = entriesOf(keys).filter(([userId, key]) => isJsonObject(key) && key['user_id'] === userId);
-  return Object.fromEntries(right) as Record<string, JsonObject>;
-}
+const isOf = (userId: string, keys: unknown): keys is JsonObject => isJsonObject(keys) && keys['user_id'] === userId;
 
 /** What was asked for of several answers, and nothing else. */
 function asked(

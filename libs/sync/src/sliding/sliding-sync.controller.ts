@@ -8,7 +8,6 @@ import {
   type Infer,
   type InferQuery,
   JsonBody,
-  jsonParts,
   param,
   Query,
   queryOf,
@@ -62,6 +61,6 @@ export class SlidingSyncController {
       ? this.service.answer(query, inbound.signal)
       : this.sessions.during(inbound, requester.userId, (signal) => this.service.answer(query, signal)));
     // Rooms may come in with any answer, however large.
-    return new HttpReply(200, { 'content-type': 'application/json' }, await jsonParts(answer));
+    return HttpReply.large(answer);
   }
 }
