@@ -36,6 +36,12 @@ export interface LateRequest extends InboundRequest {
   readBody(limitBytes: number): Promise<void> | undefined;
   /** The request is proven to be of that server or user: what it holds counts for them from now on. */
   vouchFor(name: string): void;
+  /**
+   * Waits until a large answer may be made for who sent it, as `largeAnswer` does; `undefined`: at once. For guards of routes that
+   * declare `lateBody`, once they know who that is.
+   * @throws MatrixError 429 `M_LIMIT_EXCEEDED` when too many of its requests wait, or this one did for too long
+   */
+  takeTurn(): Promise<void> | undefined;
 }
 
 /** Who may call an endpoint, and what it costs. Every route declares it. */

@@ -1,16 +1,17 @@
 import { eventually } from '@rookery/testing';
 import { connect, type Socket } from 'node:net';
-import { answerTimeoutMs, UnreadAnswers } from './answers.js';
+import { answerTimeoutMs, leastTakenBytes, UnreadAnswers } from './answers.js';
 import { turnLimits } from './answer-turns.js';
 import { FakeClock, lines, probes, start } from './http.fixture.js';
+import { networkOf } from './networks.js';
 
 class Answer {
   takenBytes: number | undefined = 0;
   isCut = false;
-  constructor(
-    readonly userId: string | undefined,
-    readonly ip = '1.2.3.4',
-  ) {}
+  readonly holder: string;
+  constructor(userId: string | undefined, ip = '1.2.3.4') {
+    this.holder = userId ?? networkOf(ip);
+  }
   cut(): void {
     this.isCut = true;
   }
@@ -48,17 +49,44 @@ describe('answers that are not read', () => {
     expect([cutOf(answers), huge.isCut, unread.size]).toEqual([[true, true, true], false, 1]);
   });
 
-  it('are cut off when nothing is taken for a minute', () => {
+  it('are cut off when nothing is taken for a minute, or next to nothing of what there is', () => {
     const unread = new UnreadAnswers();
-    const [slow, still, idle] = [new Answer('a'), new Answer('b'), new Answer('c')];
+    const [slow, still, idle, dripping] = [new Answer('a'), new Answer('b'), new Answer('c'), new Answer('d')];
     idle.takenBytes = undefined;
-    for (const answer of [slow, still, idle]) unread.add(answer, 1, 0);
-    for (let nowMs = 0; nowMs <= answerTimeoutMs + 5_000; nowMs += 5_000) {
-      if (nowMs % 50_000 === 0) slow.takenBytes! += 1;
+    for (const answer of [slow, still, idle, dripping]) unread.add(answer, 1, 0);
+    const [large, largeDripping] = [new Answer('e'), new Answer('f')];
+    for (const answer of [large, largeDripping]) unread.add(answer, 600 * leastTakenBytes, 0);
+    for (let nowMs = 0; nowMs <= 3 * answerTimeoutMs; nowMs += 5_000) {
+      dripping.takenBytes! += 1;
+      large.takenBytes! += leastTakenBytes;
+      if (nowMs % 50_000 === 0) for (const answer of [slow, largeDripping]) answer.takenBytes! += leastTakenBytes;
       unread.check(nowMs);
     }
-    expect(cutOf([slow, still, idle])).toEqual([false, true, false]);
-    expect(unread.size).toBe(2);
+    const all = [slow, still, idle, dripping, large, largeDripping];
+    expect(cutOf(all)).toEqual([false, true, false, true, false, true]);
+    expect(unread.size).toBe(3);
+  });
+
+  it('count with what they hold, however little of it is on its way', async () => {
+    const { app, port } = await start();
+    const ask = (path: string): Socket => {
+      const socket = connect(port, '127.0.0.1');
+      socket.on('error', () => undefined).write(`GET /_matrix/client/v3/${path} HTTP/1.1\r\nHost: x\r\n\r\n`);
+      return socket;
+    };
+    const answer = (socket: Socket): Promise<string> =>
+      new Promise((resolve) => socket.once('data', (chunk: Buffer) => resolve(chunk.toString())));
+    const held = ask(`held/${turnLimits.unreadBytes}`);
+    await answer(held);
+    probes.made = 0;
+    const waiting = ask('made/1');
+    const waited = answer(waiting);
+    // A later one that needs no turn is answered before it.
+    expect(await answer(ask('big'))).toMatch(/^HTTP\/1\.1 200/);
+    expect(probes.made).toBe(0);
+    held.destroy();
+    expect(await waited).toMatch(/^HTTP\/1\.1 200/);
+    await app.close(0);
   });
 
   it('end with their connection, whatever their size; who reads slowly gets them whole', async () => {

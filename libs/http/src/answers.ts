@@ -1,14 +1,18 @@
-import { type HeldLimits, HeldBytes, holderOf } from './held-bytes.js';
+import { type HeldLimits, HeldBytes } from './held-bytes.js';
 
 /** Bytes of answers that clients have not read yet. */
 export const answerLimits: HeldLimits = { ofHolder: 67_108_864, altogether: 268_435_456 };
-/** How long a client may leave what is written to it where it is. */
+/** How long a client may leave what is written to it where it is, or take next to nothing of it. */
 export const answerTimeoutMs = 60_000;
+/** Less than this is next to nothing, bytes. */
+export const leastTakenBytes = 16_384;
+/** So is, of an answer that holds much, less than this part: within an hour it is read. */
+const leastTakenShare = 1 / 60;
 
 /** An answer that the client has not read whole. */
 export interface UnreadAnswer {
-  readonly userId: string | undefined;
-  readonly ip: string;
+  /** Who is answerable for it. */
+  readonly holder: string;
   /** Bytes that the system took so far; `undefined` while nothing waits for the client. */
   readonly takenBytes: number | undefined;
   /** Ends the connection. */
@@ -48,7 +52,7 @@ export class UnreadAnswers {
 
   /** Notes an answer of which the client has not taken everything at once. */
   add(answer: UnreadAnswer, bytes: number, nowMs: number): void {
-    const holder = holderOf(answer);
+    const { holder } = answer;
     this.#entries.set(answer, { holder, bytes, takenBytes: answer.takenBytes, sinceMs: nowMs });
     let own = this.#byHolder.get(holder);
     if (own === undefined) this.#byHolder.set(holder, (own = new Set()));
@@ -70,11 +74,12 @@ export class UnreadAnswers {
     if (own?.size === 0) this.#byHolder.delete(entry.holder);
   }
 
-  /** Cuts off who has not taken anything for a minute. To be called now and then. */
+  /** Cuts off who has taken nothing, or next to nothing, for a minute. To be called now and then. */
   check(nowMs: number): void {
     for (const [answer, entry] of this.#entries) {
       const { takenBytes } = answer;
-      if (takenBytes === undefined || takenBytes !== entry.takenBytes) {
+      const leastBytes = Math.max(leastTakenBytes, entry.bytes * leastTakenShare);
+      if (takenBytes === undefined || takenBytes - (entry.takenBytes ?? -Infinity) >= leastBytes) {
         entry.takenBytes = takenBytes;
         entry.sinceMs = nowMs;
       } else if (nowMs - entry.sinceMs > answerTimeoutMs) this.#cut(answer);

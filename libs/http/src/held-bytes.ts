@@ -1,15 +1,9 @@
-import { networkOf } from './networks.js';
-
 /** Bytes that may be held at most. */
 export interface HeldLimits {
-  /** For one user, or one address where nobody is logged in. */
+  /** For one user or server, or the network of one address where nobody has proved who it is. */
   readonly ofHolder: number;
   readonly altogether: number;
 }
-
-/** Who is answerable for the bytes of a request: the user, or the network of the address. */
-export const holderOf = (request: { readonly userId: string | undefined; readonly ip: string }): string =>
-  request.userId ?? networkOf(request.ip);
 
 /** Counts bytes in memory by those they are held for, so that nobody makes the process hold them without bound. */
 export class HeldBytes {

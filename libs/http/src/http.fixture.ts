@@ -215,6 +215,14 @@ class ProbeController {
     return new HttpReply(200, { 'content-type': 'application/octet-stream' }, body);
   }
 
+  @Get(client(['v3'], '/held/:size'))
+  @Access({ auth: 'none' })
+  held(@Param('size') size: string): HttpReply {
+    const body = new Readable({ read: () => undefined });
+    body.push('begun');
+    return new HttpReply(200, { 'content-type': 'text/plain' }, body, Number(size));
+  }
+
   @Get(client(['v3'], '/parts'))
   @Access({ auth: 'none' })
   parts(): HttpReply {

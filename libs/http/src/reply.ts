@@ -47,6 +47,8 @@ export class HttpReply {
      * `content-length` where it is known.
      */
     readonly body: string | Uint8Array | readonly Uint8Array[] | Readable | undefined,
+    /** What a stream holds in memory until it is read, bytes, where that is more than the pieces on their way. */
+    readonly heldBytes = 0,
   ) {}
 
   /** JSON with another status or more headers. */

@@ -9,8 +9,9 @@ import { type AnswerTurn, AnswerTurns, moduleTurnLimits } from './answer-turns.j
 import { UnreadAnswers } from './answers.js';
 import { NetworkArrivals } from './arrivals.js';
 import { type UnfinishedAnswer, UnfinishedAnswers } from './unfinished-answers.js';
-import { HeldBytes, type HeldLimits, holderOf } from './held-bytes.js';
+import { HeldBytes, type HeldLimits } from './held-bytes.js';
 import { parseJsonText } from './json-text.js';
+import { networkOf } from './networks.js';
 
 /** Largest request body where no token is required or users prove who they are, unless a route says otherwise; bytes. */
 export const smallBodyBytes = 65_536;
@@ -192,6 +193,10 @@ export class RequestContext implements LateRequest {
   get ip(): string {
     return (this.#ip ??= clientAddress(this, this.listener.xForwarded));
   }
+  /** Who is answerable for what the request holds: the server or user that it is proven to be of, or the network of its address. */
+  get holder(): string {
+    return this.#knownAs ?? networkOf(this.ip);
+  }
   get authorizations(): readonly string[] {
     return this.raw.headersDistinct['authorization'] ?? [];
   }
@@ -234,7 +239,7 @@ export class RequestContext implements LateRequest {
     this.#release();
     this.#turn?.end();
     this.store.unread.remove(this);
-    this.store.turns.wake(holderOf(this));
+    this.store.turns.wake(this.holder);
     this.store.waiting.delete(this);
     if (this.response.writableFinished) this.#unfinished?.end();
     else if (this.#abort !== undefined || this.#unfinished !== undefined)
@@ -261,7 +266,7 @@ export class RequestContext implements LateRequest {
    * @throws MatrixError 429 `M_LIMIT_EXCEEDED` when too many of its requests wait, or this one did for too long
    */
   takeTurn(): Promise<void> | undefined {
-    this.#turn = this.store.turns.take(holderOf(this), this.store.nowMs());
+    this.#turn = this.store.turns.take(this.holder, this.store.nowMs());
     return this.#turn.ready;
   }
   /**
@@ -270,7 +275,7 @@ export class RequestContext implements LateRequest {
    * @throws MatrixError as {@link takeTurn}
    */
   async takeModuleTurn(): Promise<void> {
-    const turn = (this.#turn = this.store.moduleTurns.take(holderOf(this), this.store.nowMs()));
+    const turn = (this.#turn = this.store.moduleTurns.take(this.holder, this.store.nowMs()));
     await turn.ready;
     setImmediate(() => turn.end());
   }
@@ -280,7 +285,7 @@ export class RequestContext implements LateRequest {
    */
   gather(bytes: number): Promise<void> | undefined {
     const { response, store } = this;
-    this.#unfinished ??= store.unfinished.begin(holderOf(this));
+    this.#unfinished ??= store.unfinished.begin(this.holder);
     if (response.closed || response.destroyed) this.#unfinished.end();
     return this.#unfinished.take(bytes, store.nowMs());
   }
@@ -315,14 +320,14 @@ export class RequestContext implements LateRequest {
     const known = this.#knownAs;
     const taken =
       known === undefined
-        ? this.store.strangerBodies.take(holderOf(this), bytes)
+        ? this.store.strangerBodies.take(this.holder, bytes)
         : this.store.knownBodies.take(known, bytes);
     if (taken) this.#heldBytes += bytes;
     return taken;
   }
   #release(): void {
     if (this.#heldBytes === 0) return;
-    if (this.#knownAs === undefined) this.store.strangerBodies.give(holderOf(this), this.#heldBytes);
+    if (this.#knownAs === undefined) this.store.strangerBodies.give(this.holder, this.#heldBytes);
     else this.store.knownBodies.give(this.#knownAs, this.#heldBytes);
     this.#heldBytes = 0;
   }

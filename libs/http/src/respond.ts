@@ -33,7 +33,7 @@ const compressAtOnceBytes = 1_048_576;
 /** How long what is left of a request's body may trickle in after its answer. */
 const leftoverTimeoutMs = 10_000;
 
-/** What a streamed answer holds in memory at a time, bytes. */
+/** What a streamed answer has on its way at a time, bytes. */
 const streamedBytes = 131_072;
 
 type Headers = Record<string, string | number | string[]>;
@@ -102,7 +102,13 @@ async function inParts({ response }: RequestContext, body: Body): Promise<readon
   return parts;
 }
 
-function sendStream(context: RequestContext, status: number, headers: Headers, body: Readable): void {
+function sendStream(
+  context: RequestContext,
+  status: number,
+  headers: Headers,
+  body: Readable,
+  heldBytes: number,
+): void {
   const { response } = context;
   if (response.destroyed || context.method === 'HEAD') {
     body.destroy();
@@ -114,7 +120,7 @@ function sendStream(context: RequestContext, status: number, headers: Headers, b
   // A source that fails half-way leaves the answer short: the connection is destroyed, which the client notices.
   else {
     pipeline(body, response, () => undefined);
-    context.noteUnread(streamedBytes, true);
+    context.noteUnread(streamedBytes + heldBytes, true);
   }
 }
 
@@ -170,10 +176,10 @@ function answer(context: RequestContext, result: unknown): void {
   }
 }
 
-function sendReply(context: RequestContext, { status, headers: own, body }: HttpReply): void {
+function sendReply(context: RequestContext, { status, headers: own, body, heldBytes }: HttpReply): void {
   const headers: Headers =
     own['content-type'] === 'application/json' ? { ...jsonHeaders, ...own } : { ...corsHeaders, ...own };
-  if (body instanceof Readable) sendStream(context, status, headers, body);
+  if (body instanceof Readable) sendStream(context, status, headers, body, heldBytes);
   else if (body !== undefined) send(context, status, headers, body);
   else if (status === 204 || status === 304) {
     discardLeftover(context);
