@@ -1,6 +1,6 @@
 import { Controller, Get, Param, Post } from '@nestjs/common';
 import { DeviceKeyService, e2eeLimits, OneTimeKeyService } from '@rookery/e2ee';
-import { type Infer, json } from '@rookery/http';
+import { HttpReply, type Infer, json } from '@rookery/http';
 import { domainOf, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config, Metrics } from '@rookery/platform';
 import { FederationAccess, Origin, SignedContent } from '../inbound/federation-access.js';
@@ -48,7 +48,7 @@ export class DeviceKeysForServersController {
 
   /** POST /_matrix/federation/v1/user/keys/query */
   @Post('/_matrix/federation/v1/user/keys/query')
-  @FederationAccess({ bodyLimitBytes })
+  @FederationAccess({ bodyLimitBytes, largeAnswer: true })
   async query(@SignedContent(queryBody) content: Infer<typeof queryBody>): Promise<object> {
     this.#count.inc({ type: 'client_device_keys' });
     const wanted = new Map(this.#users(content.device_keys));
@@ -59,13 +59,13 @@ export class DeviceKeysForServersController {
   /** POST /_matrix/federation/v1/user/keys/claim */
   @Post('/_matrix/federation/v1/user/keys/claim')
   @FederationAccess({ bodyLimitBytes })
-  async claim(@SignedContent(claimBody) content: Infer<typeof claimBody>): Promise<object> {
+  async claim(@SignedContent(claimBody) content: Infer<typeof claimBody>): Promise<HttpReply> {
     this.#count.inc({ type: 'client_one_time_keys' });
     const wanted = this.#users(content.one_time_keys);
     const count = wanted.reduce((sum, [, devices]) => sum + Object.keys(devices).length, 0);
     if (count > e2eeLimits.claimedDevices)
       throw MatrixError.invalidParam(`Not more than ${e2eeLimits.claimedDevices} keys can be claimed at once`);
-    return { one_time_keys: await this.oneTimeKeys.claimLocal(wanted) };
+    return HttpReply.large({ one_time_keys: await this.oneTimeKeys.claimLocal(wanted) });
   }
 
   /** The local users among what is asked for. */

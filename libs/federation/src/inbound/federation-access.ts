@@ -1,7 +1,7 @@
 import { applyDecorators, createParamDecorator, type ExecutionContext, UseGuards } from '@nestjs/common';
 import { Access, compileSchema, type Schema, takesBody } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
-import { BodyLimit, FederationGuard, type SignedRequest, Unlimited } from './federation-guard.js';
+import { BodyLimit, FederationGuard, LargeAnswer, type SignedRequest, Unlimited } from './federation-guard.js';
 
 /** How a route for other servers differs from the usual. */
 export interface FederationAccessOptions {
@@ -9,6 +9,8 @@ export interface FederationAccessOptions {
   readonly bodyLimitBytes?: number;
   /** Not slowed down, however fast requests come (`rc_federation`). Default false. */
   readonly unlimited?: boolean;
+  /** The answer may be large: only a few of those are made at once for one server, and none while it leaves too much unread. Default false. */
+  readonly largeAnswer?: boolean;
 }
 
 const signed = (context: ExecutionContext): SignedRequest => context.switchToHttp().getRequest<SignedRequest>();
@@ -18,12 +20,17 @@ const signed = (context: ExecutionContext): SignedRequest => context.switchToHtt
  * `M_UNAUTHORIZED` (403 `M_FORBIDDEN` for a server that the settings do not allow, 429 `M_LIMIT_EXCEEDED` for one that asks
  * for too much at once).
  */
-export const FederationAccess = ({ unlimited, bodyLimitBytes }: FederationAccessOptions = {}): MethodDecorator =>
+export const FederationAccess = ({
+  unlimited,
+  bodyLimitBytes,
+  largeAnswer,
+}: FederationAccessOptions = {}): MethodDecorator =>
   applyDecorators(
     Access({ auth: 'none', lateBody: true }),
     UseGuards(FederationGuard),
     ...(bodyLimitBytes === undefined ? [] : [BodyLimit(bodyLimitBytes)]),
     ...(unlimited === true ? [Unlimited()] : []),
+    ...(largeAnswer === true ? [LargeAnswer()] : []),
   );
 
 /** Injects the name of the server that signed the request. */

@@ -26,6 +26,11 @@ const unlimitedMetadata = 'rookery:federation-unlimited';
 /** Marks a route whose requests are not slowed down: transactions, which come one at a time. */
 export const Unlimited = (): MethodDecorator & ClassDecorator => SetMetadata(unlimitedMetadata, true);
 
+const largeAnswerMetadata = 'rookery:federation-large-answer';
+
+/** Marks a route whose answers may be large. */
+export const LargeAnswer = (): MethodDecorator & ClassDecorator => SetMetadata(largeAnswerMetadata, true);
+
 /** Lets requests pass that carry the signature of their server; reads their bodies, once there is a key to check them with. */
 @Injectable()
 export class FederationGuard implements CanActivate {
@@ -41,11 +46,13 @@ export class FederationGuard implements CanActivate {
     const { origin, content } = await this.verifier.verify(request.inbound, bodyLimit);
     request.origin = origin;
     request.signedContent = content;
-    if (Reflect.getMetadata(unlimitedMetadata, context.getHandler()) === true) return true;
-    const leave = await this.limiter.enter(origin, request.inbound.signal);
-    const { raw } = context.switchToHttp().getResponse<{ raw: ServerResponse }>();
-    if (raw.closed) leave();
-    else raw.once('close', leave);
+    if (Reflect.getMetadata(unlimitedMetadata, context.getHandler()) !== true) {
+      const leave = await this.limiter.enter(origin, request.inbound.signal);
+      const { raw } = context.switchToHttp().getResponse<{ raw: ServerResponse }>();
+      if (raw.closed) leave();
+      else raw.once('close', leave);
+    }
+    if (Reflect.getMetadata(largeAnswerMetadata, context.getHandler()) === true) await request.inbound.takeTurn();
     return true;
   }
 }

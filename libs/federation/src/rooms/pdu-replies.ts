@@ -12,9 +12,11 @@ import { EventDeliveries } from './event-deliveries.js';
 /** Events that are in memory at a time, and what is written of them in one turn of the event loop; characters. */
 const chunkSize = 50;
 const pieceChars = 262_144;
+/** What an id takes in memory with its place in a list or set, bytes: about. */
+const idBytes = 96;
 
 /** Lists of ids of the events to be sent, by key. */
-export type EventLists = Readonly<Record<string, Iterable<string>>>;
+export type EventLists = Readonly<Record<string, readonly string[] | ReadonlySet<string>>>;
 
 /** To whom an answer goes, and which it is. */
 export interface Recipient {
@@ -38,10 +40,12 @@ export class PduReplies {
    * @param asPair the first version of an endpoint wants a list of the status and the object
    */
   lists(to: Recipient, lists: EventLists, more: JsonObject = {}, asPair = false): HttpReply {
+    const count = Object.values(lists).reduce((sum, ids) => sum + ('size' in ids ? ids.size : ids.length), 0);
     return new HttpReply(
       200,
       { 'content-type': 'application/json' },
       Readable.from(this.#write(to, lists, more, asPair), { objectMode: false }),
+      count * idBytes,
     );
   }
 

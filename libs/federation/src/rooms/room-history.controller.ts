@@ -56,7 +56,7 @@ export class RoomHistoryForServersController {
 
   /** GET /_matrix/federation/v1/state/{roomId} */
   @Get(`${path}/state/:roomId`)
-  @FederationAccess()
+  @FederationAccess({ largeAnswer: true })
   async state(
     @Origin() origin: string,
     @Param('roomId') roomId: string,
@@ -68,7 +68,7 @@ export class RoomHistoryForServersController {
 
   /** GET /_matrix/federation/v1/state_ids/{roomId} */
   @Get(`${path}/state_ids/:roomId`)
-  @FederationAccess()
+  @FederationAccess({ largeAnswer: true })
   async stateIds(
     @Origin() origin: string,
     @Param('roomId') roomId: string,
@@ -80,7 +80,7 @@ export class RoomHistoryForServersController {
 
   /** GET /_matrix/federation/v1/event_auth/{roomId}/{eventId} */
   @Get(`${path}/event_auth/:roomId/:eventId`)
-  @FederationAccess()
+  @FederationAccess({ largeAnswer: true })
   async eventAuth(
     @Origin() origin: string,
     @Param('roomId') roomId: string,
