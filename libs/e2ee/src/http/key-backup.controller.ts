@@ -14,14 +14,15 @@ import {
 } from '@rookery/http';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
+import { Readable } from 'node:stream';
 import type { BackupVersion, SessionSelector } from '../key-backup/backup.query.js';
-import { KeyBackupService } from '../key-backup/key-backup.service.js';
+import { KeyBackupService, pageBytes } from '../key-backup/key-backup.service.js';
 import {
   parseRooms,
   parseSession,
   parseSessions,
-  roomsParts,
-  sessionsParts,
+  roomsText,
+  sessionsText,
   sessionText,
 } from '../key-backup/session-rules.js';
 
@@ -51,8 +52,15 @@ const versionQuery = queryOf({ version: param.string('The version of the backup.
 type VersionQuery = InferQuery<typeof versionQuery>;
 
 /** The sessions' data is stored as text and goes out as such. */
-const textReply = (text: string | Uint8Array[]): HttpReply =>
-  new HttpReply(200, { 'content-type': 'application/json' }, text);
+const textReply = (text: string): HttpReply => new HttpReply(200, { 'content-type': 'application/json' }, text);
+/** What may be long is read from the database as the client takes it: a page is there with its text, and the one before may be on its way. */
+const streamReply = (pieces: AsyncIterable<string>): HttpReply =>
+  new HttpReply(
+    200,
+    { 'content-type': 'application/json' },
+    Readable.from(pieces, { objectMode: false }),
+    3 * pageBytes,
+  );
 
 /** Largest upload of many sessions, bytes. */
 const bodyLimitBytes = 4_194_304;
@@ -149,7 +157,7 @@ export class KeyBackupController {
   @Get(path('/keys'))
   @Access({ auth: 'required', largeAnswer: true, anyProcess: true })
   async getAll(@Who() requester: Requester, @Query(versionQuery) { version }: VersionQuery): Promise<HttpReply> {
-    return textReply(await roomsParts(this.backups.pages(requester.userId, version)));
+    return streamReply(roomsText(await this.backups.pages(requester.userId, version)));
   }
 
   /** GET /_matrix/client/v3/room_keys/keys/{roomId} */
@@ -160,7 +168,7 @@ export class KeyBackupController {
     @Query(versionQuery) { version }: VersionQuery,
     @Param('roomId') roomId: string,
   ): Promise<HttpReply> {
-    return textReply(await sessionsParts(this.backups.pages(requester.userId, version, clean(roomId))));
+    return streamReply(sessionsText(await this.backups.pages(requester.userId, version, clean(roomId))));
   }
 
   /** GET /_matrix/client/v3/room_keys/keys/{roomId}/{sessionId} */

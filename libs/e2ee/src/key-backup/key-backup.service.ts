@@ -25,8 +25,10 @@ import {
 import { isBetter } from './session-rules.js';
 
 /** Sessions that are read, and deleted, at once: a user may have kept keys for years, and a session's data may be long. */
-const sessionsRead = 200;
+const sessionsRead = 50;
 const sessionsDeleted = 1_000;
+/** What those that are read at once hold at most, bytes. */
+export const pageBytes = sessionsRead * limits.backupSessionBytes;
 
 /** What a client compares to see whether another one changed the backup. */
 export interface BackupState {
@@ -150,13 +152,24 @@ export class KeyBackupService {
   }
 
   /**
-   * All sessions of a backup, or of a room in it, by room and id, some at a time; may be none.
+   * All sessions of a backup, or of a room in it, by room and id, some at a time, which are read when they are asked for; may be none.
    * @throws MatrixError 404 `M_NOT_FOUND` when there is no such backup
    */
-  async *pages(userId: string, version: string, roomId?: string): AsyncGenerator<readonly BackedUpSession[]> {
-    const found = await this.#existing(userId, version);
+  async pages(
+    userId: string,
+    version: string,
+    roomId?: string,
+  ): Promise<AsyncGenerator<readonly BackedUpSession[], void>> {
+    return this.#pages(userId, (await this.#existing(userId, version)).version, roomId);
+  }
+
+  async *#pages(
+    userId: string,
+    version: number,
+    roomId: string | undefined,
+  ): AsyncGenerator<readonly BackedUpSession[], void> {
     for (let after: BackedUpSession | undefined; ;) {
-      const page = await selectNextSessions(this.database, userId, found.version, { roomId, after }, sessionsRead);
+      const page = await selectNextSessions(this.database, userId, version, { roomId, after }, sessionsRead);
       if (page.length > 0) yield page;
       if (page.length < sessionsRead) return;
       after = page.at(-1);

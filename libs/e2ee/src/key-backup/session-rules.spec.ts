@@ -1,5 +1,7 @@
 import type { BackedUpSession } from './backup.query.js';
-import { isBetter, parseRooms, parseSession, roomsParts, sessionsParts } from './session-rules.js';
+import { Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
+import { isBetter, parseRooms, parseSession, roomsText, sessionsText } from './session-rules.js';
 
 const rank = (isVerified: boolean, firstMessageIndex: number, forwardedCount: number) => ({
   ...{ isVerified, firstMessageIndex, forwardedCount },
@@ -31,14 +33,14 @@ describe('sessions from clients', () => {
     async function* pages(list: readonly BackedUpSession[], size: number): AsyncGenerator<readonly BackedUpSession[]> {
       for (let start = 0; start < list.length; start += size) yield Promise.resolve(list.slice(start, start + size));
     }
-    const read = async (parts: Promise<Uint8Array[]>): Promise<unknown> =>
-      JSON.parse(Buffer.concat(await parts).toString());
+    const read = async (pieces: AsyncIterable<string>): Promise<unknown> =>
+      JSON.parse(await text(Readable.from(pieces, { objectMode: false })));
     for (const size of [1, 2, 3, 9]) {
-      expect(await read(roomsParts(pages(sessions, size)))).toEqual({ rooms });
-      expect(await read(sessionsParts(pages(sessions.slice(0, 2), size)))).toEqual(rooms['!a:x']);
+      expect(await read(roomsText(pages(sessions, size)))).toEqual({ rooms });
+      expect(await read(sessionsText(pages(sessions.slice(0, 2), size)))).toEqual(rooms['!a:x']);
     }
-    expect(await read(roomsParts(pages([], 1)))).toEqual({ rooms: {} });
-    expect(await read(sessionsParts(pages([], 1)))).toEqual({ sessions: {} });
+    expect(await read(roomsText(pages([], 1)))).toEqual({ rooms: {} });
+    expect(await read(sessionsText(pages([], 1)))).toEqual({ sessions: {} });
   });
 
   it.each([

@@ -53,19 +53,20 @@ export function sessionText(session: BackedUpSession): string {
   return `{"first_message_index":${firstMessageIndex},"forwarded_count":${forwardedCount},"is_verified":${isVerified},"session_data":${sessionData}}`;
 }
 
-/** The sessions of one room, which come some at a time, as the bytes of `{sessions: {…}}`. */
-export async function sessionsParts(pages: AsyncIterable<readonly BackedUpSession[]>): Promise<Uint8Array[]> {
-  const parts: Uint8Array[] = [];
+/** The sessions of one room, which come some at a time, as the text of `{sessions: {…}}`. */
+export async function* sessionsText(pages: AsyncIterable<readonly BackedUpSession[]>): AsyncGenerator<string> {
+  yield '{"sessions":{';
+  let separator = '';
   for await (const page of pages) {
-    const text = page.map((one) => `${JSON.stringify(one.sessionId)}:${sessionText(one)}`).join(',');
-    parts.push(Buffer.from(parts.length === 0 ? text : `,${text}`));
+    yield separator + page.map((one) => `${JSON.stringify(one.sessionId)}:${sessionText(one)}`).join(',');
+    separator = ',';
   }
-  return [Buffer.from('{"sessions":{'), ...parts, Buffer.from('}}')];
+  yield '}}';
 }
 
-/** The sessions of many rooms, which come some at a time and room by room, as the bytes of `{rooms: {…}}`. */
-export async function roomsParts(pages: AsyncIterable<readonly BackedUpSession[]>): Promise<Uint8Array[]> {
-  const parts: Uint8Array[] = [];
+/** The sessions of many rooms, which come some at a time and room by room, as the text of `{rooms: {…}}`. */
+export async function* roomsText(pages: AsyncIterable<readonly BackedUpSession[]>): AsyncGenerator<string> {
+  yield '{"rooms":{';
   let open: string | undefined;
   for await (const page of pages) {
     const texts: string[] = [];
@@ -75,9 +76,9 @@ export async function roomsParts(pages: AsyncIterable<readonly BackedUpSession[]
       open = one.roomId;
       texts.push(JSON.stringify(one.sessionId), ':', sessionText(one));
     }
-    parts.push(Buffer.from(texts.join('')));
+    yield texts.join('');
   }
-  return [Buffer.from('{"rooms":{'), ...parts, Buffer.from(open === undefined ? '}}' : '}}}}')];
+  yield open === undefined ? '}}' : '}}}}';
 }
 
 function checkCount(sessions: BackedUpSession[]): BackedUpSession[] {
