@@ -1,6 +1,6 @@
 import { canonicalJson, SigningKey } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
-import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
+import { eachDatabase, FakeClock, holdUp, type TestDatabase } from '@rookery/testing';
 import { DeactivationService, DeviceService, InteractiveAuthRequired } from '@rookery/users';
 import { RoomIds } from '@rookery/rooms';
 import { KeyUploads } from '../device-keys/key-uploads.service.js';
@@ -191,6 +191,59 @@ eachDatabase('cross-signing', (open) => {
     expect((await fixture.get(DeviceKeyService).forServer(new Map([[alice, []]]))).master_keys[alice]).toEqual(
       seen.master_keys[alice],
     );
+  });
+
+  describe('of a device that is on its way out', () => {
+    let signedDevice: JsonObject;
+    const storedSignatures = () =>
+      test.database.query('SELECT key_id FROM e2e_cross_signing_signatures WHERE target_user_id = ?', [alice]);
+    const deleteDevice = () => fixture.get(DeviceService).delete(alice, ['PHONE']);
+
+    beforeEach(async () => {
+      const keys = keySet(alice);
+      const device = deviceKeysOf(alice, 'PHONE');
+      await fixture.get(KeyUploads).upload(alice, 'PHONE', { device_keys: device });
+      await upload(alice, keys.body);
+      signedDevice = signed(device, alice, keys.self);
+    });
+
+    /** Does something before signatures are stored that were found to hold. */
+    const beforeStoring = (work: () => Promise<unknown>): void => {
+      const { database } = test;
+      const { write } = database;
+      const held = async (...args: Parameters<typeof write>): Promise<unknown> => {
+        if (args[1]?.name === 'signatures_upload') {
+          database.write = write;
+          await work();
+        }
+        return write.apply(database, args);
+      };
+      database.write = held as typeof write;
+    };
+
+    it('keeps no signature where it has gone', async () => {
+      beforeStoring(deleteDevice);
+      const failures = await signatures.upload(alice, { [alice]: { PHONE: signedDevice } });
+      expect(failures[alice]?.['PHONE']?.errcode).toBe('M_NOT_FOUND');
+      expect(await storedSignatures()).toEqual([]);
+    });
+
+    it('keeps no signature where its account is closed', async () => {
+      beforeStoring(() => fixture.get(DeactivationService).deactivate(alice, false, false, {}));
+      await expect(signatures.upload(alice, { [alice]: { PHONE: signedDevice } })).rejects.toMatchObject({
+        errcode: 'M_USER_DEACTIVATED',
+      });
+      expect(await storedSignatures()).toEqual([]);
+    });
+
+    it('takes with it a signature that is just being stored', async () => {
+      const reached = holdUp(test.database, 'signatures_upload', 'session_close_devices');
+      const storing = signatures.upload(alice, { [alice]: { PHONE: signedDevice } });
+      await reached;
+      await deleteDevice();
+      expect(await storing).toEqual({});
+      expect(await storedSignatures()).toEqual([]);
+    });
   });
 
   it('keeps signatures on others, for the signer alone', async () => {

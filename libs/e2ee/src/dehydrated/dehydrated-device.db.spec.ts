@@ -1,7 +1,8 @@
 import type { JsonObject } from '@rookery/matrix-types';
-import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
-import { DeviceService } from '@rookery/users';
+import { eachDatabase, FakeClock, holdUp, type TestDatabase } from '@rookery/testing';
+import { DeactivationService, DeviceService } from '@rookery/users';
 import { DeviceKeyService } from '../device-keys/device-key.service.js';
+import { KeyUploads } from '../device-keys/key-uploads.service.js';
 import { buildE2ee, deviceKeysOf, type E2eeFixture, fixtureMigrations, requesterOf } from '../e2ee.fixture.js';
 import { ToDeviceSending } from '../to-device/to-device-sending.service.js';
 import { DehydratedDeviceService } from './dehydrated-device.service.js';
@@ -71,6 +72,34 @@ eachDatabase('dehydrated devices', (open) => {
   it('is gone when its device is deleted', async () => {
     await service.put(alice, body('SLEEP'));
     await fixture.get(DeviceService).delete(alice, ['SLEEP']);
+    await expect(service.get(alice)).rejects.toMatchObject({ errcode: 'M_NOT_FOUND' });
+  });
+
+  it.each([
+    ['it is deleted', 'M_UNKNOWN_DEVICE'],
+    ['its account is closed', 'M_USER_DEACTIVATED'],
+  ])('is not stored where %s before it is whole', async (end, errcode) => {
+    const uploads = fixture.get(KeyUploads);
+    const upload = uploads.upload.bind(uploads);
+    uploads.upload = async (...args) => {
+      const counts = await upload(...args);
+      if (end === 'it is deleted') await fixture.get(DeviceService).delete(alice, ['SLEEP']);
+      else await fixture.get(DeactivationService).deactivate(alice, false, false, {});
+      return counts;
+    };
+    const outcome = await service.put(alice, body('SLEEP')).catch((error: unknown) => error);
+    Reflect.deleteProperty(uploads, 'upload');
+    expect(outcome).toMatchObject({ errcode });
+    await expect(service.get(alice)).rejects.toMatchObject({ errcode: 'M_NOT_FOUND' });
+    expect(await devices()).not.toContain('SLEEP');
+  });
+
+  it('is gone when its device is deleted while it is stored', async () => {
+    const reached = holdUp(test.database, 'dehydrated_device', 'session_close_devices');
+    const stored = service.put(alice, body('SLEEP'));
+    await reached;
+    await fixture.get(DeviceService).delete(alice, ['SLEEP']);
+    await stored;
     await expect(service.get(alice)).rejects.toMatchObject({ errcode: 'M_NOT_FOUND' });
   });
 

@@ -2,8 +2,9 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { KeyedMutex } from '@rookery/platform';
-import { DeviceService, UserHooks } from '@rookery/users';
+import { DeviceService, holdAccount, UserHooks } from '@rookery/users';
 import { isName, limits, objectText } from '../common/limits.js';
+import { isDeviceHeld } from '../device-keys/device-key.query.js';
 import { KeyUploads } from '../device-keys/key-uploads.service.js';
 import { parseKeyUpload } from '../device-keys/key-upload.js';
 import { type ToDevicePage, ToDeviceService } from '../to-device/to-device.service.js';
@@ -32,7 +33,8 @@ export class DehydratedDeviceService {
 
   /**
    * Stores a device with its keys in place of the former one. @returns its id
-   * @throws MatrixError 400 `M_BAD_JSON`, `M_INVALID_PARAM`, `M_MISSING_PARAM`, 413 `M_TOO_LARGE`, 429 `M_LIMIT_EXCEEDED`
+   * @throws MatrixError 400 `M_BAD_JSON`, `M_INVALID_PARAM`, `M_MISSING_PARAM`, `M_UNKNOWN_DEVICE` (it is deleted already), 413 `M_TOO_LARGE`,
+   *   429 `M_LIMIT_EXCEEDED`, 403 `M_USER_DEACTIVATED`
    */
   put(userId: string, body: JsonObject): Promise<string> {
     return this.#puts.run(userId, () => this.#put(userId, body));
@@ -51,7 +53,14 @@ export class DehydratedDeviceService {
     if (!isNew && before?.deviceId !== deviceId) throw MatrixError.invalidParam('You have another device with this id');
     try {
       await this.uploads.upload(userId, deviceId, body);
-      await this.database.write((tx) => writeDehydrated(tx, userId, deviceId, text), { name: 'dehydrated_device' });
+      await this.database.write(
+        async (tx) => {
+          await holdAccount(tx, userId);
+          if (!(await isDeviceHeld(tx, userId, deviceId))) throw MatrixError.unknownDevice();
+          await writeDehydrated(tx, userId, deviceId, text);
+        },
+        { name: 'dehydrated_device' },
+      );
     } catch (error) {
       if (isNew) await this.devices.delete(userId, [deviceId]);
       throw error;

@@ -77,3 +77,14 @@ export async function isDeviceHeld(tx: Tx, userId: string, deviceId: string): Pr
   ]);
   return row !== undefined;
 }
+
+/** Which of some devices a user has, as {@link isDeviceHeld}, but that others may store something with them at the same time. */
+export async function heldDevicesOf(tx: Tx, userId: string, deviceIds: readonly string[]): Promise<Set<string>> {
+  const lock = tx.dialect.name === 'postgres' ? ' FOR KEY SHARE' : '';
+  const rows = await tx.query<{ device_id: string }>(
+    `SELECT device_id FROM devices WHERE user_id = ? AND ${tx.dialect.anyOf('device_id')} AND hidden = ?
+     ORDER BY device_id${lock}`,
+    [userId, deviceIds, false],
+  );
+  return new Set(rows.map((row) => row.device_id));
+}

@@ -3,9 +3,10 @@ import { Database } from '@rookery/database';
 import { type JsonObject, domainOf, isJsonObject, isValidUserId, MatrixError } from '@rookery/matrix-types';
 import { verifyJson, VerifyKey } from '@rookery/events';
 import { Config } from '@rookery/platform';
+import { holdAccount } from '@rookery/users';
 import { isName, limits } from '../common/limits.js';
 import { RemoteKeys } from '../common/remote-keys.js';
-import { deviceKeysOf } from './device-key.query.js';
+import { deviceKeysOf, heldDevicesOf } from './device-key.query.js';
 import { DeviceListService } from '../device-lists/device-list.service.js';
 import {
   coveredText,
@@ -31,6 +32,7 @@ interface Known {
   readonly masters: ReadonlyMap<string, CrossSigningKey>;
 }
 
+const noSuchTarget = (): MatrixError => MatrixError.notFound('There is no such device or key');
 const invalid = (message: string): MatrixError => MatrixError.invalidSignature(message);
 
 /** Signatures that users make with their cross-signing keys and devices. */
@@ -48,13 +50,16 @@ export class SignatureService {
    * master keys of others by the user-signing key.
    * @param body signed objects, by user and by device id or public key
    * @returns why others were not stored
-   * @throws MatrixError 400 `M_BAD_JSON`, 413 `M_TOO_LARGE`
+   * @throws MatrixError 400 `M_BAD_JSON`, 413 `M_TOO_LARGE`, 403 `M_USER_DEACTIVATED`
    * @spec client-server-api#post_matrixclientv3keyssignaturesupload
    */
   async upload(userId: string, body: JsonObject): Promise<SignatureFailures> {
     const entries = signedObjects(body);
     const failures: SignatureFailures = {};
     const known = await this.#known(userId, [...new Set(entries.map((entry) => entry.targetUserId))]);
+    const fail = (targetUserId: string, targetId: string, { errcode, message }: MatrixError): void => {
+      (failures[targetUserId] ??= {})[targetId] = { errcode, error: message };
+    };
     const signatures = entries.flatMap(({ targetUserId, targetId, object }) => {
       try {
         return targetUserId === userId
@@ -62,22 +67,34 @@ export class SignatureService {
           : onMasterOfOther(known, targetUserId, targetId, object);
       } catch (error) {
         if (!MatrixError.is(error)) throw error;
-        (failures[targetUserId] ??= {})[targetId] = { errcode: error.errcode, error: error.message };
+        fail(targetUserId, targetId, error);
         return [];
       }
     });
-    if (signatures.length > 0) await this.#store(userId, signatures);
+    if (signatures.length === 0) return failures;
+    const isOnDevice = (one: SignatureRow): boolean => one.targetUserId === userId && known.devices.has(one.targetId);
+    const devices = [...new Set(signatures.filter(isOnDevice).map((one) => one.targetId))];
+    for (const deviceId of await this.#store(userId, devices, signatures)) fail(userId, deviceId, noSuchTarget());
     return failures;
   }
 
-  async #store(userId: string, signatures: readonly SignatureRow[]): Promise<void> {
-    const own = new Set(signatures.filter((one) => one.targetUserId === userId).map((one) => one.targetId));
-    const others = new Set(signatures.map((one) => one.targetUserId).filter((target) => target !== userId));
-    await this.database.write(
+  /**
+   * @param devices own ones that are signed
+   * @returns those of them that have been deleted meanwhile: signatures on them are not stored
+   */
+  #store(userId: string, devices: readonly string[], signatures: readonly SignatureRow[]): Promise<string[]> {
+    return this.database.write(
       async (tx) => {
-        await writeSignatures(tx, signatures);
+        await holdAccount(tx, userId);
+        const held = devices.length > 0 ? await heldDevicesOf(tx, userId, devices) : new Set<string>();
+        const gone = new Set(devices.filter((deviceId) => !held.has(deviceId)));
+        const kept = signatures.filter((one) => one.targetUserId !== userId || !gone.has(one.targetId));
+        const own = new Set(kept.filter((one) => one.targetUserId === userId).map((one) => one.targetId));
+        const others = new Set(kept.map((one) => one.targetUserId).filter((target) => target !== userId));
+        await writeSignatures(tx, kept);
         await this.deviceLists.changed(tx, userId, [...own]);
         if (others.size > 0) await this.deviceLists.signed(tx, userId, [...others]);
+        return [...gone];
       },
       { name: 'signatures_upload', anyProcess: this.deviceLists.stream.isWrittenHere },
     );
@@ -141,7 +158,7 @@ function onOwnKey(known: Known, targetId: string, object: unknown): SignatureRow
     });
   }
   const device = devices.get(targetId);
-  if (device === undefined) throw MatrixError.notFound('There is no such device or key');
+  if (device === undefined) throw noSuchTarget();
   const signer = own.get('self_signing');
   if (signer === undefined) throw MatrixError.notFound('There is no self-signing key');
   const signed = sameObject(object, device);

@@ -97,7 +97,12 @@ export async function renameDevice(tx: Tx, userId: string, deviceId: string, dis
 
 /** @returns the ids of those that existed */
 export async function deleteDevices(tx: Tx, userId: string, deviceIds: readonly string[]): Promise<string[]> {
-  // First: what is just being stored with them is waited for.
+  // First: what is just being stored with them is waited for, in the order in which others hold several.
+  if (tx.dialect.name === 'postgres' && deviceIds.length > 1)
+    await tx.query(
+      `SELECT 1 AS held FROM devices WHERE user_id = ? AND ${tx.dialect.anyOf('device_id')} ORDER BY device_id FOR UPDATE`,
+      [userId, deviceIds],
+    );
   const rows = await tx.query<{ device_id: string }>(
     `DELETE FROM devices WHERE user_id = ? AND hidden = ? AND ${tx.dialect.anyOf('device_id')} RETURNING device_id`,
     [userId, false, deviceIds],
