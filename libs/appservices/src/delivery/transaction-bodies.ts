@@ -82,7 +82,7 @@ export class TransactionBodies {
     for (const { to_user_id: userId } of toDevice) users.add(String(userId));
     for (const members of await this.interest.membersOf(new Set(events.map(({ event }) => event.roomId))))
       for (const userId of members) if (service.covers(userId)) users.add(userId);
-    const devices = await devicesOfUsers(this.database, [...users], maxDevices);
+    const devices = await devicesOfUsers(this.database, [...users], { limit: maxDevices });
     const counts: Record<string, JsonObject> = {};
     const fallbacks: Record<string, JsonObject> = {};
     await Promise.all(

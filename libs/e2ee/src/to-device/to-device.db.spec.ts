@@ -1,5 +1,5 @@
 import type { JsonObject } from '@rookery/matrix-types';
-import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
+import { eachDatabase, FakeClock, holdUp, type TestDatabase } from '@rookery/testing';
 import { DeviceService, SessionService } from '@rookery/users';
 import { buildE2ee, type E2eeFixture, fixtureMigrations, requesterOf } from '../e2ee.fixture.js';
 import { ToDeviceSending } from './to-device-sending.service.js';
@@ -117,6 +117,15 @@ eachDatabase('to-device messages', (open) => {
     await fixture.login(bob, 'PHONE');
     expect(await bodies(bob, 'PHONE')).toEqual([]);
     await fixture.get(SessionService).closeAll(bob);
+    expect(await stored(bob)).toBe(0);
+  });
+
+  it('goes with a device that is deleted while it is sent', async () => {
+    const reached = holdUp(test.database, 'to_device_send', 'session_close_devices');
+    const sent = send({ [bob]: { '*': { n: 1 } } });
+    await reached;
+    await fixture.get(DeviceService).delete(bob, ['LAPTOP', 'PHONE']);
+    await sent;
     expect(await stored(bob)).toBe(0);
   });
 

@@ -28,10 +28,10 @@ export interface OutboxMessage {
   readonly json: string;
 }
 
-/** The devices of users, cross-signing keys left out. */
-export async function devicesOf(db: Db, userIds: readonly string[]): Promise<Map<string, string[]>> {
+/** The devices of users, cross-signing keys left out. None is deleted before the transaction ends: what it puts into their inboxes goes with them. */
+export async function devicesOf(tx: Tx, userIds: readonly string[]): Promise<Map<string, string[]>> {
   const devices = new Map<string, string[]>();
-  for (const { userId, deviceId } of await devicesOfUsers(db, userIds)) {
+  for (const { userId, deviceId } of await devicesOfUsers(tx, userIds, { held: true })) {
     const list = devices.get(userId);
     if (list) list.push(deviceId);
     else devices.set(userId, [deviceId]);

@@ -221,15 +221,19 @@ export interface DeviceOfUser {
   readonly deviceId: string;
 }
 
-/** Devices of users, by user and id; cross-signing keys, which share their ids' space, are left out. */
+/**
+ * Devices of users, by user and id; cross-signing keys, which share their ids' space, are left out.
+ * @param held in a transaction that stores something with them: none is deleted before its end, and those that just are, are waited for
+ */
 export async function devicesOfUsers(
   db: Db,
   userIds: readonly string[],
-  limit = Number.MAX_SAFE_INTEGER,
+  { limit = Number.MAX_SAFE_INTEGER, held = false }: { readonly limit?: number; readonly held?: boolean } = {},
 ): Promise<DeviceOfUser[]> {
+  const lock = held && db.dialect.name === 'postgres' ? ' FOR KEY SHARE' : '';
   const rows = await db.query<{ user_id: string; device_id: string }>(
     `SELECT user_id, device_id FROM devices WHERE ${db.dialect.anyOf('user_id')} AND hidden = ?
-     ORDER BY user_id, device_id LIMIT ${Math.trunc(limit)}`,
+     ORDER BY user_id, device_id LIMIT ${Math.trunc(limit)}${lock}`,
     [userIds, false],
   );
   return rows.map((row) => ({ userId: row.user_id, deviceId: row.device_id }));
