@@ -308,10 +308,16 @@ describe.each(['sqlite', 'postgres'] as const)('what is not specified yet, switc
     expect(opened.status).toBe(403);
     expect((await homeserver.request('DELETE', path)).body).toEqual({});
     for (const method of ['GET', 'DELETE']) expect((await homeserver.request(method, path)).status).toBe(404);
-    // Whoever makes too many loses the oldest.
-    const old = await alice.request('POST', base, { data: 'x' });
-    for (let i = 0; i < 100; i++) await alice.request('POST', base, { data: 'x' });
-    expect((await homeserver.request('GET', `${base}/${String(old.body['id'])}`)).status).toBe(404);
+    // Whoever makes too many loses the oldest, and nobody else does.
+    const make = async (user: TestUser): Promise<string> => {
+      const { body } = await user.request('POST', base, { data: 'x' });
+      return `${base}/${String(body['id'])}`;
+    };
+    const others = await make(bob);
+    const old = await make(alice);
+    for (let i = 0; i < 100; i++) await make(alice);
+    expect((await homeserver.request('GET', old)).status).toBe(404);
+    expect((await homeserver.request('GET', others)).status).toBe(200);
   });
 });
 

@@ -662,13 +662,14 @@ const rows: Readonly<Record<string, readonly Row[]>> = {
       'maxDataBytes',
     ],
     [
-      'Sessions for sign-in by QR code at a time',
-      100,
+      'Sessions for sign-in by QR code at a time, of one user or address',
+      10,
       '',
       'the oldest ends',
       'libs/e2ee/src/rendezvous/rendezvous-sessions.ts',
-      'maxSessions',
+      'maxSessionsOfOne',
     ],
+    ['The same altogether', 5_000, '', limited, 'libs/e2ee/src/rendezvous/rendezvous-sessions.ts', 'maxSessions'],
   ],
   'Push and search': [
     ['Pushers', 100, '', tooLarge, 'libs/push/src/pushers/pushers.service.ts', 'maxPushersPerUser'],

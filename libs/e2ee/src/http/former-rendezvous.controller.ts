@@ -1,5 +1,5 @@
 import { Controller, Delete, Get, Param, Post, Put } from '@nestjs/common';
-import { Access, client, HttpReply, Inbound, type InboundRequest, ownUrl } from '@rookery/http';
+import { Access, client, HttpReply, Inbound, type InboundRequest, networkOf, ownUrl } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { type RendezvousSession, RendezvousSessions } from '../rendezvous/rendezvous-sessions.js';
@@ -22,7 +22,7 @@ export class FormerRendezvousController {
     const elsewhere = this.config.get('experimental_features.msc4108_delegation_endpoint');
     if (elsewhere !== undefined) return HttpReply.redirect(elsewhere, 307);
     this.#check();
-    const session = this.sessions.create(bodyOf(request), 'text/plain', lifetimeMs);
+    const session = this.sessions.create(networkOf(request.ip), bodyOf(request), 'text/plain', lifetimeMs);
     return HttpReply.json(
       201,
       { url: ownUrl(this.config, `${sessionPath.slice(1)}/${session.id}`) },

@@ -8,6 +8,7 @@ import {
   type Infer,
   json,
   JsonBody,
+  networkOf,
   Who,
 } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
@@ -43,10 +44,15 @@ export class RendezvousController {
   /** POST /_matrix/client/unstable/io.element.msc4388/rendezvous */
   @Post(client(['unstable'], path))
   @Access({ auth: 'optional', guests: true })
-  create(@Who() requester: Requester | undefined, @JsonBody(createBody) body: Infer<typeof createBody>): object {
+  create(
+    @Who() requester: Requester | undefined,
+    @Inbound() { ip }: InboundRequest,
+    @JsonBody(createBody) body: Infer<typeof createBody>,
+  ): object {
     if (this.#mode() === 'authenticated' && requester === undefined)
       throw MatrixError.missingToken('Only who is signed in may begin a session');
-    const session = this.sessions.create(Buffer.from(body.data), '', lifetimeMs);
+    const holder = requester?.userId ?? networkOf(ip);
+    const session = this.sessions.create(holder, Buffer.from(body.data), '', lifetimeMs);
     return {
       id: session.id,
       sequence_token: session.version,

@@ -5,6 +5,8 @@ import { Clock, Ids } from '@rookery/platform';
 /** What two devices leave for each other while one of them signs the other in. */
 export interface RendezvousSession {
   readonly id: string;
+  /** Who began it: a user, or the network of an address. */
+  readonly holder: string;
   readonly data: Buffer;
   /** Content type of the data. */
   readonly type: string;
@@ -18,8 +20,10 @@ export interface RendezvousSession {
   readonly expiresMs: number;
 }
 
-/** Sessions at a time; the oldest ends when there is one more. */
-const maxSessions = 100;
+/** Sessions of one user or network, in which several may share an address, at a time; the oldest ends when there is one more. */
+const maxSessionsOfOne = 10;
+/** Sessions altogether; nobody's ends for somebody else's. */
+const maxSessions = 5_000;
 const maxDataBytes = 4_096;
 
 /** Mailboxes for sign-in by QR code, in the memory of this process and for a short time (MSC4108, MSC4388). */
@@ -32,15 +36,28 @@ export class RendezvousSessions {
     private readonly ids: Ids,
   ) {}
 
-  /** @throws MatrixError 413 `M_TOO_LARGE` */
-  create(data: Buffer, type: string, lifetimeMs: number): RendezvousSession {
+  /**
+   * @param holder who begins it: a user, or the network of an address
+   * @throws MatrixError 413 `M_TOO_LARGE`, 429 `M_LIMIT_EXCEEDED` when there are too many of all
+   */
+  create(holder: string, data: Buffer, type: string, lifetimeMs: number): RendezvousSession {
     checkSize(data);
     const nowMs = this.clock.nowMs();
-    for (const [id, session] of this.#sessions) if (session.expiresMs <= nowMs) this.#sessions.delete(id);
-    const [oldest] = this.#sessions.keys();
-    if (this.#sessions.size >= maxSessions && oldest !== undefined) this.#sessions.delete(oldest);
+    const own: string[] = [];
+    let nextEndMs = Infinity;
+    for (const [id, session] of this.#sessions) {
+      if (session.expiresMs <= nowMs) {
+        this.#sessions.delete(id);
+        continue;
+      }
+      nextEndMs = Math.min(nextEndMs, session.expiresMs);
+      if (session.holder === holder) own.push(id);
+    }
+    if (own.length >= maxSessionsOfOne) this.#sessions.delete(own[0]!);
+    if (this.#sessions.size >= maxSessions) throw MatrixError.limitExceeded(nextEndMs - nowMs);
     const session: RendezvousSession = {
       id: this.ids.letters(26),
+      holder,
       data,
       type,
       version: this.ids.letters(16),
