@@ -260,6 +260,24 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
     await eventually(() => taken().includes('four'));
   });
 
+  it('sends an event once more behind what it rests upon, where a server says that it has not got that', async () => {
+    const visit = await sharedRoom();
+    played.answer = (asked, response) => {
+      if (!isTransaction(asked)) return takeAll(asked, response);
+      const missing = transactionOf(asked).pdus.map((pdu) => [visit.parse(pdu).eventId, { error: 'No prev_events' }]);
+      response.end(JSON.stringify({ pdus: Object.fromEntries(missing) as JsonObject }));
+    };
+    // It rests upon the join of the server's own user.
+    await say(alice, visit.roomId, 'one');
+    await eventually(() => bodies().length > 0);
+    await say(alice, visit.roomId, 'two');
+    await eventually(() => bodies().length >= 4);
+    played.answer = takeAll;
+    await say(alice, visit.roomId, 'three');
+    await eventually(() => bodies().includes('three'));
+    expect(bodies()).toEqual(['one', 'two', 'one', 'two', 'three']);
+  });
+
   it('lets no server that is slow, or talks nonsense, hold up another', async () => {
     const roomId = await createRoom(alice, { preset: 'public_chat' });
     const others = await Promise.all(['a', 'b', 'c'].map((name) => world.played(`${name}${count}.test`)));

@@ -1,8 +1,9 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { lastSuccessOf } from '@rookery/federation-client';
+import { domainOf } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
-import { RoomStateReader } from '@rookery/rooms';
+import { EventStore, isServable, RoomStateReader } from '@rookery/rooms';
 import { stateKeyOf } from '@rookery/state-res';
 import { RemoteAudience } from './remote-audience.js';
 import {
@@ -36,6 +37,7 @@ export class BacklogReader {
   constructor(
     private readonly database: Database,
     private readonly config: Config,
+    private readonly events: EventStore,
     private readonly state: RoomStateReader,
     private readonly audience: RemoteAudience,
   ) {}
@@ -60,6 +62,26 @@ export class BacklogReader {
     return missed
       .filter(({ eventId, isLatest }) => isLatest || seen.has(eventId))
       .map(({ eventId, roomId, streamOrdering }) => ({ eventId, roomId, streamOrdering }));
+  }
+
+  /**
+   * What local users did right before events, in stream order: what the events name as previous ones, of which it is sure that a server
+   * may have them. Those that are among the given ones are left out.
+   */
+  async before(destination: string, eventIds: readonly string[]): Promise<OutgoingEvent[]> {
+    const given = new Set(eventIds);
+    const previous = new Set<string>();
+    for (const { event } of (await this.events.many(eventIds)).values())
+      for (const eventId of event.prevEventIds) if (!given.has(eventId)) previous.add(eventId);
+    const own = [...(await this.events.many([...previous])).values()]
+      .filter((stored) => isServable(stored) && domainOf(stored.event.sender) === this.config.serverName)
+      .map(({ event: { eventId, roomId }, streamOrdering }) => ({ eventId, roomId, streamOrdering, isLatest: false }));
+    if (own.length === 0) return [];
+    const seen = await this.#seenBy(destination, [...new Set(own.map(({ roomId }) => roomId))], own);
+    return own
+      .filter(({ eventId }) => seen.has(eventId))
+      .map(({ eventId, roomId, streamOrdering }) => ({ eventId, roomId, streamOrdering }))
+      .sort((a, b) => a.streamOrdering - b.streamOrdering);
   }
 
   /** Events of which it is sure that a server was in their rooms, and not shut out, when they happened; and ever since. */

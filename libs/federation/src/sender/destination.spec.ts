@@ -6,13 +6,20 @@ import type { EduStore, OutgoingEdu, StoredEdus } from './outgoing-edu.js';
 import { WrittenTransactions } from './written-transactions.js';
 import { SendingTurns, type TurnTaker } from './turns.js';
 
+interface Says {
+  readonly pdus: unknown;
+}
+
 interface Tried {
   readonly id: string;
   readonly text: string;
 }
 
-/** A destination whose server answers as it is told: `undefined` is a success, a promise one that comes later, `silence` no answer. */
-function make(...answers: (FederationRequestError | 'silence' | Promise<void> | undefined)[]): {
+/**
+ * A destination whose server answers as it is told: `undefined` is a success, a promise one that comes later, an object what it says of
+ * events, `silence` no answer.
+ */
+function make(...answers: (FederationRequestError | 'silence' | Promise<Says | void> | Says | undefined)[]): {
   readonly destination: Destination;
   readonly clock: FakeClock;
   readonly tried: Tried[];
@@ -36,7 +43,7 @@ function make(...answers: (FederationRequestError | 'silence' | Promise<void> | 
       if (failure === 'silence')
         return new Promise((_, reject) => signal.addEventListener('abort', () => reject(unwanted())));
       if (failure instanceof FederationRequestError) return Promise.reject(failure);
-      return Promise.resolve(failure).then(() => ({ body: Buffer.from('{}') }));
+      return Promise.resolve(failure).then((says) => ({ body: Buffer.from(JSON.stringify(says ?? {})) }));
     },
   } as unknown as FederationClient;
   const settings: Record<string, unknown> = {
@@ -59,6 +66,9 @@ function make(...answers: (FederationRequestError | 'silence' | Promise<void> | 
     backlogs: {
       reachedBy: async () => reachedBy(),
       of: async (_: string, after: number) => stored.filter(({ streamOrdering }) => streamOrdering > after),
+      // Each event rests upon the one before it.
+      before: async (_: string, eventIds: string[]) =>
+        stored.filter((_event, i) => eventIds.includes(stored[i + 1]?.eventId ?? '')),
     },
     successes: { note: (_: string, ordering: number) => (made.noted = ordering), unwritten: () => made.noted },
     stores,
@@ -293,6 +303,45 @@ describe('Destination', () => {
     expect(tried.map(({ id }) => id)).toEqual(['t1', 't2', 't3']);
     expect(tried.map(pdusOf)).toEqual([['$1', '$2'], ['$1'], ['$2']]);
     expect(destination.isIdle).toBe(true);
+  });
+
+  describe('of a server that says that it has not what events rest upon', () => {
+    const lacks = (...ids: string[]): Says => ({
+      pdus: Object.fromEntries(ids.map((id) => [id, { error: 'Could not find prev_events of this event' }])),
+    });
+
+    it('sends them once more behind that, before what came meanwhile, and never again', async () => {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const { destination, clock, tried, store } = make(
+        undefined,
+        promise.then(() => lacks('$2')),
+        lacks('$1', '$2'),
+      );
+      store([event(1), event(2), event(3)]);
+      destination.addEvents([event(1)]);
+      await clock.advance(0);
+      destination.addEvents([event(2)]);
+      await clock.advance(0);
+      destination.addEvents([event(3)]);
+      resolve();
+      await clock.advance(300_000);
+      expect(tried.map(pdusOf)).toEqual([['$1'], ['$2'], ['$1', '$2', '$3']]);
+      expect(destination.isIdle).toBe(true);
+    });
+
+    it.each<[string, Says]>([
+      ['there is nothing to send before it', lacks('$1')],
+      ['it says something else', { pdus: { $2: { error: 'You may not send this' } } }],
+      ['it says so of an event that it was not sent', lacks('$9')],
+      ['its words are none', { pdus: { $2: { error: ['prev_events'] } } }],
+    ])('sends nothing once more where %s', async (_, says) => {
+      const { destination, clock, tried, store } = make(says);
+      store([event(1), event(2), event(3)]);
+      destination.addEvents([event(1), event(2)]);
+      await clock.advance(300_000);
+      expect(tried.map(pdusOf)).toEqual([['$1', '$2']]);
+      expect(destination.isIdle).toBe(true);
+    });
   });
 
   it.each([413, 400])(

@@ -6,7 +6,7 @@ import {
   FederationRequestError,
 } from '@rookery/federation-client';
 import type { PresenceState, Receipt } from '@rookery/ephemeral';
-import { isJsonObject } from '@rookery/matrix-types';
+import { isJsonObject, type JsonObject } from '@rookery/matrix-types';
 import { type Clock, type Config, type Ids, lastAnswerMs, type Logger, type Timer } from '@rookery/platform';
 import { Attempt } from './attempt.js';
 import type { BacklogReader } from './backlog-reader.js';
@@ -61,6 +61,13 @@ const firstPauseMs = 1_000;
 /** While a server refuses transactions, though it is there. */
 const refusedPauseMs = 60_000;
 const longestRefusedPauseMs = 3_600_000;
+/** Events of one answer that are sent once more since what they rest upon is missing there. */
+const maxRepeated = 10;
+/**
+ * How servers say that. NOTSPEC: an answer has words for people only, and no code. Where they mean something else, that costs one
+ * transaction.
+ */
+const lacksPrevious = /\bprev(?:ious)?[_ ]events?\b|\bancestors?\b/i;
 /** After a failure of our own. */
 const ownPauseMs = 5_000;
 const busyPauseMs = 1_000;
@@ -356,6 +363,7 @@ export class Destination implements TurnTaker {
     // Whoever was paused or cut off finds out before long whether somebody else does it now.
     if (!this.parts.maySend(this.name)) return ownPauseMs;
     const attempt = (running.attempt = new Attempt(clock));
+    let lacking: readonly OutgoingEvent[] = [];
     try {
       const { body } = await client.request({
         destination: this.name,
@@ -367,7 +375,7 @@ export class Destination implements TurnTaker {
         ignoreBackoff: !isLast,
         signal: attempt.signal,
       });
-      this.#report(body, load.events);
+      lacking = this.#report(body, load.events);
     } catch (error) {
       this.#wasSlow = true;
       if (!(error instanceof FederationRequestError)) throw error;
@@ -381,7 +389,19 @@ export class Destination implements TurnTaker {
     this.#wasSlow = attempt.tookMs > slowMs;
     metrics.sent(this.name, load.events.length, load.edus);
     await this.#delivered(load);
+    if (lacking.length > 0) await this.#repeat(lacking);
     return undefined;
+  }
+
+  /** Has events go once more, first of all, behind those that they name as previous ones; not where there is none that may be sent. */
+  async #repeat(lacking: readonly OutgoingEvent[]): Promise<void> {
+    const previous = await this.parts.backlogs.before(
+      this.name,
+      lacking.map(({ eventId }) => eventId),
+    );
+    if (previous.length === 0) return;
+    const again = [...previous, ...lacking].map((event) => ({ ...event, isRepeated: true }));
+    this.#events.unshift(...again.sort((a, b) => a.streamOrdering - b.streamOrdering));
   }
 
   /** What goes into the next transaction; `undefined` when there is nothing. */
@@ -529,27 +549,39 @@ export class Destination implements TurnTaker {
     return Math.min(Math.max(pauseMs, busyPauseMs), longestPauseMs);
   }
 
-  /** Notes what the server says about single events. */
-  #report(body: Buffer, sent: readonly OutgoingEvent[]): void {
+  /**
+   * Notes what the server says about single events.
+   * @returns those that it did not take since it has not what they rest upon, some of them; none that were repeated for that
+   */
+  #report(body: Buffer, sent: readonly OutgoingEvent[]): OutgoingEvent[] {
     let answer: unknown;
     try {
       answer = JSON.parse(body.toString('utf8'));
     } catch {
-      return;
+      return [];
     }
     const pdus = isJsonObject(answer) ? answer['pdus'] : undefined;
-    if (!isJsonObject(pdus)) return;
-    const taken = sent.flatMap(({ eventId }) => {
+    if (!isJsonObject(pdus)) return [];
+    const resultOf = ({ eventId }: OutgoingEvent): JsonObject | undefined => {
       const result = Object.hasOwn(pdus, eventId) ? pdus[eventId] : undefined;
-      return isJsonObject(result) && !('error' in result) ? [eventId] : [];
+      return isJsonObject(result) ? result : undefined;
+    };
+    const taken = sent.flatMap((event) => {
+      const result = resultOf(event);
+      return result !== undefined && !('error' in result) ? [event.eventId] : [];
     });
     if (taken.length > 0) this.parts.onTaken(this.name, taken);
     const refused = Object.entries(pdus).filter(([, result]) => isJsonObject(result) && 'error' in result);
-    if (refused.length === 0) return;
+    if (refused.length === 0) return [];
     this.parts.logger.info('Another server did not take events', {
       destination: this.name,
       events: refused.slice(0, 10).map(([eventId]) => eventId.slice(0, 255)),
       count: refused.length,
     });
+    const isLacking = (event: OutgoingEvent): boolean => {
+      const error = resultOf(event)?.['error'];
+      return event.isRepeated !== true && typeof error === 'string' && lacksPrevious.test(error);
+    };
+    return sent.filter(isLacking).slice(0, maxRepeated);
   }
 }

@@ -9,6 +9,8 @@ export interface OutgoingEvent {
   readonly roomId: string;
   /** Its place in the stream `events`. */
   readonly streamOrdering: number;
+  /** The server said that it cannot do with it what it was to do: it goes there once more, and never again. */
+  readonly isRepeated?: boolean;
 }
 
 /** An event that goes to others, as it is found after a restart. */
