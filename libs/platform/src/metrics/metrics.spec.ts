@@ -71,6 +71,14 @@ describe('metrics', () => {
     expect(await linesOf(new Metrics('other.org'), 'process_cpu_user_seconds_total')).toHaveLength(1);
   });
 
+  it.each(['process_cpu_seconds_total', 'process_cpu_user_seconds_total', 'process_cpu_system_seconds_total'])(
+    'says that %s only grows, as its name does',
+    async (name) => {
+      const lines = await linesOf(new Metrics('example.org'), `# TYPE ${name} `);
+      expect(lines).toEqual([`# TYPE ${name} counter`]);
+    },
+  );
+
   it('shows the build, the pauses of the garbage collector and of the event loop', async () => {
     const metrics = new Metrics('example.org', '1.2.3');
     expect((await linesOf(metrics, 'synapse_build_info'))[0]).toContain('version="1.2.3"');
