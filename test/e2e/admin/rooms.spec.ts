@@ -354,6 +354,9 @@ describe.each(databases)('rooms in the admin API (%s)', (database) => {
     it.each([
       ['GET', '/v1/rooms/nonsense/block', undefined, '400 M_UNKNOWN'],
       ['PUT', '/v1/rooms/nonsense/block', { block: true }, '400 M_UNKNOWN'],
+      ['GET', '/v1/rooms/!noserver/block', undefined, '400 M_UNKNOWN'],
+      ['PUT', '/v1/rooms/!noserver/block', { block: true }, '400 M_UNKNOWN'],
+      ['GET', `/v1/rooms/!${'a'.repeat(43)}/block`, undefined, '200'],
       ['PUT', '/v1/rooms/!a:b.test/block', { block: 'yes' }, '400 M_BAD_JSON'],
       ['PUT', '/v1/rooms/!a:b.test/block', {}, '400 M_MISSING_PARAM'],
     ])('%s %s %j: %s', async (method, path, body, expected) =>

@@ -245,6 +245,11 @@ describe.each(['sqlite', 'postgres'] as const)('the admin API of users (%s)', (d
         status: 200,
         body: { displayname: null, avatar_url: 'mxc://rookery.test/x' },
       });
+      await admin('PUT', path, { displayname: 'Between' });
+      expect(await admin('PUT', path, { displayname: null })).toMatchObject({
+        status: 200,
+        body: { displayname: null },
+      });
       expect((await admin('PUT', path, { avatar_url: '', user_type: 'kiosk' })).body).toMatchObject({
         avatar_url: null,
         user_type: 'kiosk',

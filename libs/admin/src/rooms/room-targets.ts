@@ -1,6 +1,9 @@
 import { Injectable } from '@nestjs/common';
-import { isValidRoomId, MatrixError } from '@rookery/matrix-types';
+import { MatrixError, parseRoomId } from '@rookery/matrix-types';
 import { AliasService, RoomLibrary } from '@rookery/rooms';
+
+/** What an id without a domain is: the hash of the create event. @spec rooms/v12#room-ids */
+const hash = /^[A-Za-z0-9_-]{43}$/;
 
 /** Which room an admin request is about. */
 @Injectable()
@@ -15,7 +18,9 @@ export class RoomTargets {
    * @throws MatrixError 400 `M_UNKNOWN`
    */
   id(text: string): string {
-    if (!isValidRoomId(text)) throw MatrixError.badRequest('This is not a room id');
+    const parsed = parseRoomId(text);
+    if (parsed === undefined || (parsed.serverName === undefined && !hash.test(parsed.opaque)))
+      throw MatrixError.badRequest('This is not a room id');
     return text;
   }
 
