@@ -1,12 +1,12 @@
 import { Agent as HttpAgent, request as httpRequest } from 'node:http';
-import { connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import { gzipSync } from 'node:zlib';
 import { MatrixError } from '@rookery/matrix-types';
 import { eventually } from '@rookery/testing';
 import { compileSchema, HttpApp, HttpReply, json, type PageOptions, WebMounts } from './index.js';
 import { type PageContent } from './reply.js';
-import { FakeClock, lines, start, raw, auth, errorOf, probes } from './http.fixture.js';
+import { FakeClock, lines, listener, start, raw, auth, errorOf, probes } from './http.fixture.js';
 
 describe('HTTP front', () => {
   let app: HttpApp;
@@ -289,9 +289,12 @@ describe('HTTP front', () => {
       '*',
       'GET, HEAD, POST, PUT, DELETE, OPTIONS',
       'X-Requested-With, Content-Type, Authorization, Date',
+      'Retry-After, ETag, Date',
     ];
     const cors = ({ headers }: Response): (string | null)[] =>
-      ['origin', 'methods', 'headers'].map((name) => headers.get(`access-control-allow-${name}`));
+      ['allow-origin', 'allow-methods', 'allow-headers', 'expose-headers'].map((name) =>
+        headers.get(`access-control-${name}`),
+      );
     for (const path of [
       '/_matrix/client/v3/account/whoami',
       '/_matrix/client/v3/page',
@@ -560,6 +563,36 @@ describe('bodies that do not arrive', () => {
     await raw(port, head, 50);
     await eventually(() => lines.length > 0);
     expect(lines.map(({ level, message }) => [level, message])).toEqual([['info', 'Client went away']]);
+    await app.close(0);
+  });
+});
+
+describe('bodies on their way', () => {
+  it('are refused to an address that has its part of them, and to nobody else, until it gives them up', async () => {
+    const { app, port } = await start({ listeners: [{ ...listener, xForwarded: true }] });
+    const head = (address: string, length: number): string =>
+      `PUT /_matrix/client/v3/long HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Forwarded-For: ${address}\r\n` +
+      `Content-Length: ${length}\r\n\r\n`;
+    const one = '203.0.113.1';
+    const sockets: Socket[] = [];
+    const refusals: string[] = [];
+    // Sixteen of these are within 32 MiB, and seventeen are not.
+    const most = 'x'.repeat(1_990_000);
+    for (let i = 0; i < 20; i++) {
+      const socket = connect(port, '127.0.0.1', () => socket.write(head(one, 2_000_000) + most));
+      sockets.push(socket.on('error', () => undefined).once('data', (data) => refusals.push(data.toString())));
+    }
+    await eventually(() => refusals.length === 4);
+    for (const refusal of refusals) {
+      expect(refusal).toMatch(/^HTTP\/1\.1 429 /);
+      expect(refusal).toMatch(/\r\nretry-after: 2\r\n/i);
+    }
+    const body = JSON.stringify({ list: [most], last: 1 });
+    const put = (address: string): Promise<string> => raw(port, head(address, body.length) + body, 60_000);
+    expect(await put(one)).toMatch(/^HTTP\/1\.1 429 /);
+    expect(await put('203.0.113.2')).toMatch(/^HTTP\/1\.1 200 /);
+    for (const socket of sockets) socket.destroy();
+    await eventually(async () => (await put(one)).startsWith('HTTP/1.1 200 '));
     await app.close(0);
   });
 });

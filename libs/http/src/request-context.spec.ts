@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import { arrivalsPerTurn } from './arrivals.js';
+import type { HeldBytes } from './held-bytes.js';
 import { RequestContext, RequestContexts } from './request-context.js';
 
 const pieceBytes = 16_384;
@@ -109,5 +110,92 @@ describe('clients that go at once', () => {
     expect(store.unfinished.altogether).toBe(70_000);
     context.finished();
     expect(store.unfinished.altogether).toBe(0);
+  });
+});
+
+describe('bytes of bodies that clients have begun to send', () => {
+  const mebibyte = Buffer.alloc(1_048_576);
+
+  /** A body of so many mebibytes, of which more is still to come. */
+  class BegunBody extends Readable {
+    readonly headers = { 'content-length': '1000000000' };
+    readonly method = 'PUT';
+    readonly socket: { readonly remoteAddress: string };
+
+    constructor(
+      remoteAddress: string,
+      private left: number,
+    ) {
+      super({ highWaterMark: mebibyte.length });
+      this.socket = { remoteAddress };
+    }
+    override _read(): void {
+      process.nextTick(() => {
+        if (this.left-- > 0) this.push(mebibyte);
+      });
+    }
+  }
+
+  interface Sending {
+    readonly body: BegunBody;
+    readonly context: RequestContext;
+    /** Why it is read no further; `undefined` until then. */
+    failed: unknown;
+  }
+
+  const held = ({ altogether, limits }: HeldBytes): [number, number] => [altogether, limits.altogether];
+
+  /** Sends mebibytes, and lets all be read that can be. */
+  async function send(store: RequestContexts, address: string, mebibytes: number, known?: string): Promise<Sending> {
+    const body = new BegunBody(address, mebibytes);
+    const context = new RequestContext(
+      ...(['id', '/', body as unknown as IncomingMessage, { writableFinished: true } as ServerResponse] as const),
+      ...([{ xForwarded: false, compress: false }, 0, store] as const),
+    );
+    if (known !== undefined) context.vouchFor(known);
+    const sending: Sending = { body, context, failed: undefined };
+    void context.readBody(Infinity)?.catch((error: unknown) => (sending.failed = error));
+    for (let i = 0; i < mebibytes + 10; i++) await nextTurn();
+    return sending;
+  }
+
+  const refused = { status: 429, errcode: 'M_LIMIT_EXCEEDED', extra: { retry_after_ms: 2_000 } };
+
+  it.each([
+    ['nobody knows', 32, 128, (store: RequestContexts) => store.strangerBodies, () => undefined],
+    ['are known', 64, 256, (store: RequestContexts) => store.knownBodies, (address: string) => `@${address}:test`],
+  ])('are bounded for each of those whom %s, and for all of them', async (_, ofOne, ofAll, bytes, knownAs) => {
+    const store = new RequestContexts(() => 0);
+    const by = (address: string, mebibytes: number): Promise<Sending> =>
+      send(store, address, mebibytes, knownAs(address));
+    const first = await by('192.0.2.1', ofOne);
+    expect([first.failed, bytes(store).altogether]).toEqual([undefined, ofOne * mebibyte.length]);
+    expect((await by('192.0.2.1', 1)).failed).toMatchObject(refused);
+    // What was refused is not held.
+    expect(bytes(store).altogether).toBe(ofOne * mebibyte.length);
+    const others = [await by('192.0.2.2', ofOne), await by('192.0.2.3', ofOne), await by('192.0.2.4', ofOne)];
+    expect(others.map(({ failed }) => failed)).toEqual([undefined, undefined, undefined]);
+    expect(held(bytes(store))).toEqual([ofAll * mebibyte.length, ofAll * mebibyte.length]);
+    expect((await by('192.0.2.5', 1)).failed).toMatchObject(refused);
+    // A client that goes makes room.
+    first.body.destroy();
+    await nextTurn();
+    const next = await by('192.0.2.5', 1);
+    expect(next.failed).toBeUndefined();
+    for (const { context } of [...others, next]) context.finished();
+    expect([store.strangerBodies.altogether, store.knownBodies.altogether]).toEqual([0, 0]);
+  });
+
+  it('count for whom somebody vouches for, and no longer for the address', async () => {
+    const store = new RequestContexts(() => 0);
+    const sent = await send(store, '192.0.2.1', 32);
+    expect((await send(store, '192.0.2.1', 1)).failed).toMatchObject(refused);
+    sent.context.vouchFor('@alice:test');
+    expect([store.strangerBodies.altogether, store.knownBodies.of('@alice:test')]).toEqual([0, 32 * mebibyte.length]);
+    const next = await send(store, '192.0.2.1', 1);
+    expect(next.failed).toBeUndefined();
+    next.context.finished();
+    sent.context.finished();
+    expect([store.strangerBodies.altogether, store.knownBodies.altogether]).toEqual([0, 0]);
   });
 });
