@@ -1,3 +1,4 @@
+import { Database } from '@rookery/database';
 import {
   createTestHomeserver,
   eventually,
@@ -9,7 +10,7 @@ import {
   testPostgresUrl,
   type TestUser,
 } from '@rookery/testing';
-import { createRoom } from './rooms/rooms-client.js';
+import { createRoom, databases, outcome } from './rooms/rooms-client.js';
 
 describe('a server whose PostgreSQL is away', () => {
   let place: TestDatabasePlace;
@@ -79,4 +80,59 @@ describe('a server whose PostgreSQL is away', () => {
       }
     },
   );
+});
+
+describe.each(databases)('a server whose disk is full (%s)', (kind) => {
+  let homeserver: TestHomeserver;
+  let alice: TestUser;
+  beforeAll(async () => {
+    homeserver = await createTestHomeserver({ database: kind });
+    alice = await homeserver.registerUser('alice');
+  });
+  afterAll(() => homeserver?.stop());
+
+  /** Leaves no room for much, as long as `work` takes. */
+  const whileFull = async (work: () => Promise<unknown>): Promise<void> => {
+    const database = homeserver.server.service(Database);
+    const run = (...statements: string[]): Promise<void> =>
+      database.write(async (tx) => {
+        for (const statement of statements) await tx.exec(statement);
+      });
+    // As many as there can be.
+    let after = 'PRAGMA max_page_count = 4294967294';
+    if (kind === 'sqlite') {
+      await database.write(async (tx) => {
+        const pages = await tx.get<{ page_count: number }>('PRAGMA page_count');
+        await tx.query(`PRAGMA max_page_count = ${(pages?.page_count ?? 0) + 2}`);
+      });
+    } else {
+      after = 'DROP TRIGGER full_disk ON account_data';
+      await run(
+        `CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
+           'BEGIN RAISE EXCEPTION ''could not extend file'' USING ERRCODE = ''53100''; END'`,
+        'CREATE TRIGGER full_disk BEFORE INSERT ON account_data FOR EACH ROW EXECUTE FUNCTION full_disk()',
+      );
+    }
+    try {
+      await work();
+    } finally {
+      if (kind === 'sqlite') await database.write((tx) => tx.query(after));
+      else await run(after);
+    }
+  };
+  const put = async (type: string, chars: number): Promise<TestResponse<Record<string, unknown>>> =>
+    alice.request('PUT', `/user/${alice.userId}/account_data/${type}`, { text: 'x'.repeat(chars) });
+
+  it('says so with 507, and goes on once there is room', async () => {
+    await whileFull(async () => {
+      let answer = await put('org.example.0', 60_000);
+      // What was deleted before may leave room for some.
+      for (let i = 1; i < 100 && answer.status === 200; i++) answer = await put(`org.example.${i}`, 60_000);
+      expect(outcome(answer)).toBe('507 M_UNKNOWN');
+      expect(answer.body['error']).toBe('The server has no room left to store anything');
+    });
+    expect(outcome(await put('org.example.small', 10))).toBe('200');
+    const kept = await alice.request('GET', `/user/${alice.userId}/account_data/org.example.small`);
+    expect(kept).toMatchObject({ status: 200, body: { text: 'x'.repeat(10) } });
+  });
 });
