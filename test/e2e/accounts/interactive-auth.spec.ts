@@ -171,6 +171,7 @@ describe.each(['sqlite', 'postgres'] as const)('interactive auth (%s)', (kind) =
     const terms = await at('m.login.terms');
     expectSafe(terms);
     expect(terms.html).toContain('href="https://rookery.test/_matrix/consent?v=1.0"');
+    expect(terms.html).toContain('>House rules</a>');
     expect((await submitForm(homeserver, terms)).status).toBe(200);
 
     expect(await attempt({})).toMatchObject({

@@ -2,7 +2,16 @@ import { createHmac } from 'node:crypto';
 import { createTestHomeserver, FakeClock, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { AccountService, ThreepidService } from '@rookery/users';
 import { validatedFetch } from '../../support/openapi.js';
-import { asJson, challengeOf, type Json, logIn, withPassword, ForwardClock } from './support.js';
+import {
+  asJson,
+  challengeOf,
+  type Json,
+  logIn,
+  type MailServer,
+  startMailServer,
+  withPassword,
+  ForwardClock,
+} from './support.js';
 
 const jwt = (claims: object, head: object = { alg: 'HS256' }, secret = 'jwt secret'): string => {
   const text = [head, claims].map((part) => Buffer.from(JSON.stringify(part)).toString('base64url')).join('.');
@@ -447,6 +456,45 @@ describe.each(['sqlite', 'postgres'] as const)('limits by address and account (%
       expect.objectContaining(tooMany),
       200,
     ]);
+  });
+});
+
+describe.each(['sqlite', 'postgres'] as const)('an address with nothing left of a limit (%s)', (kind) => {
+  let homeserver: TestHomeserver;
+  let mail: MailServer;
+  beforeAll(async () => {
+    mail = await startMailServer();
+    const narrow = { per_second: 0.001, burst_count: 2 };
+    homeserver = await createTestHomeserver({
+      database: kind,
+      clock: new ForwardClock(),
+      settings: {
+        ...{ rc_login: { address: narrow }, rc_registration: narrow, rc_3pid_validation: narrow },
+        email: { smtp_host: '127.0.0.1', smtp_port: mail.port, notif_from: 'noreply@rookery.test' },
+      },
+    });
+  });
+  afterAll(async () => {
+    await homeserver?.stop();
+    await mail?.stop();
+  });
+
+  it.each<[string, (n: number) => Json]>([
+    ['/login', () => ({ type: 'm.login.password', identifier: { type: 'm.id.user', user: 'nobody' }, password: 'x' })],
+    ['/register', (n) => ({ username: `new${n}`, password: 'wonderland', auth: { type: 'm.login.dummy' } })],
+    ['/register/email/requestToken', (n) => ({ client_secret: 's', email: `new${n}@example.org`, send_attempt: 1 })],
+  ])('has nothing read that it sends to %s', async (path, bodyOf) => {
+    const sendNonsense = async (): Promise<unknown[]> => {
+      const url = `${homeserver.baseUrl}/_matrix/client/v3${path}`;
+      const answer = await fetch(url, { method: 'POST', body: 'no JSON' });
+      return [answer.status, ((await answer.json()) as Json)['errcode']];
+    };
+    expect(await sendNonsense()).toEqual([400, 'M_NOT_JSON']);
+    const statuses: number[] = [];
+    for (let n = 0; n < 10 && !statuses.includes(429); n++)
+      statuses.push((await homeserver.request('POST', path, bodyOf(n))).status);
+    expect(statuses).toContain(429);
+    expect(await sendNonsense()).toEqual([429, 'M_LIMIT_EXCEEDED']);
   });
 });
 

@@ -1,5 +1,7 @@
-import { createTestHomeserver, type TestHomeserver } from '@rookery/testing';
-import { linkOf, type MailServer, startMailServer } from './support.js';
+import { createTestHomeserver, eventually, FakeClock, type TestHomeserver } from '@rookery/testing';
+import { RenewalMails, ThreepidService } from '@rookery/users';
+import { createRoom, join, ok, say } from '../rooms/rooms-client.js';
+import { type Json, linkOf, type Mail, type MailServer, startMailServer, startNumberServer } from './support.js';
 
 const prefixes = { protocol_prefix: '_proto', service_prefix: '_svc' };
 
@@ -58,6 +60,73 @@ describe.each(['sqlite', 'postgres'] as const)('a server with prefixes of its ow
     expect(link).toMatch(/^https:\/\/chat\.example\/_proto\/client\/unstable\/registration\/email\/submit_token\?/);
     expect((await open(link)).status).toBe(200);
     expect((await open(link.replace('_proto', '_matrix'))).status).toBe(404);
+  });
+
+  it('hands out links that it serves in mails and for phone numbers', async () => {
+    const clock = new FakeClock(Date.now());
+    const numbers = await startNumberServer();
+    const server = await createTestHomeserver({
+      database: kind,
+      clock,
+      fetch: (url, init) => fetch(String(url).replace('/_matrix/', '/_proto/'), init),
+      settings: {
+        ...prefixes,
+        public_baseurl: 'https://chat.example/',
+        email: {
+          ...{ smtp_host: '127.0.0.1', smtp_port: mail.port, notif_from: 'noreply@rookery.test' },
+          ...{ enable_notifs: true, notif_delay_before_mail: '1m' },
+        },
+        account_threepid_delegates: { msisdn: numbers.url },
+        account_validity: { enabled: true, period: '30d', renew_at: '30d' },
+      },
+    });
+    try {
+      const opened = async (link: string, path: string, body?: object): Promise<Response> => {
+        expect(link).toMatch(new RegExp(`^https://chat\\.example${path}(\\?|$)`));
+        const url = link.replace('https://chat.example', server.baseUrl);
+        return fetch(url, body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) });
+      };
+      const [ann, ben] = [await server.registerUser('ann'), await server.registerUser('ben')];
+      const address = `ben.${kind}@example.com`;
+      await server.server.service(ThreepidService).add(ben.userId, 'email', address, clock.nowMs(), {});
+      const linkTo = (letter: Mail): string => linkOf(letter).href;
+
+      const wish = { client_secret: 's', send_attempt: 1 };
+      await ok(ben, 'POST', '/account/password/email/requestToken', { ...wish, email: address });
+      const reset = linkTo(await mail.next(address));
+      expect((await opened(reset, '/_svc/client/password_reset/email/submit_token')).status).toBe(200);
+
+      const number = { ...wish, country: 'GB', phone_number: '07700900123' };
+      const text = await ok<Json>(ben, 'POST', '/account/3pid/msisdn/requestToken', number);
+      const sid = String(text['sid']);
+      const submit = '/_proto/client/unstable/add_threepid/msisdn/submit_token';
+      const code = { sid, client_secret: 's', token: numbers.codeOf(sid) };
+      const proved = await opened(String(text['submit_url']), submit, code);
+      expect([proved.status, await proved.json()]).toEqual([200, { success: true }]);
+
+      await server.server.service(RenewalMails).tellExpiring();
+      const renewal = linkTo(await mail.next(address));
+      expect((await opened(renewal, '/_proto/client/unstable/account_validity/renew')).status).toBe(200);
+
+      await ok(ben, 'POST', '/pushers/set', {
+        ...{ kind: 'email', app_id: 'm.email', pushkey: address, app_display_name: 'Mail', lang: 'en', data: {} },
+        device_display_name: address,
+      });
+      const roomId = await createRoom(ann, { preset: 'public_chat' });
+      await join(ben, roomId);
+      await say(ann, roomId, 'are you there?');
+      const before = mail.mails.length;
+      await eventually(async () => {
+        await clock.advance(60_000);
+        return mail.mails.length > before;
+      });
+      const { headers } = await mail.next(address);
+      const unsubscribe = headers.find(({ key }) => key === 'list-unsubscribe')?.value.slice(1, -1) ?? '';
+      expect((await opened(unsubscribe, '/_svc/client/unsubscribe')).status).toBe(200);
+    } finally {
+      await server.stop();
+      await numbers.stop();
+    }
   });
 
   it('has a page for administrators that asks where it answers', async () => {
