@@ -213,6 +213,18 @@ describe('Pages', () => {
     expect(pages.text('en/2.0.html', { user: 'u' })).toBe('consent u');
   });
 
+  it('shows the pictures of ways to sign in, and a sign of its own for those without', () => {
+    const picker = (...icons: (string | null)[]): string =>
+      make({ protocolPrefix: '_proto' }).text('sso_login_idp_picker.html', {
+        providers: icons.map((idp_icon) => ({ idp_id: 'oidc-x', idp_name: 'X', idp_icon })),
+      });
+    const src = 'https://hs.example.org/_proto/media/v3/thumbnail/example.org/icon?';
+    expect(picker('mxc://example.org/icon')).toContain(`<img class="icon" src="${src}`);
+    expect(picker('mxc://example.org/icon')).not.toContain('<svg class="icon"');
+    expect(picker(null)).toContain('<svg class="icon"');
+    expect(picker(null)).not.toContain('<img class="icon"');
+  });
+
   it('understands templates written for the field', () => {
     writeFileSync(
       join(folder, 'notif_mail.html'),
@@ -286,6 +298,7 @@ describe('Pages', () => {
       Config.fromObject({
         server_name: 'x.org',
         public_baseurl: 'https://hs.x.org',
+        protocol_prefix: '_proto',
         templates: { custom_template_directory: folder },
       }),
     );
@@ -293,9 +306,13 @@ describe('Pages', () => {
       serverName: 'x.org',
       appName: 'Matrix',
       publicBaseUrl: 'https://hs.x.org/',
-      protocolPrefix: '_matrix',
+      protocolPrefix: '_proto',
       folders: [folder],
     });
+    writeFileSync(join(folder, 'own.txt'), "{{ 'mxc://h/m'|mxc_to_http(1, 2) }}");
+    expect(make(options).text('own.txt')).toBe(
+      'https://hs.x.org/_proto/media/v3/thumbnail/h/m?width=1&height=2&method=crop',
+    );
   });
 
   it("looks into the sections' own folders of the past", () => {
