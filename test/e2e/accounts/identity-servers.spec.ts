@@ -2,12 +2,14 @@ import { createHash } from 'node:crypto';
 import { createServer, type Server } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { getCACertificates, setDefaultCACertificates } from 'node:tls';
+import { Database } from '@rookery/database';
 import { canonicalJson, SigningKey, VerifyKey } from '@rookery/events';
 import { createTestHomeserver, eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { ThreepidService } from '@rookery/users';
 import { validatedFetch } from '../../support/openapi.js';
+import { createRoom, join, ok, say } from '../rooms/rooms-client.js';
 import { certificate, certificateKey } from './fixtures/certificate.js';
-import { asJson, type Json, withPassword } from './support.js';
+import { asJson, type Json, startWebServer, withPassword } from './support.js';
 
 const base = '/_matrix/identity/v2';
 const seed = new Uint8Array(32).fill(4);
@@ -308,6 +310,31 @@ describe.each(['sqlite', 'postgres'] as const)('identity servers (%s)', (kind) =
     });
     expect(await bind(ann, 'x@example.org', { id_access_token: 'a\r\nX-Evil: 1' })).toMatchObject({ status: 400 });
     expect((await ann.request('GET', '/account/whoami')).status).toBe(200);
+  });
+
+  it('may be where other servers may be, though nothing else is reached there', async () => {
+    const gateway = await startWebServer(() => ({ body: { rejected: [] } }));
+    // Beside it the general list is what it is where nothing is said.
+    const settings = { federation_ip_range_blacklist: ['10.0.0.0/8'] };
+    const here = await createTestHomeserver({ database: kind, fetch: validatedFetch, settings });
+    try {
+      const [eve, fay] = [await here.registerUser('eve'), await here.registerUser('fay')];
+      expect(await bind(eve, 'eve.near@example.org')).toMatchObject({ status: 200 });
+      await ok(eve, 'POST', '/pushers/set', {
+        ...{ kind: 'http', app_id: 'org.example.app', pushkey: 'key', app_display_name: 'App', lang: 'en' },
+        device_display_name: 'Phone',
+        data: { url: `${gateway.url}/_matrix/push/v1/notify` },
+      });
+      const roomId = await createRoom(eve, { preset: 'public_chat' });
+      await join(fay, roomId);
+      await say(fay, roomId, 'are you there?');
+      const failing = 'SELECT 1 AS found FROM pushers WHERE failing_since IS NOT NULL';
+      await eventually(async () => (await here.server.service(Database).get(failing)) !== undefined);
+      expect(gateway.requests).toEqual([]);
+    } finally {
+      await here.stop();
+      await gateway.stop();
+    }
   });
 
   it('are not used where the settings forbid it', async () => {

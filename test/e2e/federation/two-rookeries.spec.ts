@@ -10,6 +10,10 @@ interface Sync {
     readonly join?: Record<string, { readonly timeline: { readonly events: WireEvent[] } }>;
     readonly invite?: Record<string, { readonly invite_state: { readonly events: WireEvent[] } }>;
     readonly knock?: Record<string, { readonly knock_state: { readonly events: WireEvent[] } }>;
+    readonly leave?: Record<
+      string,
+      { readonly state?: { readonly events: WireEvent[] }; readonly timeline: { readonly events: WireEvent[] } }
+    >;
   };
 }
 
@@ -58,7 +62,22 @@ describe.each(databases)('two servers (%s)', (database) => {
       () => membershipOf(user, roomId, target),
       (now) => now === membership,
     );
-  const sync = (user: TestUser) => ok<Sync>(user, 'GET', '/sync');
+  const sync = (user: TestUser, since?: string) =>
+    ok<Sync>(user, 'GET', since === undefined ? '/sync' : `/sync?since=${since}`);
+  /** Expects that a user who was asked into a room is told how that ended, and nothing else of the room. */
+  const expectEnding = async (user: TestUser, roomId: string, since: string, ending: object): Promise<void> => {
+    const { rooms } = await until(
+      () => sync(user, since),
+      (answer) => roomId in (answer.rooms?.leave ?? {}),
+    );
+    const { state, timeline } = rooms!.leave![roomId]!;
+    expect(state?.events ?? []).toEqual([]);
+    expect(timeline.events).toMatchObject([ending]);
+  };
+  const sentAway = (reason: string): object => ({
+    ...{ type: 'm.room.member', state_key: bob.userId, sender: alice.userId },
+    content: { membership: 'leave', reason },
+  });
 
   it.each(['1', '6', '10', '11', '12'])('joins, talks both ways and leaves (version %s)', async (version) => {
     const roomId = await createRoom(alice, { preset: 'public_chat', room_version: version, name: 'Both' });
@@ -105,8 +124,11 @@ describe.each(databases)('two servers (%s)', (database) => {
     await sees(alice, rejected, bob, 'leave');
     expect(Object.keys(await invitesOf())).not.toContain(rejected);
     const withdrawn = await invited();
-    await ok(alice, 'POST', `/rooms/${withdrawn}/kick`, { user_id: bob.userId });
-    await until(invitesOf, (invites) => !(withdrawn in invites));
+    const { next_batch: since } = await sync(bob);
+    await setState(alice, withdrawn, 'm.room.topic', { topic: 'not for bob' });
+    await ok(alice, 'POST', `/rooms/${withdrawn}/kick`, { user_id: bob.userId, reason: 'a mistake' });
+    await expectEnding(bob, withdrawn, since, sentAway('a mistake'));
+    expect(Object.keys(await invitesOf())).not.toContain(withdrawn);
   });
 
   it('lets in who shows with the join that an invite to an address is theirs', async () => {
@@ -154,6 +176,12 @@ describe.each(databases)('two servers (%s)', (database) => {
     await sees(alice, other, bob, 'knock');
     await ok(bob, 'POST', `/rooms/${other}/leave`, {});
     await sees(alice, other, bob, 'leave');
+    const closed = await createRoom(alice, { initial_state: rules });
+    await knock(closed);
+    await sees(alice, closed, bob, 'knock');
+    const { next_batch: since } = await sync(bob);
+    await ok(alice, 'POST', `/rooms/${closed}/kick`, { user_id: bob.userId, reason: 'full' });
+    await expectEnding(bob, closed, since, sentAway('full'));
   });
 
   // A room with a name is joined without the members that it would be called by otherwise.

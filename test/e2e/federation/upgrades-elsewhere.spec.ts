@@ -32,11 +32,18 @@ describe.each(databases)('rooms that are upgraded elsewhere (%s)', (database) =>
   /** A room elsewhere with an alias of this server. */
   const named = async (): Promise<{ readonly old: ElsewhereRoom; readonly alias: string }> => {
     const old = new ElsewhereRoom(far, '10');
+    // Who may name it may say that it is listed here.
+    const content = { users: { [old.creator]: 100, [alice.userId]: 100 }, invite: 0 };
+    old.add({ type: 'm.room.power_levels', stateKey: '', content });
     await join(old);
     const alias = `#moving-${(aliases += 1)}:home.test`;
     await ok(alice, 'PUT', `/directory/room/${encodeURIComponent(alias)}`, { room_id: old.roomId });
     return { old, alias };
   };
+  const visibilityOf = async (room: ElsewhereRoom): Promise<unknown> =>
+    (await ok(alice, 'GET', `/directory/list/room/${encodeURIComponent(room.roomId)}`))['visibility'];
+  const publish = (room: ElsewhereRoom): Promise<unknown> =>
+    ok(alice, 'PUT', `/directory/list/room/${encodeURIComponent(room.roomId)}`, { visibility: 'public' });
   const close = async (old: ElsewhereRoom, replacement: string): Promise<void> => {
     const content = { body: 'replaced', replacement_room: replacement };
     const tombstone = old.add({ type: 'm.room.tombstone', stateKey: '', content });
@@ -45,26 +52,32 @@ describe.each(databases)('rooms that are upgraded elsewhere (%s)', (database) =>
     await eventually(async () => (await alice.request('GET', state)).status === 200);
   };
 
-  it('take the aliases of this server along when somebody follows', async () => {
+  it('take the aliases of this server along, and their place in the directory, when somebody follows', async () => {
     const { old, alias } = await named();
+    await publish(old);
     const successor = new ElsewhereRoom(next, '10', { join_rule: 'public' }, old.roomId);
     await close(old, successor.roomId);
     expect(await roomOf(alias)).toBe(old.roomId);
+    expect(await visibilityOf(old)).toBe('public');
     await join(successor);
     await eventually(async () => (await roomOf(alias)) === successor.roomId);
+    expect([await visibilityOf(old), await visibilityOf(successor)]).toEqual(['private', 'public']);
   });
 
   it('take them along as well where the old room is closed last', async () => {
     const { old, alias } = await named();
+    await publish(old);
     const successor = new ElsewhereRoom(next, '10', { join_rule: 'public' }, old.roomId);
     await join(successor);
     expect(await roomOf(alias)).toBe(old.roomId);
     await close(old, successor.roomId);
     await eventually(async () => (await roomOf(alias)) === successor.roomId);
+    expect([await visibilityOf(old), await visibilityOf(successor)]).toEqual(['private', 'public']);
   });
 
   it('lose nothing to a room that only claims to follow', async () => {
     const { old, alias } = await named();
+    await publish(old);
     const successor = new ElsewhereRoom(next, '10', { join_rule: 'public' }, old.roomId);
     await close(old, successor.roomId);
     const pretender = new ElsewhereRoom(next, '10', { join_rule: 'public' }, old.roomId);
@@ -72,5 +85,7 @@ describe.each(databases)('rooms that are upgraded elsewhere (%s)', (database) =>
     next.answer = (asked, response) => void successor.answer(asked, response);
     await join(successor);
     await eventually(async () => (await roomOf(alias)) === successor.roomId);
+    const rooms = [old, pretender, successor];
+    expect(await Promise.all(rooms.map(visibilityOf))).toEqual(['private', 'private', 'public']);
   });
 });
