@@ -1,8 +1,10 @@
 import { databaseMigrations } from '@rookery/database';
 import { eachDatabase, type TestDatabase } from '@rookery/testing';
 import { scansOf } from '@rookery/testing/internal';
+import { usersMigrations } from '@rookery/users';
 import { mediaMigrations } from '../migrations/index.js';
 import { localMediaPart, type MediaPart, type RemoteFile, unusedRemoteMedia } from './media.query.js';
+import { mediaUsageOrders, selectMediaUsage } from './media-usage.query.js';
 
 eachDatabase('files that nobody has used', (open) => {
   let test: TestDatabase;
@@ -58,4 +60,39 @@ eachDatabase('files that nobody has used', (open) => {
     });
     expect(scans).toEqual([]);
   });
+});
+
+eachDatabase('how much users take', (open) => {
+  let test: TestDatabase;
+  const search = { descending: false, offset: 0, limit: 2, fromTs: 0, untilTs: undefined, term: undefined };
+
+  beforeAll(async () => {
+    test = await open();
+    await test.migrate([...databaseMigrations, ...usersMigrations, ...mediaMigrations]);
+    await test.database.write(async (tx) => {
+      await tx.insertMany(
+        'local_media_repository',
+        ['media_id', 'user_id', 'media_length', 'created_ts'],
+        Array.from({ length: 30 }, (_, n) => [`m${n}`, `@u${n % 3}:a`, 10 + n, n]),
+      );
+      await tx.insertMany('profiles', ['user_id', 'displayname'], [['@u1:a', 'Zed']]);
+    });
+  });
+  afterAll(() => test.close());
+
+  it.each(mediaUsageOrders)(
+    'is summed up once for each user, before their name is looked for, by %s',
+    async (orderBy) => {
+      const found = { users: [] as string[], total: 0 };
+      const scans = await scansOf(test.database, async (db) => {
+        const { users, total } = await selectMediaUsage(db, { ...search, orderBy });
+        Object.assign(found, { users: users.map(({ user_id }) => user_id), total });
+      });
+      expect(found).toEqual({ users: orderBy === 'displayname' ? ['@u1:a', '@u0:a'] : ['@u0:a', '@u1:a'], total: 3 });
+      if (test.database.dialect.name !== 'sqlite') return;
+      // Sums, their number, and the page of them or, to order by names, all of them. No table is gone through for that.
+      expect(scans).toContain(orderBy === 'displayname' ? 'SCAN t' : 'SCAN w');
+      expect(scans.filter((scan) => !/^SCAN (?:t|u|usage|w)$/.test(scan))).toEqual([]);
+    },
+  );
 });
