@@ -15,9 +15,10 @@ class Collector {
       response.end('{}');
     });
   });
+  /** @returns where it listens */
   async start(): Promise<string> {
     await new Promise<void>((resolve) => this.#server.listen(0, '127.0.0.1', resolve));
-    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}/push`;
+    return `127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
   stop(): void {
     this.#server.close();
@@ -38,7 +39,7 @@ describe.each(databases)('usage reports (%s)', (database) => {
   };
 
   beforeAll(async () => {
-    const endpoint = await collector.start();
+    const endpoint = `http://${await collector.start()}/push`;
     homeserver = await createTestHomeserver({
       database,
       clock,
@@ -94,5 +95,26 @@ describe.each(databases)('usage reports (%s)', (database) => {
       log_level: 'WARNING',
     });
     expect(JSON.stringify(report)).not.toMatch(/alice|bob|!/);
+  });
+});
+
+describe('usage reports of a server that goes out by a proxy', () => {
+  it('go by way of it', async () => {
+    const clock = new FakeClock(Date.now());
+    // A proxy gets the whole address, whatever lies behind it.
+    const proxy = new Collector();
+    const endpoint = 'http://reports.invalid/push';
+    const settings = { report_stats: true, report_stats_endpoint: endpoint, http_proxy: await proxy.start() };
+    const homeserver = await createTestHomeserver({ clock, settings });
+    try {
+      await eventually(async () => {
+        await clock.advance(60_000);
+        return proxy.reports.length > 0;
+      });
+      expect(proxy.reports[0]).toMatchObject({ method: 'PUT', path: endpoint, body: { homeserver: 'rookery.test' } });
+    } finally {
+      await homeserver.stop();
+      proxy.stop();
+    }
   });
 });
