@@ -93,6 +93,12 @@ describe.each(databases)('requests as clients write them (%s)', (database) => {
         '401',
       ],
     ];
+    const said = `${room}/send/m.room.message/null`;
+    const event = await alice.request<{ event_id: string }>('PUT', said, { msgtype: 'm.text', body: 'x' });
+    cases.push(
+      ['PUT', `${room}/redact/${event.body.event_id}/null`, { reason: null }],
+      ['POST', `${room}/redact/${event.body.event_id}`, { reason: null }],
+    );
     for (const [method, path, body, expected = '200'] of cases)
       expect([path, JSON.stringify(body).slice(0, 60), outcome(await alice.request(method, path, body))]).toEqual([
         path,

@@ -1,4 +1,4 @@
-import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { createTestHomeserver, eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { validatedFetch } from '../../support/openapi.js';
 import { registerWithSecret } from '../../support/shared-secret.js';
 
@@ -83,10 +83,18 @@ describe.each(['sqlite', 'postgres'] as const)('administrators of the server (%s
   });
 
   it('see from where somebody was active, and so does the user', async () => {
-    const seen = await admin('GET', `/admin/whois/${alice.userId}`);
-    expect(seen).toMatchObject({ status: 200, body: { user_id: alice.userId } });
-    expect(JSON.stringify(seen.body)).toContain('127.0.0.1');
+    await alice.request('GET', '/account/whoami');
+    await eventually(async () => {
+      const seen = await admin('GET', `/admin/whois/${alice.userId}`);
+      expect(seen).toMatchObject({ status: 200, body: { user_id: alice.userId } });
+      return JSON.stringify(seen.body).includes('127.0.0.1');
+    });
     expect((await alice.request('GET', `/admin/whois/${alice.userId}`)).status).toBe(200);
+    // Where tools from before the first release look.
+    for (const prefix of ['api/v1', 'unstable']) {
+      const old = await admin('GET', `/_matrix/client/${prefix}/admin/whois/${alice.userId}`);
+      expect([prefix, old]).toMatchObject([prefix, { status: 200, body: { user_id: alice.userId } }]);
+    }
   });
 
   it.each([
