@@ -6,7 +6,6 @@ export {
   type RoomAccountDataRow,
 } from './account-data/account-data.query.js';
 export { AccountDataService } from './account-data/account-data.service.js';
-export { parsedContents, partsOf } from './account-data/large-pieces.js';
 export { FilterStore } from './account-data/filter-store.js';
 export {
   type Account,

@@ -5,7 +5,7 @@ import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { PushersService, pusherContent } from '@rookery/push';
 import { UserMemberships } from '@rookery/rooms';
-import { AccountDataService, addressesOf, ClientActivity, parsedContents } from '@rookery/users';
+import { AccountDataService, addressesOf, ClientActivity } from '@rookery/users';
 import { admin, AdminAccess } from '../http/admin-endpoint.js';
 import { AdminTargets } from '../http/admin-targets.js';
 
@@ -81,13 +81,13 @@ export class UserActivityController {
     ]);
     // Users choose the types, and a plain object hides some names.
     const rooms = new Map<string, [type: string, content: JsonObject][]>();
-    const contents = await parsedContents(ofRooms);
+    const contents = await AccountDataService.parsedContents(ofRooms);
     for (const [index, { roomId, type }] of ofRooms.entries()) {
       const ofRoom = rooms.get(roomId) ?? [];
       ofRoom.push([type, contents[index]!]);
       rooms.set(roomId, ofRoom);
     }
-    const ownContents = await parsedContents(own);
+    const ownContents = await AccountDataService.parsedContents(own);
     const entries = own.map(({ type }, index) => [type, ownContents[index]!] as const);
     const perRoom = [...rooms].map(([roomId, ofRoom]) => [roomId, Object.fromEntries(ofRoom)] as const);
     return { account_data: { global: Object.fromEntries(entries), rooms: Object.fromEntries(perRoom) } };

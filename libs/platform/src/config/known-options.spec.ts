@@ -575,7 +575,12 @@ it('has a row for every setting but those that are here alone', () => {
   // `server_name` is in every file of this page; the others are of this server.
   expect(others).toEqual([
     ...['server_name', 'protocol_prefix', 'service_prefix', 'federation.max_state_events', 'log_level', 'log_format'],
-    ...['log_slow_requests', 'log_slow_queries', 'remote_media_downloads_per_server', 'remote_media_downloads_per_user'],
+    ...[
+      'log_slow_requests',
+      'log_slow_queries',
+      'remote_media_downloads_per_server',
+      'remote_media_downloads_per_user',
+    ],
     ...['max_account_data_size', 'rc_ui_auth', 'processes.address', 'processes.tls'],
   ]);
 });

@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { EventFilter, JsonObject } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { MembershipReader, RoomAccess, RoomDirectory, RoomReadingService } from '@rookery/rooms';
-import { AccountDataService, parsedContents } from '@rookery/users';
+import { AccountDataService } from '@rookery/users';
 import { isKept } from '../sections/account-data.js';
 import { RoomCompany } from './room-company.js';
 
@@ -41,7 +41,7 @@ export class RoomInitialSync {
       reading.kind === 'joined' ? this.company.of(requester, roomId) : { presence: [], receipts: [] },
     ]);
     const kept = accountData.filter(isKept);
-    const contents = await parsedContents(kept);
+    const contents = await AccountDataService.parsedContents(kept);
     const { end: earlier, chunk = [] } = page as { readonly end?: string; readonly chunk?: JsonObject[] };
     return {
       room_id: roomId,

@@ -3,13 +3,7 @@ import { WrittenList } from '@rookery/http';
 import { type EventFilter, type JsonObject, passesFilter, passesRoom } from '@rookery/matrix-types';
 import { ownTurn } from '@rookery/platform';
 import { PushRulesService } from '@rookery/push';
-import {
-  type AccountDataRow,
-  AccountDataService,
-  parsedContents,
-  partsOf,
-  type RoomAccountDataRow,
-} from '@rookery/users';
+import { type AccountDataRow, AccountDataService, type RoomAccountDataRow } from '@rookery/users';
 import type { SyncContext } from '../sync-context.js';
 import type { RoomEntry } from './room-list.js';
 
@@ -46,7 +40,7 @@ export async function eventsByRoom(
     const ofRoom = rows.get(roomId) ?? [];
     return ofRoom.length === 0 ? [] : [[roomId, ofRoom]];
   });
-  const isMuch = partsOf(some.flatMap(([, ofRoom]) => ofRoom)).length > 1;
+  const isMuch = AccountDataService.partsOf(some.flatMap(([, ofRoom]) => ofRoom)).length > 1;
   const events = new Map<string, AccountDataEvents>();
   for (const [roomId, ofRoom] of some) {
     if (isMuch) await ownTurn();
@@ -62,12 +56,12 @@ async function eventsOf(
   before: readonly AccountDataEvent[] = [],
 ): Promise<AccountDataEvents> {
   if (!asText || rows.reduce((sum, { bytes }) => sum + bytes, 0) <= shortBytes) {
-    const contents = await parsedContents(rows);
+    const contents = await AccountDataService.parsedContents(rows);
     return [...before, ...rows.map(({ type }, index) => ({ type, content: contents[index]! }))];
   }
   const list = new WrittenList();
   list.add(before);
-  for (const [index, part] of partsOf(rows).entries()) {
+  for (const [index, part] of AccountDataService.partsOf(rows).entries()) {
     if (index > 0) await ownTurn();
     list.addWritten(part.map(({ type, content }) => `{"type":${JSON.stringify(type)},"content":${content}}`));
   }
@@ -94,7 +88,7 @@ export class AccountDataSection {
     const first = rules !== undefined && passesFilter(wanted, { ...rules, sender: userId }) ? [rules] : [];
     const rows = await passing(global, wanted, userId);
     return {
-      global: await eventsOf(rows, context.asText === true && partsOf(rows).length > 1, first),
+      global: await eventsOf(rows, context.asText === true && AccountDataService.partsOf(rows).length > 1, first),
       byRoom: Map.groupBy(own?.rooms ?? [], (row) => row.roomId),
     };
   }
@@ -165,6 +159,6 @@ async function passing(
   const { senders, notSenders, containsUrl, relTypes, notRelTypes } = filter;
   if (notSenders.includes(sender) || senders?.includes(sender) === false) return [];
   if (containsUrl === undefined && relTypes === undefined && notRelTypes.length === 0) return rows;
-  const contents = await parsedContents(rows);
+  const contents = await AccountDataService.parsedContents(rows);
   return rows.filter(({ type }, index) => passesFilter(filter, { type, sender, content: contents[index]! }));
 }

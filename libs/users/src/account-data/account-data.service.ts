@@ -28,7 +28,7 @@ import {
   writeForRoom,
   writeGlobal,
 } from './account-data.query.js';
-import { LargePieces } from './large-pieces.js';
+import { LargePieces, parsedContents, partsOf } from './large-pieces.js';
 
 /** Largest content of one piece as JSON, bytes. */
 const largestContentBytes = 1_048_576;
@@ -73,6 +73,11 @@ interface Change {
  */
 @Injectable()
 export class AccountDataService {
+  /** What pieces hold, in their order; much is parsed in several turns of the event loop. */
+  static readonly parsedContents = parsedContents;
+  /** Pieces in parts, each of which is written or parsed in a turn of the event loop; of none no part. */
+  static readonly partsOf = partsOf;
+
   readonly stream: Stream<'user'>;
   readonly #sources = new Map<string, AccountDataSource>();
   readonly #changes: ChangedKeys;
