@@ -16,7 +16,7 @@ export { ServiceMetadata } from './caches/service-metadata.js';
 export { Clock, SystemClock, type Timer } from './clock.js';
 export { Alarm } from './concurrency/alarm.js';
 export { atEase } from './concurrency/at-ease.js';
-export { batchesOf } from './concurrency/batches-of.js';
+export { batchesBySize, batchesOf } from './concurrency/batches-of.js';
 export { eachLimit } from './concurrency/each-limit.js';
 export { KeyedCounter } from './concurrency/keyed-counter.js';
 export { KeyedMutex } from './concurrency/keyed-mutex.js';

@@ -1,4 +1,5 @@
 import { type Db, distinctValues, type Tx } from '@rookery/database';
+import { batchesBySize } from '@rookery/platform';
 import { devicesOfUsers } from '@rookery/users';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
@@ -41,7 +42,8 @@ export async function devicesOf(tx: Tx, userIds: readonly string[]): Promise<Map
 
 /** Puts messages into inboxes, a part in each turn of the event loop; one device at most once. */
 export async function insertMessages(tx: Tx, streamId: number, messages: readonly InboxMessage[]): Promise<void> {
-  for (const [index, part] of partsOf(messages).entries()) {
+  const parts = batchesBySize(messages, ({ json }) => json.length, charsPerTurn, messagesPerTurn);
+  for (const [index, part] of parts.entries()) {
     if (index > 0) await nextTurn();
     await tx.insertMany(
       'device_inbox',
@@ -49,20 +51,6 @@ export async function insertMessages(tx: Tx, streamId: number, messages: readonl
       part.map((message) => [message.userId, message.deviceId, streamId, message.json]),
     );
   }
-}
-
-function partsOf(messages: readonly InboxMessage[]): InboxMessage[][] {
-  const parts: InboxMessage[][] = [];
-  let chars = Infinity;
-  for (const message of messages) {
-    chars += message.json.length;
-    if (chars <= charsPerTurn && parts.at(-1)!.length < messagesPerTurn) parts.at(-1)!.push(message);
-    else {
-      parts.push([message]);
-      chars = message.json.length;
-    }
-  }
-  return parts;
 }
 
 /** Messages of a device with `after < position <= upTo`, ascending, at most `limit`. */

@@ -12,6 +12,7 @@ import { domainOf, isJsonObject, isValidUserId, type JsonObject, MatrixError } f
 import {
   type BackgroundTask,
   BackgroundTasks,
+  batchesBySize,
   Clock,
   Config,
   eachLimit,
@@ -146,13 +147,14 @@ export class RemoteDeviceLists implements OnModuleInit {
         return fits;
       });
     const lists = noLists();
-    for (const [index, part] of partsOf(fitting).entries()) {
+    for (const [index, part] of batchesBySize(fitting, ([, bytes]) => bytes, readPerTurnBytes).entries()) {
       if (index > 0) await ownTurn();
+      const users = part.map(([userId]) => userId);
       const [devices, keys] = await Promise.all([
-        devicesOfUsers(this.database, part),
-        keysOfUsers(this.database, part),
+        devicesOfUsers(this.database, users),
+        keysOfUsers(this.database, users),
       ]);
-      addLists(lists, part, devices, keys);
+      addLists(lists, users, devices, keys);
     }
     return { ...lists, userIds: new Set(sizes.map(([userId]) => userId)), leftOut };
   }
@@ -429,21 +431,6 @@ function listIn(userId: string, answer: JsonObject): DeviceList | undefined {
     found.set(one.deviceId, one);
   }
   return { streamId: String(streamId), devices: [...found.values()], keys: keysIn(userId, answer) };
-}
-
-/** Users in parts that are read in one turn of the event loop each. */
-function partsOf(sizes: readonly (readonly [string, number])[]): string[][] {
-  const parts: string[][] = [];
-  let bytes = Infinity;
-  for (const [userId, size] of sizes) {
-    bytes += size;
-    if (bytes <= readPerTurnBytes) parts.at(-1)!.push(userId);
-    else {
-      parts.push([userId]);
-      bytes = size;
-    }
-  }
-  return parts;
 }
 
 /** Why what is known is not given. */

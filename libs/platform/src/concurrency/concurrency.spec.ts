@@ -1,4 +1,12 @@
-import { eachLimit, KeyedCounter, KeyedSemaphore, QueueFullError, Semaphore, SingleFlight } from '../index.js';
+import {
+  batchesBySize,
+  eachLimit,
+  KeyedCounter,
+  KeyedSemaphore,
+  QueueFullError,
+  Semaphore,
+  SingleFlight,
+} from '../index.js';
 
 const gate = (): { readonly open: () => void; readonly passed: Promise<void> } => {
   const { promise, resolve } = Promise.withResolvers<void>();
@@ -189,5 +197,26 @@ describe('KeyedCounter', () => {
     expect([counter.of('a'), counter.of('b')]).toEqual([1, 0]);
     counter.remove('a');
     expect(counter.of('a')).toBe(0);
+  });
+});
+
+describe('batchesBySize', () => {
+  const batches = (sizes: readonly number[], count?: number): (readonly number[])[] =>
+    batchesBySize(sizes, (size) => size, 10, count);
+
+  it('keeps the order, and fills each part as far as it goes', () => {
+    expect(batches([4, 6, 1, 9, 1])).toEqual([[4, 6], [1, 9], [1]]);
+    expect(batches([])).toEqual([]);
+  });
+
+  it('gives what is too large a part of its own, and never an empty one', () => {
+    expect(batches([11, 3, 25, 0])).toEqual([[11], [3], [25], [0]]);
+  });
+
+  it('counts pieces as well', () => {
+    expect(batches([0, 0, 0, 10], 2)).toEqual([
+      [0, 0],
+      [0, 10],
+    ]);
   });
 });

@@ -1,6 +1,6 @@
 import type { Database } from '@rookery/database';
 import type { JsonObject } from '@rookery/matrix-types';
-import { KeyedSemaphore, ownTurn } from '@rookery/platform';
+import { batchesBySize, KeyedSemaphore, ownTurn } from '@rookery/platform';
 import { type AccountDataRow, type AccountDataTable, contentsOf } from './account-data.query.js';
 
 /** What is read, or parsed, in a turn of the event loop, bytes; a piece that is larger has a turn of its own. */
@@ -52,17 +52,6 @@ export async function parsedContents(rows: readonly AccountDataRow[]): Promise<J
   return parsed;
 }
 
-/** Rows in parts of so many bytes, or of one row that is larger; of none no part. */
-export function partsOf<Row extends AccountDataRow>(rows: readonly Row[]): Row[][] {
-  const parts: Row[][] = [];
-  let left = 0;
-  for (const row of rows) {
-    if (parts.length === 0 || row.bytes > left) {
-      parts.push([]);
-      left = bytesPerTurn;
-    }
-    parts.at(-1)!.push(row);
-    left -= row.bytes;
-  }
-  return parts;
-}
+/** Pieces in parts, each of which is read, parsed or written in a turn of the event loop. */
+export const partsOf = <Row extends AccountDataRow>(rows: readonly Row[]): (readonly Row[])[] =>
+  batchesBySize(rows, ({ bytes }) => bytes, bytesPerTurn);
