@@ -17,13 +17,19 @@ eachDatabase('What processes note of activity', (open, kind) => {
   beforeAll(async () => {
     test = await open();
     await test.migrate([...databaseMigrations, ...usersMigrations]);
-    await test.database.write((tx) =>
-      tx.insertMany(
+    await test.database.write(async (tx) => {
+      const users = [ann, zoe];
+      await tx.insertMany(
+        'users',
+        ['name', 'creation_ts'],
+        users.map((userId) => [userId, 1]),
+      );
+      await tx.insertMany(
         'devices',
         ['user_id', 'device_id'],
-        [ann, zoe].map((userId) => [userId, deviceId]),
-      ),
-    );
+        users.map((userId) => [userId, deviceId]),
+      );
+    });
   });
   afterAll(() => test.close());
 
