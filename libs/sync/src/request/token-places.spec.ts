@@ -1,5 +1,6 @@
 import type { Database } from '@rookery/database';
 import type { E2eePorts } from '@rookery/e2ee';
+import { OnlyAtWriterError } from '@rookery/platform';
 import type { Notifier } from '@rookery/replication';
 import { RecordingLogger } from '@rookery/testing';
 import { TokenPlaces } from './token-places.js';
@@ -9,7 +10,9 @@ describe('TokenPlaces', () => {
   const at = (events: number): SyncToken => tokenOf((stream) => (stream === 'events' ? events : 1));
 
   /** All streams are at 5, but that of events, which gets there with the first wait. */
-  const make = (): { readonly places: TokenPlaces; readonly logger: RecordingLogger } => {
+  const make = (
+    onlyAtWriter = (): void => undefined,
+  ): { readonly places: TokenPlaces; readonly logger: RecordingLogger } => {
     let events = 4;
     const notifier = {
       position: (name: string) => (name === 'events' ? events : 5),
@@ -21,7 +24,12 @@ describe('TokenPlaces', () => {
     const logger = new RecordingLogger();
     const ports = { syncPositions: { give: () => undefined } };
     const places = new TokenPlaces(
-      ...([notifier as unknown as Notifier, {} as Database, logger, ports as unknown as E2eePorts] as const),
+      ...([
+        notifier as unknown as Notifier,
+        { onlyAtWriter } as unknown as Database,
+        logger,
+        ports as unknown as E2eePorts,
+      ] as const),
     );
     return { places, logger };
   };
@@ -44,5 +52,14 @@ describe('TokenPlaces', () => {
         fields: { streams: ['events'] },
       },
     ]);
+  });
+
+  it('leaves it to the process that writes to say that a token is from the future', async () => {
+    const { places, logger } = make(() => {
+      throw new OnlyAtWriterError('a token');
+    });
+    await expect(places.placed(at(900), signal)).rejects.toThrow(OnlyAtWriterError);
+    expect(await places.placed(at(5), signal)).toEqual({ token: at(5), isLost: false });
+    expect(logger.lines).toEqual([]);
   });
 });
