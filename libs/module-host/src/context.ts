@@ -1,4 +1,4 @@
-import type { CallbackContext } from '@rookery/module-api';
+import type { CallbackContext, ModuleRequester } from '@rookery/module-api';
 import type { Requester } from '@rookery/platform';
 
 /** What a domain knows beyond the requester. */
@@ -56,3 +56,13 @@ export function callbackContext(
 
 /** Whether {@link callbackContext} made it: then it is frozen. */
 export const isCallbackContext = (context: CallbackContext): boolean => context instanceof ContextForModules;
+
+/** What modules are told of who makes a request. */
+export const requesterForModules = ({
+  userId,
+  deviceId,
+  isGuest,
+  isAdmin,
+  shadowBanned,
+  appserviceId,
+}: Requester): ModuleRequester => Object.freeze({ userId, deviceId, isGuest, isAdmin, shadowBanned, appserviceId });

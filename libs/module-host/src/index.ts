@@ -8,7 +8,7 @@ export type {
   TableBackend,
 } from './capabilities.js';
 export type { CallOrigin, WriterBackend } from './at-writer.js';
-export { callbackContext } from './context.js';
+export { callbackContext, requesterForModules } from './context.js';
 export { ModuleDispatcher } from './dispatcher.js';
 export type { ActingModule } from './event-chains.js';
 export { moduleEntriesOf, settingsOptionOf } from './entries.js';

@@ -47,22 +47,18 @@ export class FetchPlaces {
    * Does work once there is a place, which is given back after it.
    * @throws MatrixError 429 `M_LIMIT_EXCEEDED` where too many wait already, or there was none in time; else what the work throws
    */
-  async run<T>({ server, holder }: FetchPlaceWanted, work: () => Promise<T>): Promise<T> {
+  run<T>({ server, holder }: FetchPlaceWanted, work: () => Promise<T>): Promise<T> {
     const patience = new AbortController();
     const timer = this.clock.after(longestWaitMs, () => patience.abort(refuse()));
-    const acquiring = { signal: patience.signal };
-    const taken: (() => void)[] = [];
-    try {
-      // What fewest wait for comes first: who waits for their own turn, or for a server, keeps nobody else waiting.
-      taken.push(await this.#ofUsersAtServers.acquire(`${holder}\n${server}`, acquiring));
-      taken.push(await this.#ofUsers.acquire(holder, acquiring));
-      taken.push(await this.#ofServers.acquire(server, acquiring));
-      taken.push(await this.#all.acquire(acquiring));
+    const { signal } = patience;
+    const begin = (): Promise<T> => {
       timer.cancel();
-      return await work();
-    } finally {
-      timer.cancel();
-      for (const release of taken) release();
-    }
+      return work();
+    };
+    // What fewest wait for comes first: who waits for their own turn, or for a server, keeps nobody else waiting.
+    const inAll = (): Promise<T> => this.#all.run(begin, { signal });
+    const ofServer = (): Promise<T> => this.#ofServers.run(server, inAll, { signal });
+    const ofUser = (): Promise<T> => this.#ofUsers.run(holder, ofServer, { signal });
+    return this.#ofUsersAtServers.run(`${holder}\n${server}`, ofUser, { signal }).finally(() => timer.cancel());
   }
 }

@@ -3,6 +3,7 @@ import { Database } from '@rookery/database';
 import { RequestAuthenticator } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import type { AccountApi, ProfileInfo, ModuleRequester, Threepid, UserInfo } from '@rookery/module-api';
+import { requesterForModules } from '@rookery/module-host';
 import { Config } from '@rookery/platform';
 import {
   type Account,
@@ -62,14 +63,7 @@ export class ModuleAccountLookups {
     const access = { auth: 'required', guests: allowGuest, expired: allowExpired } as const;
     const requester = await this.authenticator.authenticate(inboundOf(request), access);
     if (!requester) throw MatrixError.missingToken();
-    return Object.freeze({
-      userId: requester.userId,
-      deviceId: requester.deviceId,
-      isGuest: requester.isGuest,
-      isAdmin: requester.isAdmin,
-      shadowBanned: requester.shadowBanned,
-      appserviceId: requester.appserviceId,
-    });
+    return requesterForModules(requester);
   }
 
   async isUserAdmin(userId: string): Promise<boolean> {

@@ -1,13 +1,14 @@
 import { Injectable } from '@nestjs/common';
 import { RateLimiter } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
-import type { CallbackContext, ModuleRequester } from '@rookery/module-api';
+import type { CallbackContext } from '@rookery/module-api';
 import {
   type ActingModule,
   assertAllowed,
   callbackContext,
   ModuleDispatcher,
   refusalError,
+  requesterForModules,
 } from '@rookery/module-host';
 import type { Requester } from '@rookery/platform';
 import { AliasClaims } from '../directory/alias-claims.js';
@@ -58,15 +59,7 @@ export class RoomAdmission {
     by: ActingModule | undefined,
   ): Promise<CreateRoomRequest> {
     if (!this.modules.has('onCreateRoom')) return body;
-    const who: ModuleRequester = {
-      userId: requester.userId,
-      deviceId: requester.deviceId,
-      isGuest: requester.isGuest,
-      isAdmin: requester.isAdmin,
-      shadowBanned: requester.shadowBanned,
-      appserviceId: requester.appserviceId,
-    };
-    const args = [who, { ...body }, requester.isAdmin] as const;
+    const args = [requesterForModules(requester), { ...body }, requester.isAdmin] as const;
     const verdict = by
       ? await this.modules.transformByOthers(by, 'onCreateRoom', context, ...args)
       : await this.modules.transform('onCreateRoom', context, ...args);

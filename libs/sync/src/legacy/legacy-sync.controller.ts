@@ -6,7 +6,6 @@ import {
   Inbound,
   type InboundRequest,
   type InferQuery,
-  jsonParts,
   param,
   Query,
   queryOf,
@@ -93,7 +92,7 @@ export class LegacySyncController {
         : this.news.since(requester, roomId, from, timeoutMs, signal),
     );
     // Account data may come in with any answer, however large.
-    return new HttpReply(200, { 'content-type': 'application/json' }, await jsonParts(answer));
+    return HttpReply.large(answer);
   }
 
   /** GET /_matrix/client/v3/events/{eventId} */
