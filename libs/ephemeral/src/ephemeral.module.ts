@@ -5,6 +5,7 @@ import { RoomAudience } from './common/room-audience.js';
 import { InboundReceipts } from './federation/inbound-receipts.service.js';
 import { InboundEphemeral } from './federation/inbound-edus.service.js';
 import { EphemeralHooks } from './hooks.js';
+import { ActiveSenders } from './presence/active-senders.js';
 import { PresenceElsewhere } from './presence/presence-elsewhere.js';
 import { PresencePublisher } from './presence/presence-publisher.js';
 import { PresenceReader } from './presence/presence-reader.js';
@@ -30,7 +31,7 @@ const services = [
  */
 @Module({
   imports: [UsersModule, RoomsModule],
-  providers: [...services, InboundReceipts, PresenceElsewhere, PresencePublisher, PresenceRouting],
+  providers: [...services, ActiveSenders, InboundReceipts, PresenceElsewhere, PresencePublisher, PresenceRouting],
   exports: services,
 })
 export class EphemeralModule {}

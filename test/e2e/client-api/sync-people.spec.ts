@@ -48,7 +48,8 @@ describe.each(['sqlite', 'postgres'] as const)('what people and devices do, in /
     answer.rooms?.join?.[roomId]?.ephemeral.events.find((event) => event.type === type)?.content;
 
   beforeAll(async () => {
-    homeserver = await createTestHomeserver({ database, fetch: validatedFetch });
+    const settings = { rc_presence: { per_user: { per_second: 1_000, burst_count: 1_000 } } };
+    homeserver = await createTestHomeserver({ database, settings, fetch: validatedFetch });
     alice = await homeserver.registerUser('alice');
     bob = await homeserver.registerUser('bob');
     const made = await alice.request('POST', '/createRoom', { preset: 'private_chat', invite: [bob.userId] });
@@ -103,6 +104,25 @@ describe.each(['sqlite', 'postgres'] as const)('what people and devices do, in /
     expect(room?.unread_thread_notifications?.[root]?.notification_count).toBe(1);
     expect(room?.unread_notifications.notification_count).toBe(0);
     expect((await sync(bob, since)).rooms?.join?.[roomId]?.unread_notifications.notification_count).toBe(1);
+  });
+
+  it('whoever sends something is active, but not seen where they do not want to be', async () => {
+    const status = `/presence/${alice.userId}/status`;
+    const seen = async (): Promise<unknown> => (await bob.request('GET', status)).body['presence'];
+    await alice.request('PUT', status, { presence: 'unavailable' });
+    await eventually(async () => (await seen()) === 'unavailable');
+    await send(alice, {});
+    await eventually(async () => (await seen()) === 'online');
+    await alice.request('PUT', status, { presence: 'offline' });
+    await eventually(async () => (await seen()) === 'offline');
+    await send(alice, {});
+    await alice.request('PUT', `/rooms/${roomId}/typing/${alice.userId}`, { typing: true, timeout: 30_000 });
+    // Who comes back meanwhile is seen at once, with whatever was to be told before.
+    await sync(bob, undefined, '&set_presence=unavailable');
+    const ofBob = `/presence/${bob.userId}/status`;
+    await eventually(async () => (await alice.request('GET', ofBob)).body['presence'] === 'unavailable');
+    expect(await seen()).toBe('offline');
+    await alice.request('PUT', `/rooms/${roomId}/typing/${alice.userId}`, { typing: false });
   });
 
   it('presence of somebody who shares a room comes with the sync', async () => {

@@ -47,14 +47,14 @@ export class LocalPresence {
     return true;
   }
 
-  /** @returns whether the device had said something else */
+  /** Its user did something. Who wants to be seen as offline stays so. @returns whether the device had said something else */
   active(userId: string, deviceId: string | undefined, nowMs: number): boolean {
     const device = this.#device(userId, deviceId);
     const said = device.state;
     device.lastActiveMs = nowMs;
     device.lastSyncMs = nowMs;
-    if (device.state !== 'busy') device.state = 'online';
-    return said !== 'offline' && said !== device.state;
+    if (device.state === 'unavailable') device.state = 'online';
+    return said !== device.state;
   }
 
   /** The user says it. @returns whether the device had said something else; that it is `offline` nothing says but this */

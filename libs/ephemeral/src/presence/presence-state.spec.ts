@@ -73,6 +73,23 @@ describe('devices of local users', () => {
     expect(local.combined(before, now + 100_000).lastActiveMs).toBe(now);
   });
 
+  it('are online again once their user does something, but never where they are not to be seen', () => {
+    const local = new LocalPresence(() => timers);
+    const shown = (): PresenceState => local.combined(before, now);
+    local.active('@a:b', 'D', now);
+    expect(shown()).toMatchObject({ state: 'offline', lastActiveMs: now });
+    expect(local.wouldChange('@a:b', 'D', 'online', now)).toBe(true);
+    local.set('@a:b', 'D', 'unavailable', now);
+    expect(local.active('@a:b', 'D', now)).toBe(true);
+    expect(shown().state).toBe('online');
+    local.set('@a:b', 'D', 'offline', now);
+    expect(local.active('@a:b', 'D', now)).toBe(false);
+    expect(shown().state).toBe('offline');
+    local.set('@a:b', 'D', 'busy', now);
+    expect(local.active('@a:b', 'D', now)).toBe(false);
+    expect(shown().state).toBe('busy');
+  });
+
   it('are busy until the user says otherwise or they are gone, whatever they sync with', () => {
     const local = new LocalPresence(() => timers);
     local.syncing('@a:b', 'D', now)(now);

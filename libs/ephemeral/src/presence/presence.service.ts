@@ -141,7 +141,7 @@ export class PresenceService implements OnModuleInit {
     await this.publisher.flush();
   }
 
-  /** A device's user did something: read, typed. Costs a look-up while nothing changes by it. */
+  /** A device's user did something: read, typed, sent. Costs a look-up while nothing changes by it. */
   active(userId: string, deviceId: string | undefined): void {
     if (!this.#tracked) return;
     if (!this.stream.isWrittenHere) return this.elsewhere.active(userId, deviceId);
