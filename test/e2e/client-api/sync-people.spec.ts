@@ -48,7 +48,10 @@ describe.each(['sqlite', 'postgres'] as const)('what people and devices do, in /
     answer.rooms?.join?.[roomId]?.ephemeral.events.find((event) => event.type === type)?.content;
 
   beforeAll(async () => {
-    const settings = { rc_presence: { per_user: { per_second: 1_000, burst_count: 1_000 } } };
+    const settings = {
+      rc_presence: { per_user: { per_second: 1_000, burst_count: 1_000 } },
+      max_event_delay_duration: '1h',
+    };
     homeserver = await createTestHomeserver({ database, settings, fetch: validatedFetch });
     alice = await homeserver.registerUser('alice');
     bob = await homeserver.registerUser('bob');
@@ -111,16 +114,26 @@ describe.each(['sqlite', 'postgres'] as const)('what people and devices do, in /
     const seen = async (): Promise<unknown> => (await bob.request('GET', status)).body['presence'];
     await alice.request('PUT', status, { presence: 'unavailable' });
     await eventually(async () => (await seen()) === 'unavailable');
+    // Nobody is there when what was left to be sent is sent.
+    const { next_batch: since } = await sync(alice, undefined, '&set_presence=offline');
+    const later = `/rooms/${roomId}/send/m.room.message/later?org.matrix.msc4140.delay=50`;
+    await alice.request('PUT', later, { msgtype: 'm.text', body: 'later' });
+    await eventually(
+      async () => (await sync(alice, since, '&set_presence=offline')).rooms?.join?.[roomId] !== undefined,
+    );
+    // Who comes by meanwhile is seen at once, with whatever was to be told before.
+    await sync(bob, undefined, '&set_presence=unavailable');
+    const ofBob = `/presence/${bob.userId}/status`;
+    await eventually(async () => (await alice.request('GET', ofBob)).body['presence'] === 'unavailable');
+    expect(await seen()).toBe('unavailable');
     await send(alice, {});
     await eventually(async () => (await seen()) === 'online');
     await alice.request('PUT', status, { presence: 'offline' });
     await eventually(async () => (await seen()) === 'offline');
     await send(alice, {});
     await alice.request('PUT', `/rooms/${roomId}/typing/${alice.userId}`, { typing: true, timeout: 30_000 });
-    // Who comes back meanwhile is seen at once, with whatever was to be told before.
-    await sync(bob, undefined, '&set_presence=unavailable');
-    const ofBob = `/presence/${bob.userId}/status`;
-    await eventually(async () => (await alice.request('GET', ofBob)).body['presence'] === 'unavailable');
+    await sync(bob, undefined, '&set_presence=online');
+    await eventually(async () => (await alice.request('GET', ofBob)).body['presence'] === 'online');
     expect(await seen()).toBe('offline');
     await alice.request('PUT', `/rooms/${roomId}/typing/${alice.userId}`, { typing: false });
   });

@@ -1,9 +1,9 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { type EventBatch, RoomHooks } from '@rookery/rooms';
+import { type EventBatch, EventSerializer, RoomHooks } from '@rookery/rooms';
 import { PresenceService } from './presence.service.js';
 
 /**
- * Who sends something from a device is active there.
+ * Who sends a message is active, on the device that it comes from.
  * @spec client-server-api#last-active-ago
  */
 @Injectable()
@@ -18,8 +18,10 @@ export class ActiveSenders implements OnModuleInit {
   }
 
   #sent({ events }: EventBatch): void {
-    for (const { transaction } of events) {
-      if (transaction !== undefined) this.presence.active(transaction.userId, transaction.deviceId);
+    for (const stored of events) {
+      if (stored.transaction === undefined || !EventSerializer.isSentByHand(stored)) continue;
+      const { userId, deviceId } = stored.transaction;
+      this.presence.active(userId, deviceId.startsWith('as:') ? undefined : deviceId);
     }
   }
 }

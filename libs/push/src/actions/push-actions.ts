@@ -162,7 +162,7 @@ export class PushActions implements OnModuleInit {
         moved.set(event.stateKey, stored.streamOrdering);
       if (event.redacts !== undefined && isServable(stored))
         withdrawn.push(this.#withdrawn(event, event.redacts, room));
-      if (isSentByHand(stored)) reads.push(this.#readBySender(stored));
+      if (EventSerializer.isSentByHand(stored)) reads.push(this.#readBySender(stored));
       const hidden = batch.hiddenFrom.get(event.eventId);
       evaluated.push(isServable(stored) ? this.#evaluate(stored, room, { names, hidden }) : this.#invite(stored, room));
     }
@@ -394,13 +394,6 @@ export class PushActions implements OnModuleInit {
 
 const eventIdOf = ({ eventId }: EventPush): string => eventId;
 const inviteeOf = ({ invited = '' }: EventPush): string => invited;
-
-/** Whether somebody was there to send it: state is also set by what runs unattended, as are events that were left to be sent. */
-function isSentByHand(stored: StoredEvent): boolean {
-  const { transaction, event } = stored;
-  if (transaction === undefined || event.stateKey !== undefined || !isServable(stored)) return false;
-  return EventSerializer.delayIdOf(transaction.txnId) === undefined;
-}
 
 function isInvite(event: RoomEvent): event is RoomEvent & { readonly stateKey: string } {
   return event.type === 'm.room.member' && event.stateKey !== undefined && event.content['membership'] === 'invite';

@@ -5,7 +5,7 @@ import { WrittenList } from '@rookery/http';
 import { callbackContext, ModuleDispatcher, toModuleEvent } from '@rookery/module-host';
 import { Clock, Config, LogContext, ownTurn } from '@rookery/platform';
 import { EventStore } from '../store/event-store.js';
-import type { StoredEvent } from '../model/stored-event.js';
+import { isServable, type StoredEvent } from '../model/stored-event.js';
 import { type Aggregation, Aggregations } from './aggregations.js';
 import type { VisibleEvent } from './visibility-filter.js';
 import { deviceKeyOf, type Reader } from '../model/requesters.js';
@@ -46,13 +46,20 @@ export class EventSerializer {
   readonly #withSticky: boolean;
 
   /** The id under which an event was left to be sent later, by the transaction that sent it (MSC4140). */
-  static delayIdOf(txnId: string): string | undefined {
+  /** Whether somebody was there to send it: state is also set by what runs unattended, as are events that were left to be sent. */
+  static isSentByHand(stored: StoredEvent): boolean {
+    const { transaction, event } = stored;
+    if (transaction === undefined || event.stateKey !== undefined || !isServable(stored)) return false;
+    return EventSerializer.#delayIdOf(transaction.txnId) === undefined;
+  }
+
+  static #delayIdOf(txnId: string): string | undefined {
     return txnId.startsWith(delayedTxnPrefix) ? txnId.slice(delayedTxnPrefix.length) : undefined;
   }
 
   /** Has an event tell its sender by what they know it: their own transaction id, or that under which it was left to be sent (MSC4140). */
   static nameTransaction(unsigned: UnsignedData, txnId: string): void {
-    const delayId = EventSerializer.delayIdOf(txnId);
+    const delayId = EventSerializer.#delayIdOf(txnId);
     if (delayId !== undefined) unsigned['org.matrix.msc4140.delay_id'] = delayId;
     else unsigned.transaction_id = withoutPrefix(txnId);
   }
