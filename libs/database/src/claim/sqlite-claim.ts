@@ -4,15 +4,18 @@ import { DatabaseError, errorCode, errorText } from '../errors.js';
 import type { SqliteOptions } from '../options.js';
 import type { DatabaseClaim, Held } from './claim.js';
 
-/** What is locked, beside the database: that one stays open to backups and to commands. */
+/** What a server locks, beside the database: that one stays open to backups and to commands. */
 const suffix = '.lock';
+
+/** The right to be the only server on a database, which has to exist. @throws DatabaseError */
+export const claimSqlite = (options: SqliteOptions): Promise<DatabaseClaim | Held> => lockBeside(options, suffix);
 
 /**
  * Holds a lock of the operating system on a file beside the database, which has to exist. The file stays when the claim ends:
  * to remove it would let two processes lock two files of the same name.
  * @throws DatabaseError
  */
-export function claimSqlite({ path }: SqliteOptions): Promise<DatabaseClaim | Held> {
+export function lockBeside({ path }: SqliteOptions, suffix: string): Promise<DatabaseClaim | Held> {
   // By whatever links the database is reached.
   const database = realpathSync(path);
   const file = `${database}${suffix}`;

@@ -149,6 +149,21 @@ eachDatabase('an image of a database', (open, kind) => {
     expect(fresh.length).toBeLessThan(texts(after).length / 2);
   });
 
+  it('is taken by one at a time where it needs a copy, and by the next once that is gone', async () => {
+    await put(0, 100);
+    const first = await takeImage(source.options);
+    const second = takeImage(source.options);
+    if (kind === 'sqlite') await expect(second).rejects.toThrow(/Another backup of .* is being made/);
+    else await (await second).close();
+    const parts = await gathered(first);
+    await first.close();
+    await (await takeImage(source.options)).close();
+    await loadImage(place.options, given(parts));
+    const loaded = await openDatabase(place.options, clock);
+    expect(await loaded.get('SELECT COUNT(*) AS n FROM things')).toEqual({ n: 100 });
+    await loaded.close();
+  });
+
   it('goes into an empty database only, and not in part', async () => {
     await put(0, 3_000);
     const parts = await gathered(await takeImage(source.options));

@@ -3,6 +3,7 @@ import { chmod, type FileHandle, open, rename, rm, stat, statfs } from 'node:fs/
 import { dirname } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import { SystemClock } from '@rookery/platform';
+import { lockBeside } from '../claim/sqlite-claim.js';
 import { DatabaseError, errorText } from '../errors.js';
 import { openDatabase } from '../open-database.js';
 import type { SqliteOptions } from '../options.js';
@@ -14,21 +15,44 @@ const pagesAtATime = 2_000;
 const busyMs = 60_000;
 /** Beside the database, so that what it holds lies nowhere else for a while. */
 const copySuffix = '.backup-copy';
+const lockSuffix = '.backup.lock';
 const restoringSuffix = '.restoring';
 const ownPart = 'file';
 
 /**
  * Takes everything as of this moment, while others go on reading and writing: first as a copy beside the file, which needs as
- * much space on the disk and is removed at the end.
+ * much space on the disk and is removed at the end. One at a time: two would take each other's copy away.
  * @throws DatabaseError
  */
-export async function takeSqliteImage({ path }: SqliteOptions): Promise<DatabaseImage> {
-  const copy = `${path}${copySuffix}`;
-  const remove = async (): Promise<void> => {
-    for (const file of [copy, `${copy}-journal`, `${copy}-wal`, `${copy}-shm`]) await rm(file, { force: true });
-  };
+export async function takeSqliteImage(options: SqliteOptions): Promise<DatabaseImage> {
+  const { path } = options;
   if (!existsSync(path)) throw new DatabaseError(`There is no database ${path}`, 'Is that where the settings lead?');
-  await remove();
+  const lock = await lockBeside(options, lockSuffix);
+  if ('heldBy' in lock)
+    throw new DatabaseError(`Another backup of ${path} is being made`, 'Wait until it is done, then try again.');
+  const copy = `${path}${copySuffix}`;
+  let isOpen = true;
+  const close = async (): Promise<void> => {
+    if (!isOpen) return;
+    isOpen = false;
+    await removeCopy(copy).finally(() => lock.release());
+  };
+  try {
+    await removeCopy(copy);
+    await makeCopy(path, copy);
+    const sizeBytes = (await stat(copy)).size;
+    return { kind: 'sqlite', sizeBytes, parts: () => partsOf(copy), close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+async function removeCopy(copy: string): Promise<void> {
+  for (const file of [copy, `${copy}-journal`, `${copy}-wal`, `${copy}-shm`]) await rm(file, { force: true });
+}
+
+async function makeCopy(path: string, copy: string): Promise<void> {
   const needed = (await stat(path)).size;
   const { bavail, bsize } = await statfs(dirname(path));
   if (bavail * bsize < needed) {
@@ -49,10 +73,7 @@ export async function takeSqliteImage({ path }: SqliteOptions): Promise<Database
     } finally {
       source.close();
     }
-    const sizeBytes = (await stat(copy)).size;
-    return { kind: 'sqlite', sizeBytes, parts: () => partsOf(copy), close: remove };
   } catch (error) {
-    await remove();
     throw new DatabaseError(`The database ${path} cannot be copied: ${errorText(error)}`, undefined, { cause: error });
   }
 }
