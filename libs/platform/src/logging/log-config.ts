@@ -85,13 +85,13 @@ export function readLogConfig(file: string): Partial<LoggerOptions> {
     else if (own) byName[plainName(name)] = own;
   }
   const allHandlers = isSection(raw['handlers']) ? raw['handlers'] : {};
-  const handlers = reachable(Array.isArray(root['handlers']) ? root['handlers'] : [], allHandlers);
+  const handlers = reachable(root, ['root']);
   let outputs = handlers.flatMap(outputOf);
   let areNamed = Array.isArray(root['handlers']) && handlers.length > 0;
   const named: Record<string, NamedOutputs> = {};
   for (const [name, section] of loggers) {
     if (!isSection(section) || !Array.isArray(section['handlers'])) continue;
-    const own = reachable(section['handlers'], allHandlers).flatMap(outputOf);
+    const own = reachable(section, ['loggers', name]).flatMap(outputOf);
     const propagate = section['propagate'] !== false;
     if (!wholeServer.has(name)) named[plainName(name)] = { outputs: own, propagate };
     else if (own.length > 0) [outputs, areNamed] = [propagate ? [...outputs, ...own] : own, true];
@@ -106,6 +106,28 @@ export function readLogConfig(file: string): Partial<LoggerOptions> {
     ...(areNamed ? { outputs } : {}),
     ...(Object.keys(named).length === 0 ? {} : { named }),
   };
+
+  /** The handlers that a section names, and those that buffering ones pass lines on to. */
+  function reachable(
+    section: Readonly<Record<string, unknown>>,
+    at: readonly string[],
+  ): (readonly [name: string, Record<string, unknown>])[] {
+    const found = new Map<string, Record<string, unknown>>();
+    const names = Array.isArray(section['handlers']) ? section['handlers'].map(String) : [];
+    const waiting = names.map((name) => [name, [...at, 'handlers']] as const);
+    for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
+      const [name, path] = next;
+      const handler = Object.hasOwn(allHandlers, name) ? allHandlers[name] : undefined;
+      if (!isSection(handler)) {
+        wrong([...path], `there is no "${name}" among handlers`);
+        continue;
+      }
+      if (found.has(name)) continue;
+      found.set(name, handler);
+      if (typeof handler['target'] === 'string') waiting.push([handler['target'], ['handlers', name, 'target']]);
+    }
+    return [...found];
+  }
 
   function layoutOf(name: string, formatter: Readonly<Record<string, unknown>>): LineLayout | undefined {
     const { format, datefmt, style } = formatter;
@@ -128,7 +150,10 @@ export function readLogConfig(file: string): Partial<LoggerOptions> {
   function outputOf([name, handler]: readonly [string, Record<string, unknown>]): LogOutput[] {
     const at = ['handlers', name];
     const kind = String(handler['class'] ?? '').replace(/^.*\./, '');
-    const formatter = isSection(raw['formatters']) ? raw['formatters'][String(handler['formatter'])] : undefined;
+    const formatters = isSection(raw['formatters']) ? raw['formatters'] : {};
+    const formatter = formatters[String(handler['formatter'])];
+    if (formatter === undefined && typeof handler['formatter'] === 'string')
+      wrong([...at, 'formatter'], `there is no "${handler['formatter']}" among formatters`);
     const isJson = isSection(formatter) && /json/i.test(String(formatter['class'] ?? formatter['()'] ?? ''));
     const layout = isJson || !isSection(formatter) ? undefined : layoutOf(String(handler['formatter']), formatter);
     const lowest = levelAt(handler, at);
@@ -194,22 +219,4 @@ export function readLogConfig(file: string): Partial<LoggerOptions> {
         );
     }
   }
-}
-
-/** The handlers with these names, and those that buffering ones pass lines on to. */
-function reachable(
-  names: readonly unknown[],
-  all: Readonly<Record<string, unknown>>,
-): (readonly [name: string, Record<string, unknown>])[] {
-  const seen = new Set<string>();
-  const waiting = names.map(String);
-  const found: (readonly [string, Record<string, unknown>])[] = [];
-  for (let name = waiting.shift(); name !== undefined; name = waiting.shift()) {
-    const handler = all[name];
-    if (seen.has(name) || !isSection(handler)) continue;
-    seen.add(name);
-    found.push([name, handler]);
-    if (typeof handler['target'] === 'string') waiting.push(handler['target']);
-  }
-  return found;
 }

@@ -159,6 +159,19 @@ disable_existing_loggers: false
     ['drains: {a: {}}', `${file}:1: drains: removed in 1.54`],
     ['root:\n  level: LOUD', `${file}:2: root.level: expected one of`],
     ['root: [', `${file}:2: not valid YAML`],
+    ['root: {handlers: [fiel]}', `${file}:1: root.handlers: there is no "fiel" among handlers`],
+    [
+      'loggers: {access: {handlers: [acess], propagate: false}}',
+      `${file}:1: loggers.access.handlers: there is no "acess" among handlers`,
+    ],
+    [
+      'handlers: {held: {class: MemoryHandler, target: fiel}}\nroot: {handlers: [held]}',
+      `${file}:1: handlers.held.target: there is no "fiel" among handlers`,
+    ],
+    [
+      'handlers: {out: {class: StreamHandler, formatter: precize}}\nroot: {handlers: [out]}',
+      `${file}:1: handlers.out.formatter: there is no "precize" among formatters`,
+    ],
   ])('refuses %p', (text, message) => {
     writeFileSync(file, `${text}\n`);
     expect(() => readLogConfig(file)).toThrow(SettingsError);
