@@ -138,8 +138,9 @@ async function watch(files: readonly string[], config: Config, { processes, secr
   const args = ['--config', ...files, '--one-of', String(processes)];
   if (!secretsInConfig) args.push('--no-secrets-in-config');
   const logger = openLog(config);
-  const watched = new WatchedProcesses({ count: processes, program: process.argv[1] ?? '', args, logger });
+  // What may fail comes before there are processes that nobody watches.
   const pidFile = writePidFile(config);
+  const watched = new WatchedProcesses({ count: processes, program: process.argv[1] ?? '', args, logger });
   stopOnSignals(() => watched.stop());
   process.on('SIGHUP', () => {
     void watched.reload().then((outcome) => pidFile !== undefined && writeReloadOutcome(pidFile, outcome));
@@ -149,23 +150,19 @@ async function watch(files: readonly string[], config: Config, { processes, secr
   process.exit(1);
 }
 
-/** Answers whoever watches this process; ends with it. */
-function beWatched(stop: () => void): void {
+/** Answers whoever watches this process. */
+function beWatched(): void {
   process.send?.('ready' satisfies WatchMessage);
   process.on('message', (message: WatchMessage) => {
     if (message === 'ping') process.send?.('pong' satisfies WatchMessage, undefined, undefined, () => {});
   });
-  process.once('disconnect', stop);
 }
 
 /** So long a start that is to end may take to leave nothing behind, milliseconds. */
 const abandonMs = 5_000;
 
-/** @returns the process, once it has begun, and how it is stopped */
-async function startAmongOthers(
-  config: Config,
-  isOneOfSeveral: boolean,
-): Promise<{ readonly among: AmongProcesses; readonly stop: () => void }> {
+/** @returns the process, once it has begun */
+async function startAmongOthers(config: Config, isOneOfSeveral: boolean): Promise<AmongProcesses> {
   const logger = openLog(config);
   const stopping = new AbortController();
   const isWorker = config.get('worker_app') !== undefined;
@@ -190,6 +187,8 @@ async function startAmongOthers(
     const enough = new Promise<void>((resolve) => setTimeout(resolve, abandonMs));
     return Promise.race([starting.then((among) => among.stop()).catch(() => undefined), enough]);
   });
+  // It ends with whoever watches it, from the beginning.
+  if (isOneOfSeveral) process.once('disconnect', stop);
   try {
     begun = await starting;
   } catch (error) {
@@ -199,7 +198,7 @@ async function startAmongOthers(
   }
   // At once: what is still under way could only write beside whoever took over.
   void begun.lost.then(fail);
-  return { among: begun, stop };
+  return begun;
 }
 
 function startAlone(config: Config): Homeserver {
@@ -224,20 +223,16 @@ async function run(): Promise<void> {
   let reload = (): void => void (isReloadWanted = true);
   process.on('SIGHUP', () => reload());
   let running: Running;
-  let stop: () => void;
-  if (config.get('redis.enabled')) {
-    const started = await startAmongOthers(config, options.oneOf !== undefined);
-    running = started.among;
-    ({ stop } = started);
-  } else {
+  if (config.get('redis.enabled')) running = await startAmongOthers(config, options.oneOf !== undefined);
+  else {
     const server = startAlone(config);
     running = { server, reload: (next) => server.reload(next), stop: () => server.stop() };
-    stop = stopOnSignals(() => server.stop());
+    stopOnSignals(() => server.stop());
     await server.start();
   }
   const { server } = running;
   const pidFile = options.oneOf === undefined ? writePidFile(server.config) : undefined;
-  if (options.oneOf !== undefined) beWatched(stop);
+  if (options.oneOf !== undefined) beWatched();
   const tell = (outcome: ReloadOutcome): void => {
     if (pidFile !== undefined) writeReloadOutcome(pidFile, outcome);
     if (options.oneOf !== undefined)

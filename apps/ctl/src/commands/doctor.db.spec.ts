@@ -152,7 +152,12 @@ eachDatabase('rookery doctor', (open, kind) => {
         media_store_path: join(folder, 'media'),
         public_baseurl: 'https://example.org/',
         tls_certificate_path: 'no.pem',
-        listeners: [{ port: 8008, type: 'http', bind_addresses: ['127.0.0.1'], resources: [{ names: ['client'] }] }],
+        listeners: [
+          { port: 8008, type: 'http', bind_addresses: ['127.0.0.1'], resources: [{ names: ['client'] }] },
+          // Nothing that a proxy passes on, and what everybody reaches.
+          { port: 9090, type: 'http', bind_addresses: ['127.0.0.1'], resources: [{ names: ['metrics'] }] },
+          { port: 8448, type: 'http', x_forwarded: true, resources: [{ names: ['federation'] }] },
+        ],
       }),
     );
     const { code, out } = await doctor('--json');
@@ -161,7 +166,14 @@ eachDatabase('rookery doctor', (open, kind) => {
     const of = (name: string) => results.find((result) => result.name === name)?.findings[0];
     expect(of('settings')).toMatchObject({ level: 'warning', text: expect.stringContaining('enable_serach') });
     expect(of('certificates')).toMatchObject({ level: 'error', text: expect.stringContaining('no.pem') });
-    expect(of('proxy')).toMatchObject({ level: 'error', remedy: expect.stringContaining('x_forwarded: true') });
+    expect(results.find(({ name }) => name === 'proxy')?.findings).toEqual([
+      {
+        level: 'error',
+        text: expect.stringContaining('port 8008'),
+        remedy: expect.stringContaining('x_forwarded: true'),
+      },
+      { level: 'warning', text: expect.stringContaining('port 8448'), remedy: expect.stringContaining('Bind it') },
+    ]);
   });
 });
 

@@ -57,6 +57,13 @@ eachDatabase('rookery upgrade check', (open, kind) => {
     expect((await check()).out).toContain('Schema version 1: nothing to do.');
   });
 
+  it('tells programs, too, that the settings would not do', async () => {
+    writeFileSync(file, 'server_name: example.org\nreport_stats: perhaps\n');
+    const { code, out } = await check('--json');
+    expect(code).toBe(1);
+    expect(JSON.parse(out)).toMatchObject({ settings: [expect.stringContaining('report_stats')] });
+  });
+
   it('looks at the disk with the database of state as well', async () => {
     await migrate(test.database, migrations);
     const apart = await open();

@@ -43,7 +43,8 @@ async function check(
   const { config, problems } = checkConfig(files);
   const lines = problems.map((problem) => `${problem.level}: ${describeProblem(problem)}`);
   if (config === undefined) {
-    for (const line of lines) terminal.out(line);
+    if (json) terminal.out(JSON.stringify({ version, settings: lines }, null, 2));
+    else for (const line of lines) terminal.out(line);
     throw new CommandError('This version would not start with these settings.');
   }
   const { migrations, stateMigrations } = await import('@rookery/homeserver');

@@ -162,14 +162,25 @@ function certificateAt(file: string, serverName: string): Finding {
     : ok(`${file} is valid for ${days} more days`);
 }
 
+/** What a listener can serve that people and other servers reach by way of a proxy. */
+const ofClients: ReadonlySet<string> = new Set([
+  ...['client', 'federation', 'media', 'keys', 'openid', 'consent', 'static'],
+]);
+const isForClients = (names: readonly string[]): boolean => names.some((name) => ofClients.has(name));
+
 /** What the settings say about addresses and proxies. */
 export const proxyCheck: Check = {
   name: 'proxy',
   run: (config) => {
     const findings: Finding[] = [];
     const isHttps = config.get('public_baseurl')?.startsWith('https:') ?? false;
-    for (const listener of config.get('listeners').filter(({ type }) => type === 'http')) {
-      const at = `the listener at port ${listener.port}`;
+    const forClients = config
+      .get('listeners')
+      .filter(({ type, resources }) => type === 'http' && isForClients(resources.flatMap(({ names }) => names)));
+    for (const listener of forClients) {
+      const at = `the listener at ${listener.path ?? `port ${listener.port}`}`;
+      // Where none is named, it is all of them. Nobody reaches a socket of this machine from elsewhere.
+      const addresses = listener.path === undefined ? (listener.bind_addresses ?? ['::']) : [];
       if (isHttps && !listener.tls && !listener.x_forwarded)
         findings.push(
           error(
@@ -177,10 +188,7 @@ export const proxyCheck: Check = {
             'Set x_forwarded: true there, and let the proxy send X-Forwarded-For and X-Forwarded-Proto.',
           ),
         );
-      else if (
-        listener.x_forwarded &&
-        (listener.bind_addresses ?? []).some((address) => address === '0.0.0.0' || address === '::')
-      )
+      else if (listener.x_forwarded && addresses.some((address) => address === '0.0.0.0' || address === '::'))
         findings.push(
           warning(
             `${at} believes what anybody says of their address`,
