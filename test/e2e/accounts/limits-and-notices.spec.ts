@@ -386,6 +386,13 @@ describe.each(['sqlite', 'postgres'] as const)('rooms of notices (%s)', (kind) =
     expect(await stateOf(ann, roomId, 'm.room.name')).toEqual({ name: 'From the operators' });
     expect(await stateOf(ann, roomId, 'm.room.topic')).toMatchObject({ topic: notices.room_topic });
     expect((await stateOf(ann, roomId, 'm.room.member/@notices:rookery.test'))['displayname']).toBe('Operators');
+    const { room_topic: _, room_avatar_url: __, ...plain } = notices;
+    settings['server_notices'] = plain;
+    await homeserver.restart();
+    await service().send(ann.userId, { msgtype: 'm.text', body: 'No topic and no picture anymore' });
+    expect(await stateOf(ann, roomId, 'm.room.topic')).toEqual({ topic: '' });
+    expect(await stateOf(ann, roomId, 'm.room.avatar')).toEqual({});
+    expect(await stateOf(ann, roomId, 'm.room.name')).toEqual({ name: notices.room_name });
   });
 
   it('belong to a name that nobody can take', async () => {

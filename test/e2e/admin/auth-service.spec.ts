@@ -186,6 +186,8 @@ describe.each(['sqlite', 'postgres'] as const)('a service that authenticates use
     const ask = (name: string) => mas('GET', `is_localpart_available?localpart=${encodeURIComponent(name)}`);
     expect(await ask('free')).toMatchObject({ status: 200, body: {} });
     expect(await ask('taken')).toMatchObject({ status: 400, body: { errcode: 'M_USER_IN_USE' } });
+    // Nobody could be provisioned with it.
+    expect(await ask('Upper')).toMatchObject({ status: 400, body: { errcode: 'M_INVALID_USERNAME' } });
     expect(await ask('no good')).toMatchObject({ status: 400, body: { errcode: 'M_INVALID_USERNAME' } });
     expect(await mas('GET', 'is_localpart_available')).toMatchObject({
       status: 400,

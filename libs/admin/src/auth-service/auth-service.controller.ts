@@ -59,7 +59,7 @@ export class AuthServiceController {
   /** GET /_synapse/mas/is_localpart_available */
   @Get(path('is_localpart_available'))
   async isLocalpartAvailable(@Query(userQuery) query: InferQuery<typeof userQuery>): Promise<object> {
-    await this.accounts.checkAvailable(query.localpart);
+    await this.accounts.checkAvailable(query.localpart, { exact: true });
     return {};
   }
 

@@ -54,13 +54,15 @@ export class NoticeAppearance {
         event.content,
       ]),
     );
-    const set = async (type: string, key: string, value: string | undefined): Promise<void> => {
-      if (value === undefined || current.get(type)?.[key] === value) return;
-      await this.#send(sender, roomId, type, '', { [key]: value });
+    const set = async (type: string, key: string, value: string | undefined, none: JsonObject): Promise<void> => {
+      const now = current.get(type)?.[key];
+      // What the settings do not name anymore is taken away.
+      if (now === value || (!value && !now)) return;
+      await this.#send(sender, roomId, type, '', value ? { [key]: value } : none);
     };
-    await set('m.room.name', 'name', this.config.get('server_notices.room_name'));
-    await set('m.room.topic', 'topic', this.config.get('server_notices.room_topic') || undefined);
-    await set('m.room.avatar', 'url', this.config.get('server_notices.room_avatar_url') || undefined);
+    await set('m.room.name', 'name', this.config.get('server_notices.room_name'), { name: '' });
+    await set('m.room.topic', 'topic', this.config.get('server_notices.room_topic'), { topic: '' });
+    await set('m.room.avatar', 'url', this.config.get('server_notices.room_avatar_url'), {});
     const profile = await this.members.of(sender);
     await this.#send(sender, roomId, 'm.room.member', sender, { ...profile, membership: 'join' });
     this.#rooms.set(roomId, wanted);

@@ -103,6 +103,17 @@ eachDatabase('account validity', (open) => {
     expect(JSON.stringify(await test.database.query('SELECT * FROM account_validity'))).not.toContain(linkToken());
   });
 
+  it('forgets what was mailed once somebody else decides', async () => {
+    const { userId } = await newUser('decided');
+    const renewal = users.get(AccountRenewal);
+    await renewal.sendMail(userId, {});
+    await renewal.renewByAdmin({ user_id: userId, expiration_ts: clock.nowMs() + day }, {});
+    expect(await renewal.renew(linkToken(), {})).toMatchObject({ valid: false, stale: false });
+    expect(
+      await test.database.get('SELECT expiration_ts_ms FROM account_validity WHERE user_id = ?', [userId]),
+    ).toEqual({ expiration_ts_ms: clock.nowMs() + day });
+  });
+
   it('writes nothing for a link that was made up, nor for one that was followed', async () => {
     const { userId } = await newUser('tried');
     await users.get(AccountRenewal).sendMail(userId, {});

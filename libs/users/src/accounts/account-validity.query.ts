@@ -4,7 +4,8 @@ import type { Db, Tx } from '@rookery/database';
 export async function setExpiry(tx: Tx, userId: string, expiresMs: number, emailSent: boolean): Promise<void> {
   await tx.run(
     `INSERT INTO account_validity (user_id, expiration_ts_ms, email_sent) VALUES (?, ?, ?)
-     ON CONFLICT (user_id) DO UPDATE SET expiration_ts_ms = excluded.expiration_ts_ms, email_sent = excluded.email_sent`,
+     ON CONFLICT (user_id) DO UPDATE SET expiration_ts_ms = excluded.expiration_ts_ms, email_sent = excluded.email_sent,
+       renewal_token = NULL, token_used_ts_ms = NULL`,
     [userId, expiresMs, emailSent],
   );
 }
