@@ -139,13 +139,18 @@ describe('LeakyBucketRateLimiter', () => {
   });
 
   it('takes its numbers from the settings', () => {
-    const limitOf = rateLimitsOf(
-      Config.fromObject({ rc_message: { per_second: 7, burst_count: 9 }, rc_login: { address: { per_second: 2 } } }),
-    );
+    const config = Config.fromObject({
+      rc_message: { per_second: 7, burst_count: 9 },
+      rc_login: { address: { per_second: 2 } },
+    });
+    const limitOf = rateLimitsOf(config);
     expect(limitOf('rc_message')).toEqual({ perSecond: 7, burstCount: 9 });
     expect(limitOf('rc_admin_redaction')).toEqual({ perSecond: 7, burstCount: 9 });
     expect(limitOf('rc_login.address')).toEqual({ perSecond: 2, burstCount: 5 });
     expect(limitOf('rc_third_party_invite')).toEqual({ perSecond: 0.0025, burstCount: 5 });
     expect(limitOf('nothing')).toBeUndefined();
+    config.reload(Config.fromObject({ rc_message: { per_second: 1, burst_count: 2 } }));
+    expect(limitOf('rc_message')).toEqual({ perSecond: 1, burstCount: 2 });
+    expect(limitOf('rc_login.address')).toEqual({ perSecond: 0.003, burstCount: 5 });
   });
 });

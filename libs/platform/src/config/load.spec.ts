@@ -291,12 +291,16 @@ url_preview_url_blacklist: [{netloc: example.org, port: 8080}]`;
     const seen: string[] = [];
     config.onReload((changed) => seen.push(...changed));
     const result = config.reload(
-      Config.fromObject({ caches: { global_factor: 4 }, enable_search: false, worker_log_config: 'worker.yaml' }),
+      Config.fromObject({
+        ...{ caches: { global_factor: 4 }, enable_search: false, worker_log_config: 'worker.yaml' },
+        ...{ rc_message: { per_second: 1 }, retention: { allowed_lifetime_max: '1d' } },
+      }),
     );
-    expect([...result.changed].sort()).toEqual(['caches.global_factor', 'worker_log_config']);
+    const taken = ['caches.global_factor', 'rc_message', 'retention.allowed_lifetime_max', 'worker_log_config'];
+    expect([...result.changed].sort()).toEqual(taken);
     expect(result.needRestart).toEqual(['enable_search']);
     expect(config.get('caches.global_factor')).toBe(4);
     expect(config.get('enable_search')).toBe(true);
-    expect(seen.sort()).toEqual(['caches.global_factor', 'worker_log_config']);
+    expect(seen.sort()).toEqual(taken);
   });
 });

@@ -3,7 +3,9 @@ import { optional, setting } from '../setting.js';
 import { rateLimit, type RateLimitSetting } from './shapes.js';
 
 const bucket = (perSecond: number, burst: number, doc: string) =>
-  setting<RateLimitSetting>(rateLimit(perSecond, burst), { per_second: perSecond, burst_count: burst }, doc);
+  setting<RateLimitSetting>(rateLimit(perSecond, burst), { per_second: perSecond, burst_count: burst }, doc, {
+    reload: true,
+  });
 
 /** What the server refuses when there is too much of it, and how long it keeps things. */
 export const limitSettings = {
@@ -81,17 +83,20 @@ export const limitSettings = {
   'retention.default_policy.min_lifetime': optional(
     k.duration,
     'Shortest time messages are kept, where the room has no policy.',
+    { reload: true },
   ),
   'retention.default_policy.max_lifetime': optional(
     k.duration,
     'Longest time messages are kept, where the room has no policy.',
     {
       rule: 'Not shorter than `retention.default_policy.min_lifetime`.',
+      reload: true,
     },
   ),
-  'retention.allowed_lifetime_min': optional(k.duration, "Bounds the rooms' policies from below."),
+  'retention.allowed_lifetime_min': optional(k.duration, "Bounds the rooms' policies from below.", { reload: true }),
   'retention.allowed_lifetime_max': optional(k.duration, "Bounds the rooms' policies from above.", {
     rule: 'Not shorter than `retention.allowed_lifetime_min`.',
+    reload: true,
   }),
   'retention.purge_jobs': setting(
     k.list(
@@ -120,7 +125,9 @@ export const limitSettings = {
   'rc_login.address': bucket(0.003, 5, 'Logins, by address.'),
   'rc_login.account': bucket(0.003, 5, 'Logins, by account.'),
   'rc_login.failed_attempts': bucket(0.17, 3, 'Wrong passwords, by account.'),
-  rc_admin_redaction: optional(rateLimit(0.17, 3), 'Redactions by moderators, by user; `rc_message` when unset.'),
+  rc_admin_redaction: optional(rateLimit(0.17, 3), 'Redactions by moderators, by user; `rc_message` when unset.', {
+    reload: true,
+  }),
   'rc_joins.local': bucket(0.1, 10, 'Joining rooms this server is in, by user.'),
   'rc_joins.remote': bucket(0.01, 10, 'Joining other rooms, by user.'),
   rc_joins_per_room: bucket(1, 10, 'Joins, by room.'),

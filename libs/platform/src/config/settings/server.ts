@@ -171,7 +171,7 @@ export const serverSettings = {
     'Forward extremities of a room after which a dummy event joins them.',
   ),
   cleanup_extremities_with_dummy_events: setting(k.flag, true, 'Join forward extremities with dummy events.'),
-  delete_stale_devices_after: optional(k.duration, 'Delete devices not seen for so long; checked daily.'),
+  delete_stale_devices_after: optional(k.duration, 'Delete devices not seen for so long; checked hourly.'),
   max_event_delay_duration: optional(
     k.duration,
     'Longest delay of a delayed event; unset switches delayed events off.',
