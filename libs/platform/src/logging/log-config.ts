@@ -114,17 +114,18 @@ export function readLogConfig(file: string): Partial<LoggerOptions> {
   ): (readonly [name: string, Record<string, unknown>])[] {
     const found = new Map<string, Record<string, unknown>>();
     const names = Array.isArray(section['handlers']) ? section['handlers'].map(String) : [];
-    const waiting = names.map((name) => [name, [...at, 'handlers']] as const);
+    const waiting = names.map((name) => ({ name, path: [...at, 'handlers'] }));
     for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
-      const [name, path] = next;
+      const { name, path } = next;
       const handler = Object.hasOwn(allHandlers, name) ? allHandlers[name] : undefined;
       if (!isSection(handler)) {
-        wrong([...path], `there is no "${name}" among handlers`);
+        wrong(path, `there is no "${name}" among handlers`);
         continue;
       }
       if (found.has(name)) continue;
       found.set(name, handler);
-      if (typeof handler['target'] === 'string') waiting.push([handler['target'], ['handlers', name, 'target']]);
+      if (typeof handler['target'] === 'string')
+        waiting.push({ name: handler['target'], path: ['handlers', name, 'target'] });
     }
     return [...found];
   }

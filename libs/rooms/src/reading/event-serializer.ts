@@ -40,26 +40,25 @@ export const delayedTxnPrefix = 'org.matrix.msc4140.delay:';
 /** Begins the transaction ids of redactions as they are stored; the client's own follows. */
 export const redactionTxnPrefix = 'io.rookery.redact:';
 
+/** The id under which an event was left to be sent later, by the transaction that sent it (MSC4140). */
+const delayIdOf = (txnId: string): string | undefined =>
+  txnId.startsWith(delayedTxnPrefix) ? txnId.slice(delayedTxnPrefix.length) : undefined;
+
 /** Writes events as clients see them, with everything that is added for one reader. */
 @Injectable()
 export class EventSerializer {
   readonly #withSticky: boolean;
 
-  /** The id under which an event was left to be sent later, by the transaction that sent it (MSC4140). */
   /** Whether somebody was there to send it: state is also set by what runs unattended, as are events that were left to be sent. */
   static isSentByHand(stored: StoredEvent): boolean {
     const { transaction, event } = stored;
     if (transaction === undefined || event.stateKey !== undefined || !isServable(stored)) return false;
-    return EventSerializer.#delayIdOf(transaction.txnId) === undefined;
-  }
-
-  static #delayIdOf(txnId: string): string | undefined {
-    return txnId.startsWith(delayedTxnPrefix) ? txnId.slice(delayedTxnPrefix.length) : undefined;
+    return delayIdOf(transaction.txnId) === undefined;
   }
 
   /** Has an event tell its sender by what they know it: their own transaction id, or that under which it was left to be sent (MSC4140). */
   static nameTransaction(unsigned: UnsignedData, txnId: string): void {
-    const delayId = EventSerializer.#delayIdOf(txnId);
+    const delayId = delayIdOf(txnId);
     if (delayId !== undefined) unsigned['org.matrix.msc4140.delay_id'] = delayId;
     else unsigned.transaction_id = withoutPrefix(txnId);
   }
