@@ -2,7 +2,7 @@ import type { Database } from '@rookery/database';
 import { SigningKey } from '@rookery/events';
 import { type Clock, Config, type Logger, Metrics, SilentLogger, SystemClock } from '@rookery/platform';
 import { InProcessBus, Invalidations, Notifier } from '@rookery/replication';
-import { FakeNames, makeTestAuthority, SeededIds } from '@rookery/testing';
+import { FakeNames, listening, makeTestAuthority, SeededIds } from '@rookery/testing';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { createServer, type Server } from 'node:https';
@@ -57,7 +57,7 @@ export class PlayedServer {
     { address = '127.0.0.1', port = 0, certificate = authority.issue(names), tls = {} as SecureContextOptions } = {},
   ): Promise<PlayedServer> {
     const server = createServer({ ...tls, cert: certificate.cert, key: certificate.key });
-    await new Promise<void>((resolve) => server.listen(port, address, resolve));
+    await listening(server, port, address);
     const played = new PlayedServer(server, address, (server.address() as AddressInfo).port);
     server.on('secureConnection', (socket) => {
       played.connections++;

@@ -6,6 +6,7 @@ import type { Homeserver, HomeserverOverrides, ProcessPlace } from '@rookery/hom
 import { Config, SilentLogger } from '@rookery/platform';
 import { FakeNames } from './fake-names.js';
 import { freePort } from './free-port.js';
+import { whereFree } from './listening.js';
 import { MemoryProcesses } from './memory-processes.js';
 import { makeMigratedPlace } from './migrated-places.js';
 import { temporaryFolder } from './temporary-folder.js';
@@ -149,14 +150,16 @@ export async function createTestHomeserver(options: TestHomeserverOptions = {}):
     );
     // Loaded late, so that specs which need a database only do not load the whole server.
     const { Homeserver } = await import('@rookery/homeserver');
-    // No test asks the world for names.
-    const server = Homeserver.create(config, {
-      ...{ logger: new SilentLogger(), nameResolver: new FakeNames() },
-      ...overrides,
-      ...(among && { place: among }),
+    return whereFree(async () => {
+      // No test asks the world for names.
+      const server = Homeserver.create(config, {
+        ...{ logger: new SilentLogger(), nameResolver: new FakeNames() },
+        ...overrides,
+        ...(among && { place: among }),
+      });
+      await server.start();
+      return server;
     });
-    await server.start();
-    return server;
   };
   const start = async (): Promise<Homeserver[]> => {
     if (processes === 1) return [await startOne(port)];

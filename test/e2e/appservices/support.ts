@@ -1,9 +1,8 @@
-import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { eventually, freePort, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { freePort, listening, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { stringify } from 'yaml';
 
 /** Both databases that a server can have. */
@@ -85,14 +84,7 @@ export class FakeService {
         });
       });
     });
-    // A program that is just being started by this process holds what was closed for a moment longer.
-    await eventually(async () => {
-      this.#server.listen(this.port, '127.0.0.1');
-      return once(this.#server, 'listening').catch((error: NodeJS.ErrnoException) => {
-        if (error.code === 'EADDRINUSE') return false;
-        throw error;
-      });
-    });
+    await listening(this.#server, this.port);
   }
 
   /** Goes down: nothing listens any more. */

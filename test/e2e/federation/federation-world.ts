@@ -8,6 +8,7 @@ import {
   TestFederation,
   type TestHomeserver,
   type TestHomeserverOptions,
+  listening,
 } from '@rookery/testing';
 import { once } from 'node:events';
 import { type IncomingMessage, request as httpRequest, type ServerResponse } from 'node:http';
@@ -70,7 +71,7 @@ export class PlayedServer {
         else this.answer(asked, response);
       });
     });
-    await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
+    await listening(server, port);
     const close = (): Promise<void> => {
       server.closeAllConnections();
       return new Promise((resolve) => server.close(() => resolve()));
