@@ -637,6 +637,52 @@ describe.each(['sqlite', 'postgres'] as const)('simplified sliding sync (%s)', (
     expect(hidden.extensions.account_data?.rooms[roomId]).toHaveLength(1);
   });
 
+  it.each([{}, { lists: ['all'] }])('tells that typing ended out of sight, with %j', async (limits) => {
+    const bob = await newUser();
+    const roomId = await shared(bob);
+    const other = await shared(bob);
+    await send(alice, roomId, 'up');
+    const top = { ...all({ ranges: [[0, 0]] }), extensions: { typing: { enabled: true, ...limits } } };
+    const types = async (typing: boolean): Promise<void> => {
+      const body = { typing, timeout: 120_000 };
+      expect((await alice.request('PUT', `/rooms/${roomId}/typing/${alice.userId}`, body)).status).toBe(200);
+    };
+    const told = (answer: Answer): unknown => answer.extensions.typing?.rooms[roomId]?.content.user_ids;
+    const first = await sliding(bob, top);
+    await types(true);
+    const began = await sliding(bob, top, { pos: first.pos });
+    expect(told(began)).toEqual([alice.userId]);
+    await send(alice, other, 'up');
+    await types(false);
+    const away = await sliding(bob, top, { pos: began.pos });
+    expect(idsOf(away)).toEqual([other]);
+    await send(alice, roomId, 'up');
+    const back = await sliding(bob, top, { pos: away.pos });
+    expect(idsOf(back)).toEqual([roomId]);
+    // At once, or when the room is seen again where that is all that the client wants.
+    const expected = 'lists' in limits ? [undefined, []] : [[], undefined];
+    expect([away, back].map(told)).toEqual(expected);
+    expect((await sliding(bob, top, { pos: back.pos })).extensions.typing?.rooms).toEqual({});
+  });
+
+  it('tells who types, or not any more, when that is switched on', async () => {
+    const bob = await newUser();
+    const roomId = await shared(bob);
+    const request = (enabled: boolean): object => ({ ...all(), extensions: { typing: { enabled } } });
+    const types = (typing: boolean) =>
+      alice.request('PUT', `/rooms/${roomId}/typing/${alice.userId}`, { typing, timeout: 120_000 });
+    const told = (answer: Answer): unknown => answer.extensions.typing?.rooms[roomId]?.content.user_ids;
+    const first = await sliding(bob, request(false));
+    await types(true);
+    const off = await sliding(bob, request(false), { pos: first.pos });
+    const on = await sliding(bob, request(true), { pos: off.pos });
+    expect([off, on].map(told)).toEqual([undefined, [alice.userId]]);
+    await types(false);
+    const away = await sliding(bob, request(false), { pos: on.pos });
+    const back = await sliding(bob, request(true), { pos: away.pos });
+    expect([away, back].map(told)).toEqual([undefined, []]);
+  });
+
   it('brings the receipts of a longer timeline with it', async () => {
     const bob = await newUser();
     const roomId = await shared(bob);
@@ -741,7 +787,7 @@ describe.each(['sqlite', 'postgres'] as const)('simplified sliding sync (%s)', (
     const other = await shared(bob, { name: 'Missed' });
     const request = {
       ...all({ required_state: [['m.room.topic', '']] }),
-      extensions: { account_data: { enabled: true } },
+      extensions: { account_data: { enabled: true }, typing: { enabled: true } },
     };
     const first = await sliding(bob, request);
     expect(Object.keys(first.rooms).sort()).toEqual([roomId, other].sort());
@@ -759,6 +805,7 @@ describe.each(['sqlite', 'postgres'] as const)('simplified sliding sync (%s)', (
     expect(after.rooms[other]).not.toHaveProperty('initial');
     expect(after.rooms[roomId]?.timeline ?? []).toEqual([]);
     expect(after.extensions.account_data?.global).toEqual([]);
+    expect(after.extensions.typing?.rooms).toEqual({});
     await send(alice, roomId, 'after');
     expect(bodies((await sliding(bob, request, { pos: after.pos })).rooms[roomId])).toEqual(['after']);
   });

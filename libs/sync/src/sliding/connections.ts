@@ -36,6 +36,8 @@ export interface RoomMemory {
   readonly accountData: boolean;
   /** The same of receipts. */
   readonly receipts: boolean;
+  /** The same of who types. */
+  readonly typing: boolean;
 }
 
 /** What a connection was told, by the time the client held a position. */
@@ -63,7 +65,7 @@ const touchAfterMs = 3_600_000;
 const maxPerDevice = 16;
 const maxCachedRooms = 500_000;
 
-const told = { accountData: 1, receipts: 2 } as const;
+const told = { accountData: 1, receipts: 2, typing: 4 } as const;
 /** Whoever wants members with timelines wants each once. */
 const lazily = { lazyLoadMembers: true, includeRedundantMembers: false };
 
@@ -218,7 +220,10 @@ function toRow(
     sent_up_to: memory.sentUpTo ?? null,
     timeline_limit: memory.timelineLimit,
     required_state_id: id,
-    told: (memory.accountData ? told.accountData : 0) | (memory.receipts ? told.receipts : 0),
+    told:
+      (memory.accountData ? told.accountData : 0) |
+      (memory.receipts ? told.receipts : 0) |
+      (memory.typing ? told.typing : 0),
   };
 }
 
@@ -230,5 +235,6 @@ function fromRow(row: ConnectionRoomRow, requiredStates: ReadonlyMap<string, str
     requiredState: requiredStates.get(row.required_state_id) ?? '[]',
     accountData: (row.told & told.accountData) !== 0,
     receipts: (row.told & told.receipts) !== 0,
+    typing: (row.told & told.typing) !== 0,
   };
 }

@@ -16,7 +16,7 @@ import {
 } from './request.js';
 import { UnstableExtensions } from './unstable-extensions.js';
 
-type Told = 'accountData' | 'receipts';
+type Told = 'accountData' | 'receipts' | 'typing';
 
 const everything = parseSyncFilter({});
 const unknownRoom: RoomMemory = {
@@ -26,6 +26,7 @@ const unknownRoom: RoomMemory = {
   requiredState: RequiredState.of([]).key,
   accountData: false,
   receipts: false,
+  typing: false,
 };
 
 /**
@@ -63,6 +64,7 @@ export class Extensions {
     const { toDevice, e2ee, accountData, receipts, typing, threads, sticky, profiles } = news.query.request.extensions;
     if (!accountData) forget('accountData', context);
     if (!receipts) forget('receipts', context);
+    if (!typing) forget('typing', context);
     const parts: Record<string, Written | undefined> = {
       to_device: toDevice && (await this.#toDevice(news.query, toDevice)),
       e2ee: e2ee ? await this.#e2ee(news.query) : undefined,
@@ -167,7 +169,7 @@ export class Extensions {
     const wanted = anew.filter((roomId) => joined.has(roomId));
     // Of a room that is new to the client, or that it looks at further back, it can show other people's receipts for the events of
     // the timeline only.
-    const isKnown = (roomId: string): boolean => context.memory?.rooms.get(roomId)?.section === 'join';
+    const isKnown = (roomId: string): boolean => isKnownAsJoined(roomId, context);
     const fresh = wanted.filter((roomId) => !isKnown(roomId));
     const shown = fresh.concat(expandedIn(roomsInSight(extension, request, context), new Set(anew), context));
     const eventIds = shown.flatMap((roomId) => [...(context.timelines.get(roomId) ?? [])]);
@@ -186,19 +188,26 @@ export class Extensions {
 
   async #typing(query: ExtensionQuery, extension: RoomExtension, context: ExtensionContext): Promise<Written> {
     const { joined, since, now, request } = query;
-    const inSight = [...roomsInSight(extension, request, context)].filter((roomId) => joined.has(roomId));
-    const isAnew = (roomId: string): boolean => context.memory?.rooms.get(roomId)?.section !== 'join';
+    const changed = since
+      ? await this.typing.changes(joined, { after: since.typing, upTo: now.typing })
+      : new Map<string, readonly string[]>();
+    const { anew, following } = scopeOf('typing', extension, request, changed.keys(), context);
+    const wanted = anew.filter((roomId) => joined.has(roomId));
+    const typists = new Map<string, readonly string[]>([
+      // The client may have heard of them before, that somebody types.
+      ...wanted.filter((roomId) => isKnownAsJoined(roomId, context)).map((roomId) => [roomId, []] as const),
+      ...(await this.typing.changes(wanted, undefined)),
+      ...following.map((roomId) => [roomId, changed.get(roomId) ?? []] as const),
+    ]);
     const rooms: JsonObject = {};
-    const typists = [
-      ...(await this.typing.changes(inSight.filter(isAnew), undefined)),
-      ...(await this.typing.changes(
-        inSight.filter((roomId) => !isAnew(roomId)),
-        since && { after: since.typing, upTo: now.typing },
-      )),
-    ];
     for (const [roomId, userIds] of typists) rooms[roomId] = { type: 'm.typing', content: { user_ids: userIds } };
-    return { value: { rooms }, hasNews: typists.length > 0 };
+    return { value: { rooms }, hasNews: typists.size > 0 };
   }
+}
+
+/** Whether the client came with the room as one that its user is in. */
+function isKnownAsJoined(roomId: string, { memory }: ExtensionContext): boolean {
+  return memory?.rooms.get(roomId)?.section === 'join';
 }
 
 /** Rooms of the answer that an extension is about. */

@@ -146,6 +146,7 @@ function remember(part: RoomPart): RoomMemory {
     requiredState: config.requiredState.key,
     accountData: !initial && memory?.accountData === true,
     receipts: !initial && memory?.receipts === true,
+    typing: !initial && memory?.typing === true,
   };
 }
 
@@ -157,6 +158,7 @@ function isSame(a: RoomMemory | undefined, b: RoomMemory): boolean {
     a.timelineLimit === b.timelineLimit &&
     a.requiredState === b.requiredState &&
     a.accountData === b.accountData &&
-    a.receipts === b.receipts
+    a.receipts === b.receipts &&
+    a.typing === b.typing
   );
 }
