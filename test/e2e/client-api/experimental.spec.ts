@@ -199,6 +199,32 @@ describe.each(['sqlite', 'postgres'] as const)('what is not specified yet, switc
     expect((await alice.request('GET', path)).status).toBe(404);
   });
 
+  it('account data that was deleted, told only to those who had it', async () => {
+    const carol = await homeserver.registerUser(`carol${(transaction += 1)}`);
+    const roomId = await makeRoom(carol);
+    const type = 'account_data/org.example.deleted';
+    const paths = [`/user/${carol.userId}/${type}`, `/user/${carol.userId}/rooms/${roomId}/${type}`];
+    const list = { ranges: [[0, 50]], timeline_limit: 1, required_state: [] };
+    const whole = { lists: { all: list }, extensions: { account_data: { enabled: true } } };
+    const slidingPath = `${unstable}/org.matrix.simplified_msc3575/sync?timeout=0`;
+    // How often an answer names the type: once for the account, once for the room.
+    const named = ({ status, body }: { readonly status: number; readonly body: unknown }): number => {
+      expect(status).toBe(200);
+      return JSON.stringify(body).split('org.example.deleted').length - 1;
+    };
+    for (const path of paths) await carol.request('PUT', path, { here: true });
+    const { body: before } = await carol.request('GET', '/sync');
+    const { body: pos } = await carol.request('POST', slidingPath, whole);
+    for (const path of paths)
+      expect((await carol.request('DELETE', `${unstable}/org.matrix.msc3391${path}`)).status).toBe(200);
+    for (const path of paths) expect((await carol.request('GET', path)).status).toBe(404);
+    expect(named(await carol.request('GET', `/sync?since=${String(before['next_batch'])}`))).toBe(2);
+    expect(named(await carol.request('POST', `${slidingPath}&pos=${String(pos['pos'])}`, whole))).toBe(2);
+    expect(named(await carol.request('GET', '/sync'))).toBe(0);
+    expect(named(await carol.request('POST', slidingPath, whole))).toBe(0);
+    expect(named(await carol.request('GET', `/rooms/${roomId}/initialSync`))).toBe(0);
+  });
+
   it('reports that do not tell what there is', async () => {
     const roomId = await makeRoom(alice, { preset: 'private_chat' });
     const eventId = await say(alice, roomId);

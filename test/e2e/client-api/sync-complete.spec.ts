@@ -20,6 +20,7 @@ interface Room {
   readonly timeline: { readonly events: WireEvent[]; readonly limited: boolean; readonly prev_batch: string };
   readonly summary?: Readonly<Record<string, unknown>>;
   readonly ephemeral?: { readonly events: { readonly content: object }[] };
+  readonly account_data?: { readonly events: { type: string; content: object }[] };
 }
 
 type ReceiptsOf = Record<string, Record<string, { thread_id?: string }>>;
@@ -347,21 +348,21 @@ describe.each(databases)('a sync leaves nothing out (%s)', (database) => {
     expect(new Set(types.map((event) => event.state_key))).toEqual(new Set([bob.userId]));
   });
 
-  it('does not tell those who begin anew of account data that was deleted', async () => {
-    const type = `account_data/org.example.${database}`;
+  it('tells those who begin anew of account data that is empty', async () => {
+    const type = `org.example.${database}`;
     const roomId = await createRoom(bob);
-    const paths = [`/user/${bob.userId}/${type}`, `/user/${bob.userId}/rooms/${roomId}/${type}`];
-    for (const path of paths) await ok(bob, 'PUT', path, { here: true });
-    const { next_batch: since } = await sync(bob);
+    const paths = [
+      `/user/${bob.userId}/account_data/${type}`,
+      `/user/${bob.userId}/rooms/${roomId}/account_data/${type}`,
+    ];
     for (const path of paths) await ok(bob, 'PUT', path, {});
-    expect(JSON.stringify(await sync(bob, { since }))).toContain(`org.example.${database}`);
-    expect(JSON.stringify(await sync(bob))).not.toContain(`org.example.${database}`);
-    const list = { ranges: [[0, 50]], timeline_limit: 1, required_state: [] };
-    const sliding = await ok(bob, 'POST', `${slidingPath}?timeout=0`, {
-      lists: { all: list },
-      extensions: { account_data: { enabled: true } },
-    });
-    expect(JSON.stringify(sliding)).not.toContain(`org.example.${database}`);
+    for (const path of paths) expect(await ok(bob, 'GET', path)).toEqual({});
+    const empty = { type, content: {} };
+    const whole = await sync(bob);
+    expect(whole.account_data?.events).toContainEqual(empty);
+    expect(whole.rooms?.join?.[roomId]?.account_data?.events).toEqual([empty]);
+    const { account_data: first } = await ok<{ account_data: object[] }>(bob, 'GET', `/rooms/${roomId}/initialSync`);
+    expect(first).toEqual([empty]);
   });
 
   it('takes a token from the future as one of now, and deletes no message because of it', async () => {

@@ -3,7 +3,6 @@ import type { EventFilter, JsonObject } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { MembershipReader, RoomAccess, RoomDirectory, RoomReadingService } from '@rookery/rooms';
 import { AccountDataService } from '@rookery/users';
-import { isKept } from '../sections/account-data.js';
 import { RoomCompany } from './room-company.js';
 
 /** The first look at a room, for clients from before `/sync`. */
@@ -40,7 +39,7 @@ export class RoomInitialSync {
       this.accountData.forRooms(userId, [roomId]),
       reading.kind === 'joined' ? this.company.of(requester, roomId) : { presence: [], receipts: [] },
     ]);
-    const kept = accountData.filter(isKept);
+    const kept = accountData.filter((row) => this.accountData.isKept(row));
     const contents = await AccountDataService.parsedContents(kept);
     const { end: earlier, chunk = [] } = page as { readonly end?: string; readonly chunk?: JsonObject[] };
     return {

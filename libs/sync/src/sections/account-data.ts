@@ -21,9 +21,6 @@ export interface AccountDataNews {
 
 const nothing: AccountDataNews = { global: [], byRoom: new Map() };
 
-/** Whether a piece is there; the others were deleted, which those need to hear only who had them (MSC3391). */
-export const isKept = ({ content }: AccountDataRow): boolean => content !== '{}';
-
 /** What is short enough to be an object among much that is text, bytes. */
 const shortBytes = 4_096;
 
@@ -83,7 +80,7 @@ export class AccountDataSection {
     if (own === undefined && rules === undefined) return nothing;
     const wanted = filter.accountData;
     const global = (own?.global ?? []).filter(
-      (row) => isKept(row) || (since !== undefined && row.streamId > since.accountData),
+      (row) => this.accountData.isKept(row) || (since !== undefined && row.streamId > since.accountData),
     );
     const first = rules !== undefined && passesFilter(wanted, { ...rules, sender: userId }) ? [rules] : [];
     const rows = await passing(global, wanted, userId);
@@ -107,7 +104,7 @@ export class AccountDataSection {
     const known = context.since?.accountData ?? Infinity;
     const whole = (
       anew.length > 0 ? await this.accountData.forRooms(context.userId, anew, typesOf(filter)) : []
-    ).filter((row) => isKept(row) || row.streamId > known);
+    ).filter((row) => this.accountData.isKept(row) || row.streamId > known);
     return eventsByRoom(
       new Map([...news.byRoom, ...Map.groupBy(whole, (row) => row.roomId)]),
       rooms.map(({ roomId }) => roomId),

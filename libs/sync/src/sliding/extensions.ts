@@ -3,7 +3,7 @@ import { DeviceListService, OneTimeKeyService, ToDeviceService } from '@rookery/
 import { receiptContent, ReceiptService, type StoredReceipt, TypingService } from '@rookery/ephemeral';
 import { type JsonObject, parseSyncFilter } from '@rookery/matrix-types';
 import { AccountDataService, type RoomAccountDataRow } from '@rookery/users';
-import { type AccountDataNews, AccountDataSection, eventsByRoom, isKept } from '../sections/account-data.js';
+import { type AccountDataNews, AccountDataSection, eventsByRoom } from '../sections/account-data.js';
 import { type RoomMemory, wholeAccount } from './connections.js';
 import type { ExtensionAnswer, ExtensionContext, ExtensionNews, ExtensionQuery, Written } from './extension-context.js';
 import { RequiredState } from './required-state.js';
@@ -140,7 +140,7 @@ export class Extensions {
     const { anew, following } = scopeOf('accountData', extension, query.request, changed.keys(), context);
     const whole = (anew.length > 0 ? await this.accountData.forRooms(userId, anew) : []).filter(
       // The connection may have been told of a room that it knows before the extension was for others.
-      (row) => isKept(row) || memory?.rooms.has(row.roomId) === true,
+      (row) => this.accountData.isKept(row) || memory?.rooms.has(row.roomId) === true,
     );
     // A room is in one of the two.
     const ofRooms = await eventsByRoom(

@@ -1,6 +1,6 @@
 import type { Db, Tx } from '@rookery/database';
 
-/** One piece of account data. Content is JSON text; `{}` stands for deleted. */
+/** One piece of account data. Content is JSON text; with MSC3391 `{}` stands for deleted. */
 export interface AccountDataRow {
   readonly type: string;
   readonly content: string;

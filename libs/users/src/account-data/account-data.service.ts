@@ -105,6 +105,11 @@ export class AccountDataService {
     this.#sources.set(type, source);
   }
 
+  /** Whether a piece is there: with MSC3391, and only with it, an empty one was deleted, of which those hear who had it. */
+  isKept({ content }: Pick<AccountDataRow, 'content'>): boolean {
+    return content !== '{}' || !this.config.get('experimental_features.msc3391_enabled');
+  }
+
   /** Whether anything changed for the user since a position; `false` is certain. Costs no query. */
   hasChanged(userId: string, since: number): boolean {
     return this.#changes.hasChanged(userId, since);
@@ -170,7 +175,7 @@ export class AccountDataService {
   }
 
   /**
-   * Sets one piece; `{}` is how a piece is deleted.
+   * Sets one piece; with MSC3391 `{}` deletes it.
    * @throws MatrixError 413 `M_TOO_LARGE`, 400 `M_INVALID_PARAM`, 403 `M_USER_DEACTIVATED`
    */
   async set(
