@@ -432,6 +432,34 @@ describe.each(['sqlite', 'postgres'] as const)('/sync (%s)', (database) => {
     expect(rooms.map((roomId) => extension.rooms[roomId])).toEqual([large(0, 2), large(1, 3)]);
   });
 
+  it('filters account data of rooms like that of the account', async () => {
+    const carol = await homeserver.registerUser('carol_keeps_urls');
+    const { next_batch: since } = await sync(carol);
+    const rooms = [await createRoom(carol), await createRoom(carol)];
+    const contents = { 'org.plain': { n: 1 }, 'org.url': { url: 'mxc://x/y' } };
+    for (const [type, content] of Object.entries(contents))
+      for (const where of ['', ...rooms.map((roomId) => `/rooms/${roomId}`)])
+        await carol.request('PUT', `/user/${carol.userId}${where}/account_data/${type}`, content);
+    const { next_batch: later } = await sync(carol);
+    await carol.request('PUT', `/user/${carol.userId}/rooms/${rooms[0]}/account_data/org.plain`, { n: 2 });
+    const told = async (wanted: object, query: Record<string, string> = {}): Promise<unknown[]> => {
+      const answer = await sync(carol, { ...query, filter: { account_data: wanted, room: { account_data: wanted } } });
+      return [answer, ...rooms.map((roomId) => answer.rooms?.join?.[roomId])].map((part) =>
+        part?.account_data?.events.map(({ type }) => type).filter((type) => type !== 'm.push_rules'),
+      );
+    };
+    const [both, one] = [['org.plain', 'org.url'], ['org.url']];
+    const queries: Record<string, string>[] = [{}, { since }, { since: later, full_state: 'true' }];
+    for (const query of queries) {
+      for (const wanted of [{ senders: [alice.userId] }, { not_senders: [carol.userId] }, { rel_types: ['m.thread'] }])
+        expect(await told(wanted, query)).toEqual([undefined, [], []]);
+      expect(await told({ contains_url: true }, query)).toEqual([one, one, one]);
+      expect(await told({ senders: [carol.userId] }, query)).toEqual([both, both.toReversed(), both]);
+    }
+    expect(await told({ contains_url: true }, { since: later })).toEqual([undefined, undefined, undefined]);
+    expect(await told({ contains_url: false }, { since: later })).toEqual([undefined, ['org.plain'], undefined]);
+  });
+
   it('hides what was said before a join where history says so', async () => {
     const roomId = await createRoom(alice, {
       preset: 'public_chat',

@@ -105,8 +105,14 @@ export class AccountDataSection {
     const whole = (
       anew.length > 0 ? await this.accountData.forRooms(context.userId, anew, typesOf(filter)) : []
     ).filter((row) => this.accountData.isKept(row) || row.streamId > known);
+    const found = new Map([...news.byRoom, ...Map.groupBy(whole, (row) => row.roomId)]);
+    const rows = await passing(
+      rooms.flatMap(({ roomId }) => found.get(roomId) ?? []),
+      filter,
+      context.userId,
+    );
     return eventsByRoom(
-      new Map([...news.byRoom, ...Map.groupBy(whole, (row) => row.roomId)]),
+      Map.groupBy(rows, (row) => row.roomId),
       rooms.map(({ roomId }) => roomId),
       context.asText === true,
     );
@@ -146,11 +152,11 @@ const typesOf = ({ types, notTypes, passesType }: EventFilter): ((type: string) 
   types === undefined && notTypes.length === 0 ? undefined : passesType;
 
 /** Pieces that pass a filter, which may look at what is in them. */
-async function passing(
-  rows: readonly AccountDataRow[],
+async function passing<Row extends AccountDataRow>(
+  rows: readonly Row[],
   filter: EventFilter,
   sender: string,
-): Promise<readonly AccountDataRow[]> {
+): Promise<readonly Row[]> {
   if (filter.passesEverything) return rows;
   // Whom the user is not among, no piece of theirs passes.
   const { senders, notSenders, containsUrl, relTypes, notRelTypes } = filter;
