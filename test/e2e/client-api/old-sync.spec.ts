@@ -55,6 +55,25 @@ describe.each(['sqlite', 'postgres'] as const)('what clients used before /sync (
   });
   afterAll(() => homeserver?.stop());
 
+  it('tells of rooms that are behind the user how they ended', async () => {
+    const carol = await homeserver.registerUser('carol_goes');
+    const make = () => createRoom(alice, { invite: [carol.userId] });
+    const [joined, left, banned, unwanted] = [await make(), await make(), await make(), await make()];
+    for (const roomId of [joined, left, banned]) await carol.request('POST', `/rooms/${roomId}/join`, {});
+    await carol.request('POST', `/rooms/${left}/leave`, {});
+    for (const roomId of [banned, unwanted])
+      expect((await alice.request('POST', `/rooms/${roomId}/ban`, { user_id: carol.userId })).status).toBe(200);
+    const { body } = await carol.request<Initial>('GET', '/initialSync?archived=true');
+    expect(Object.fromEntries(body.rooms.map((room) => [room.room_id, room.membership]))).toEqual({
+      [joined]: 'join',
+      [left]: 'leave',
+      [banned]: 'ban',
+      [unwanted]: 'ban',
+    });
+    const { body: present } = await carol.request<Initial>('GET', '/initialSync');
+    expect(present.rooms.map((room) => room.room_id)).toEqual([joined]);
+  });
+
   it('tells everything, and then what is new', async () => {
     const roomId = await createRoom(alice, { name: 'Old', invite: [bob.userId] });
     const invited = await createRoom(alice, { name: 'Invited', invite: [bob.userId] });

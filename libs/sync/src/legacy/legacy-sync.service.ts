@@ -35,13 +35,14 @@ export class LegacySyncService {
     const answer = await this.sync.sync(request, signal);
     const rooms = sectionsOf(answer);
     const invites = await this.#invites(requester, Object.keys(rooms['invite'] ?? {}));
+    const bans = await this.#bans(requester, Object.keys(rooms['leave'] ?? {}));
     const present: JsonObject[] = [];
-    for (const membership of ['join', 'leave'] as const) {
-      for (const [roomId, room] of Object.entries(rooms[membership] ?? {})) {
+    for (const section of ['join', 'leave'] as const) {
+      for (const [roomId, room] of Object.entries(rooms[section] ?? {})) {
         const timeline = isJsonObject(room['timeline']) ? room['timeline'] : {};
         present.push({
           room_id: roomId,
-          membership,
+          membership: bans.has(roomId) ? 'ban' : section,
           messages: {
             start: timeline['prev_batch'] ?? '',
             end: answer['next_batch'] ?? '',
@@ -120,6 +121,12 @@ export class LegacySyncService {
         ...eventsIn(answer['account_data']),
       ],
     };
+  }
+
+  /** Of rooms that are behind a user those that it is banned from. */
+  async #bans({ userId }: Requester, roomIds: readonly string[]): Promise<ReadonlySet<string>> {
+    const memberships = roomIds.length > 0 ? [...(await this.memberships.inRooms(userId, roomIds))] : [];
+    return new Set(memberships.flatMap(([roomId, { membership }]) => (membership === 'ban' ? [roomId] : [])));
   }
 
   /** @param upTo those of later are told later */
