@@ -44,14 +44,15 @@ export class SyncResponses {
     const accountData = await this.accountData.changes(context);
     const entries = await this.withNews.entries(joined, accountData, context);
     const fresh = entries.filter((entry) => entry.fresh && entry.section === 'join').map((entry) => entry.roomId);
+    const senders = this.profiles.isWanted(context) ? new Set<string>() : undefined;
     const [rooms, presence, devices] = await Promise.all([
-      isWhole && context.asText === true && !this.profiles.isWanted(context)
+      isWhole && context.asText === true && senders === undefined
         ? this.rooms.text(entries, accountData, context)
-        : this.rooms.build(entries, accountData, context),
+        : this.rooms.build(entries, accountData, context, { senders }),
       this.presence.build(joined, fresh, context),
       this.devices.build(joined, context),
     ]);
-    const profiles = await this.profiles.build(joined, rooms, context);
+    const profiles = senders === undefined ? {} : await this.profiles.build(joined, senders, context);
     const body: JsonObject = {};
     if (accountData.global.length > 0) body['account_data'] = { events: accountData.global };
     const isText = rooms instanceof WrittenRooms;

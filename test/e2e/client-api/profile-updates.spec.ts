@@ -145,6 +145,9 @@ describe.each(databases)('profiles of others in syncs (%s)', (database) => {
     expect(second[legacy]?.[alice.userId]?.profile_updates).toMatchObject({ displayname: 'alice' });
     await say(alice, roomId, 'two');
     expect(await sync(bob, second.next_batch, filter)).not.toHaveProperty([legacy]);
+    // Whatever the client wants of the events.
+    const bare = await sync(bob, undefined, { ...filter, event_fields: ['content'] });
+    expect(Object.keys(bare[legacy] ?? {}).sort()).toEqual([alice.userId, bob.userId]);
   });
 
   it('in sliding sync', async () => {

@@ -129,6 +129,21 @@ describe.each(['sqlite', 'postgres'] as const)('sticky events (%s)', (database) 
     expect(stickyIn(await sync(bob)).sort()).toEqual([early, late].sort());
   });
 
+  it.each([{ event_format: 'federation' }, { event_fields: ['content'] }])('come once with %j, too', async (format) => {
+    const { next_batch: since } = await sync(bob);
+    for (let n = 0; n < 2; n++) await send(alice, 60_000);
+    const filter = encodeURIComponent(JSON.stringify({ room: { timeline: { limit: 2 } }, ...format }));
+    for (const from of [`&since=${since}`, '']) {
+      // Such events are not as the specification says.
+      const answer = await fetch(`${homeserver.baseUrl}/_matrix/client/v3/sync?timeout=0&filter=${filter}${from}`, {
+        headers: { authorization: `Bearer ${bob.accessToken}` },
+      });
+      const room = ((await answer.json()) as Sync).rooms?.join?.[roomId];
+      expect(room?.timeline.events).toHaveLength(2);
+      expect(room).not.toHaveProperty('msc4354_sticky');
+    }
+  });
+
   it('of people who are ignored, or that were redacted, do not come', async () => {
     const gone = await send(alice, 60_000);
     const kept = await send(alice, 60_000);

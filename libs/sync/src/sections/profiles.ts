@@ -1,12 +1,11 @@
 import { Injectable } from '@nestjs/common';
-import { isJsonObject, type JsonObject } from '@rookery/matrix-types';
+import type { JsonObject } from '@rookery/matrix-types';
 import { createHash } from 'node:crypto';
 import { ProfileUpdates } from '../profiles/profile-updates.js';
 import type { SyncContext } from '../sync-context.js';
 
 /** Stands among what is remembered of a device's rooms for profiles. */
 const profilesPlace = '';
-const parts = ['join', 'leave', 'invite', 'knock'];
 
 /** Profiles of others in a sync (MSC4429), for clients that name the fields they want. */
 @Injectable()
@@ -21,14 +20,13 @@ export class ProfilesSection {
   /**
    * By user the fields that are news, `null` for a field that is gone; `null` in place of the fields for who shares no room any
    * more. Who loads members as they are needed is told of the senders in the answer only, but of every change.
-   * @param rooms the part `rooms` of the answer
+   * @param senders who wrote what the rooms of the answer show
    */
-  async build(joined: ReadonlySet<string>, rooms: unknown, context: SyncContext): Promise<JsonObject> {
+  async build(joined: ReadonlySet<string>, senders: ReadonlySet<string>, context: SyncContext): Promise<JsonObject> {
     const { userId, since, now, filter } = context;
-    if (!this.isWanted(context)) return {};
     const wanted = filter.profileFields ?? new Set<string>();
     const isLazy = filter.room.state.lazyLoadMembers;
-    const inSight = isLazy ? this.updates.local(sendersIn(rooms)) : [];
+    const inSight = isLazy ? this.updates.local(senders) : [];
     const users: JsonObject = {};
     const tell = (user: string, fields: JsonObject): void => {
       if (Object.keys(fields).length > 0) users[user] = { profile_updates: fields };
@@ -75,23 +73,4 @@ export class ProfilesSection {
 /** Some fields of a profile. */
 function pick(profile: JsonObject, wanted: ReadonlySet<string>): JsonObject {
   return Object.fromEntries(Object.entries(profile).filter(([field]) => wanted.has(field)));
-}
-
-/** Who wrote what is in the rooms of an answer. */
-function sendersIn(rooms: unknown): Set<string> {
-  const senders = new Set<string>();
-  const note = (events: unknown): void => {
-    if (!isJsonObject(events) || !Array.isArray(events['events'])) return;
-    for (const event of events['events']) {
-      const sender = isJsonObject(event) ? event['sender'] : undefined;
-      if (typeof sender === 'string') senders.add(sender);
-    }
-  };
-  for (const part of isJsonObject(rooms) ? parts.map((name) => rooms[name]) : []) {
-    for (const room of isJsonObject(part) ? Object.values(part) : []) {
-      if (!isJsonObject(room)) continue;
-      for (const list of ['timeline', 'invite_state', 'knock_state']) note(room[list]);
-    }
-  }
-  return senders;
 }

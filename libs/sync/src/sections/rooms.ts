@@ -71,7 +71,7 @@ export class RoomsSection {
   ): Promise<WrittenRooms | undefined> {
     const written = new WrittenRooms();
     for (let start = 0; start < entries.length; start += roomsAtOnce) {
-      const part = await this.build(entries.slice(start, start + roomsAtOnce), accountData, context, true);
+      const part = await this.build(entries.slice(start, start + roomsAtOnce), accountData, context, { asText: true });
       for (const [section, rooms] of Object.entries(part)) await written.add(section, rooms);
     }
     return written.isEmpty ? undefined : written;
@@ -79,13 +79,14 @@ export class RoomsSection {
 
   /**
    * Writes the rooms of {@link RoomsWithNews}.
-   * @param asText long lists of state may be text already
+   * @param options.asText long lists of state may be text already
+   * @param options.senders gets who wrote what timelines, invites and knocks show
    */
   async build(
     entries: readonly RoomEntry[],
     accountData: AccountDataNews,
     context: SyncContext,
-    asText = false,
+    { asText = false, senders }: { readonly asText?: boolean; readonly senders?: Set<string> | undefined } = {},
   ): Promise<RoomsAnswer> {
     if (entries.length === 0) return {};
     const joined = entries.filter((entry) => entry.section === 'join').map((entry) => entry.roomId);
@@ -111,7 +112,12 @@ export class RoomsSection {
       this.prejoin.states(entries),
       this.#withUnread ? this.pushCounts.unreadMessages(context.userId, joined) : undefined,
     ]);
-    const sticky = await this.sticky.ofRooms(entries, timeline, context);
+    const sticky = await this.sticky.ofRooms(entries, timelines, context);
+    if (senders !== undefined) {
+      // Of what is written the filter may have taken who wrote it.
+      for (const { events } of timelines.values()) for (const { stored } of events) senders.add(stored.event.sender);
+      for (const { sender } of [...prejoin.values()].flat()) if (typeof sender === 'string') senders.add(sender);
+    }
     const parts: RoomParts = {
       timelines,
       timeline,

@@ -1,9 +1,9 @@
 import { Injectable } from '@nestjs/common';
 import { StickyEvents } from '@rookery/ephemeral';
-import type { JsonObject } from '@rookery/matrix-types';
 import type { StoredEvent } from '@rookery/rooms';
 import type { SyncContext } from '../sync-context.js';
 import type { RoomEntry } from './room-list.js';
+import type { ShownTimeline } from './timeline.js';
 import { EventWriter, type WrittenEvents } from './written-events.js';
 
 const nothing: WrittenEvents = new Map();
@@ -26,7 +26,7 @@ export class StickySection {
   /** By room, without those that the timeline shows; of rooms that the client hears of anew all, of others the new ones. */
   async ofRooms(
     entries: readonly RoomEntry[],
-    timelines: ReadonlyMap<string, readonly JsonObject[]>,
+    timelines: ReadonlyMap<string, ShownTimeline>,
     context: SyncContext,
   ): Promise<WrittenEvents> {
     if (!this.sticky.isEnabled) return nothing;
@@ -41,7 +41,9 @@ export class StickySection {
       ...(await read(anew, 0)),
       ...(await read(since === undefined ? [] : this.sticky.changedRooms(stayed, after), after)),
     ];
-    const shown = new Set([...timelines.values()].flatMap((list) => list.map((event) => event['event_id'])));
+    const shown = new Set(
+      [...timelines.values()].flatMap(({ events }) => events.map(({ stored }) => stored.event.eventId)),
+    );
     const events = found.map(({ stored }) => stored).filter(({ event }) => !shown.has(event.eventId));
     return events.length === 0 ? nothing : this.writer.state(onePage(events), context);
   }
