@@ -116,4 +116,16 @@ eachDatabase('typing, receipts and presence of other servers', (open) => {
       { userId: dora, state: 'online', statusMsg: 'hi', lastActiveMs: clock.nowMs() - 5_000, currentlyActive: true },
     ]);
   });
+
+  it.each([true, false])('is busy, or online where that is not known here (known: %s)', async (isKnown) => {
+    const settings = { experimental_features: { msc3026_enabled: isKnown } };
+    const other = await buildEphemeral({ database: test.database, clock, settings });
+    const push = [{ user_id: dora, presence: 'busy', last_active_ago: 5_000 }];
+    await other.get(InboundEphemeral).receivePresence('far.org', { push });
+    await other.get(PresenceService).setForUsers([{ userId: alice.userId, state: 'busy' }]);
+    const reader = other.get(PresenceReader);
+    for (const userId of [dora, alice.userId])
+      expect(await reader.visibleTo(alice.userId, userId)).toMatchObject({ state: isKnown ? 'busy' : 'online' });
+    await other.close();
+  });
 });

@@ -168,23 +168,24 @@ export class PresenceService implements OnModuleInit {
     await this.#setStatus(userId, statusMsg?.replaceAll('\0', ''));
   }
 
-  /** Sets presences of local users whatever their devices do: by a module. */
+  /** Sets presences of local users whatever their devices do: by a module. Where the server does not know `busy`, it is `online`. */
   async setForUsers(
     states: readonly { readonly userId: string; readonly state: PresenceName; readonly statusMsg?: string }[],
   ): Promise<void> {
     if (!this.enabled) return;
     for (const { userId, state, statusMsg } of states) {
-      this.#set(userId, undefined, state);
+      this.#set(userId, undefined, this.#checked(state));
       await this.#setStatus(userId, statusMsg);
     }
   }
 
-  /** Presences of users of other servers, as those say. */
+  /** Presences of users of other servers, as those say; `busy` as above. */
   receive(states: readonly PresenceState[]): void {
     if (!this.enabled) return;
     for (const state of states) {
       if (this.#isLocal(state.userId)) continue;
-      this.publisher.mark(state.userId, { ...state, lastFederationMs: this.clock.nowMs() });
+      const told = { ...state, state: this.#checked(state.state), lastFederationMs: this.clock.nowMs() };
+      this.publisher.mark(state.userId, told);
     }
   }
 
@@ -197,6 +198,7 @@ export class PresenceService implements OnModuleInit {
     return domainOf(userId) === this.config.serverName;
   }
 
+  /** What the server shows of a state: `busy` only where it is set so (MSC3026). */
   #checked(state: PresenceName): PresenceName {
     return state === 'busy' && !this.config.get('experimental_features.msc3026_enabled') ? 'online' : state;
   }
