@@ -25,11 +25,12 @@ export const runAsServer = <Args extends readonly unknown[], T>(fn: (...args: Ar
 /** An object of a module whose methods run as the module's, whoever calls them. Anything else comes back as it is. */
 export function ownedBy<T>(owner: Owner, value: T): T {
   if (typeof value !== 'object' || value === null) return value;
-  return new Proxy(value, {
-    get(target, key) {
-      const member: unknown = Reflect.get(target, key, target);
+  // Of an object that is frozen itself a proxy could show no methods but its own.
+  return new Proxy(Object.create(value) as T & object, {
+    get(_, key) {
+      const member: unknown = Reflect.get(value, key, value);
       if (typeof member !== 'function') return member;
-      return (...args: unknown[]): unknown => owners.run(owner, () => Reflect.apply(member, target, args) as unknown);
+      return (...args: unknown[]): unknown => owners.run(owner, () => Reflect.apply(member, value, args) as unknown);
     },
   });
 }

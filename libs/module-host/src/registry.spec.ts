@@ -1,4 +1,5 @@
 import { type CallbackCategories, type CallbackCategory, NOT_SPAM } from '@rookery/module-api';
+import { currentOwner } from './owner.js';
 import { ModuleRegistry, type SealedRegistry } from './registry.js';
 
 const policy = { onError: 'deny', timeLimitMs: undefined } as const;
@@ -199,6 +200,14 @@ describe('sign-in providers', () => {
       ['tickets', 'a'],
       ['more', 'a'],
     ]);
+  });
+
+  it('may be frozen, and run as their module', async () => {
+    const refresh = () => ({ tokens: currentOwner()?.name });
+    const frozen = Object.freeze({ ...whole, refresh });
+    const provider = register(['a', frozen]).identityProviders.get('tickets')?.provider;
+    expect('refresh' in provider!).toBe(true);
+    expect(await provider?.refresh?.(undefined)).toEqual({ tokens: 'a' });
   });
 
   it.each<[string, unknown, RegExp]>([

@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import { type Browser, linkOf, type Shown } from './browser.js';
 import { FakeProvider } from './fake-provider.js';
-import { asked, elsewhere, people, refreshable } from './fixtures/identity-providers.js';
+import { asked, elsewhere, oddAnswers, people, refreshable } from './fixtures/identity-providers.js';
 import { base, startWorld, type World } from './world.js';
 
 const module = fileURLToPath(new URL('./fixtures/identity-providers.ts', import.meta.url));
@@ -45,6 +45,7 @@ describe.each(['sqlite', 'postgres'] as const)('sign-in providers of modules (%s
   beforeEach(() => {
     people.clear();
     refreshable.clear();
+    oddAnswers.clear();
     asked.splice(0);
   });
   afterAll(async () => {
@@ -218,9 +219,9 @@ describe.each(['sqlite', 'postgres'] as const)('sign-in providers of modules (%s
   });
 
   describe('are asked when a session goes on', () => {
-    const open = async (who: string, token: string) => {
+    const open = async (who: string, token: string, id = 'redirects') => {
       people.set(who, { token });
-      const shown = await signOn(world.browser(), 'redirects', who);
+      const shown = await signOn(world.browser(), id, who);
       const { body } = await world.homeserver.request<Record<string, string>>('POST', '/login', {
         type: 'm.login.token',
         token: shown.location?.searchParams.get('loginToken'),
@@ -246,6 +247,32 @@ describe.each(['sqlite', 'postgres'] as const)('sign-in providers of modules (%s
       });
       const token = third.body['access_token'];
       expect(await world.homeserver.request('GET', '/account/whoami', undefined, token)).toMatchObject({ status: 401 });
+    });
+
+    it('renew them where the module froze them', async () => {
+      const first = await open('kora', `o ${kind}`, 'again');
+      expect(await refresh(first['refresh_token'])).toMatchObject({ status: 200 });
+      expect([...refreshable.keys()]).toEqual([`o ${kind}+`]);
+    });
+
+    it('end the session by null, too', async () => {
+      oddAnswers.set('odd', null);
+      const first = await open('klara', 'odd');
+      expect(await refresh(first['refresh_token'])).toMatchObject({ status: 401 });
+      const token = first['access_token'];
+      expect(await world.homeserver.request('GET', '/account/whoami', undefined, token)).toMatchObject({ status: 401 });
+    });
+
+    it.each([
+      [false, 'konrad'],
+      ['a name', 'kurt'],
+    ])('keep the session, and are asked again, when they answer %p', async (odd, who) => {
+      oddAnswers.set('odd', odd);
+      const first = await open(who, 'odd');
+      const second = await refresh(first['refresh_token']);
+      expect(second).toMatchObject({ status: 200 });
+      oddAnswers.set('odd', undefined);
+      expect(await refresh(second.body['refresh_token'])).toMatchObject({ status: 401 });
     });
 
     it('keep the session when they are away', async () => {

@@ -14,7 +14,7 @@ import type { SsoAddresses } from '../common/sso-addresses.js';
 import { lostSession, SsoError } from '../common/sso-error.js';
 import type { SignOnRedirect, IdentityProvider, SignOn, SsoPurpose } from '../providers/identity-provider.js';
 import { askMapping, within } from '../providers/mapping-call.js';
-import { checkLogout, checkStep, type CheckedStep, tokensOf } from './module-steps.js';
+import { checkLogout, checkRefresh, checkStep, type CheckedStep } from './module-steps.js';
 import type { BrowserRequest } from '../common/browser-request.js';
 
 /** How long somebody may be away at the provider. */
@@ -168,8 +168,7 @@ export class ModuleProvider implements IdentityProvider {
   async refresh(tokens: string): Promise<string | undefined> {
     const { provider } = this.registered;
     return this.#guard('refresh', async () => {
-      const answer = await provider.refresh?.(JSON.parse(tokens) as unknown);
-      return answer && (tokensOf(answer.tokens) ?? 'null');
+      return checkRefresh(await provider.refresh?.(JSON.parse(tokens) as unknown));
     });
   }
 

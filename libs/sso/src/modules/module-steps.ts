@@ -74,12 +74,16 @@ function identityOf(value: unknown): CheckedStep {
   };
 }
 
-/** Tokens as they are stored. @throws TypeError */
-export const tokensOf = (value: unknown): string | undefined => jsonOf('tokens', value, maxTokensBytes);
+/** Reads the tokens for the next time, as JSON; `undefined` where the person is not signed on any more. @throws TypeError */
+export function checkRefresh(answer: { readonly tokens: unknown } | null | undefined): string | undefined {
+  if (answer === undefined || answer === null) return undefined;
+  if (!isJsonObject(answer)) throw new TypeError('what renews a session is an object with tokens');
+  return jsonOf('tokens', answer['tokens'], maxTokensBytes) ?? 'null';
+}
 
 /** Reads whom a provider logs out; `undefined` where that is nobody. @throws TypeError */
-export function checkLogout(answer: ProviderLogout | undefined): ProviderLogout | undefined {
-  if (answer === undefined) return undefined;
+export function checkLogout(answer: ProviderLogout | null | undefined): ProviderLogout | undefined {
+  if (answer === undefined || answer === null) return undefined;
   if (!isJsonObject(answer)) throw new TypeError('a logout is an object');
   const { sessionId, remoteId, id } = answer as ProviderLogout;
   if (sessionId === undefined && remoteId === undefined) return undefined;
