@@ -42,6 +42,34 @@ eachDatabase('what a module kept', (open) => {
     await close();
   });
 
+  it('goes where its tables refer to each other', async () => {
+    const { database, migrate, close } = await open();
+    await migrate(moduleApiMigrations);
+    const tables = new ModuleTables(database, new SystemClock());
+    const sql = ['a', 'b', 'c'].flatMap((name, i) => [
+      `CREATE TABLE module_tree_${name} (
+         id INTEGER PRIMARY KEY,
+         parent INTEGER NOT NULL REFERENCES module_tree_${'aab'[i]} (id) ON DELETE ${i === 1 ? 'RESTRICT' : 'CASCADE'}
+       )`,
+      `INSERT INTO module_tree_${name} (id, parent) VALUES (1, 1)`,
+    ]);
+    await tables.migrate('tree', [{ name: '1', sql }]);
+    // In a ring: whichever goes first, another one refers to it.
+    const ring = {
+      postgres: ['ALTER TABLE module_tree_a ADD FOREIGN KEY (id) REFERENCES module_tree_c (id)'],
+      sqlite: [
+        'ALTER TABLE module_tree_a ADD COLUMN c INTEGER REFERENCES module_tree_c (id)',
+        'UPDATE module_tree_a SET c = 1',
+      ],
+    };
+    await tables.migrate('tree', [{ name: '2', sql: ring }]);
+    await database.write((tx) => deleteModuleData(tx, 'tree'));
+    for (const name of ['a', 'b', 'c'])
+      await expect(database.query(`SELECT id FROM module_tree_${name}`)).rejects.toThrow();
+    expect(await database.query('SELECT table_name FROM module_tables')).toEqual([]);
+    await close();
+  });
+
   it('is not changed between what a transaction reads and what it writes, by a lone write either', async () => {
     const { database, migrate, close } = await open();
     await migrate(moduleApiMigrations);

@@ -24,9 +24,21 @@ export async function deleteModuleData(tx: Tx, module: string): Promise<number> 
   const tables = await tx.query<{ table_name: string }>('SELECT table_name FROM module_tables WHERE module_name = ?', [
     module,
   ]);
-  // A module's tables are as few as its migrations; the names were checked when they were made.
-  for (const { table_name: name } of tables) await tx.run(`DROP TABLE IF EXISTS "${name}"`);
+  // Their names were checked when they were made.
+  await dropTogether(
+    tx,
+    tables.map(({ table_name: name }) => `"${name}"`),
+  );
   await tx.run('DELETE FROM module_tables WHERE module_name = ?', [module]);
   await tx.run('DELETE FROM applied_module_schemas WHERE module_name = ?', [module]);
   return documents;
+}
+
+/** Drops tables that may refer to each other. */
+async function dropTogether(tx: Tx, tables: readonly string[]): Promise<void> {
+  if (tables.length === 0) return;
+  if (tx.dialect.name === 'postgres') return void (await tx.run(`DROP TABLE IF EXISTS ${tables.join(', ')}`));
+  // It drops one at a time: what refers to rows that are gone is looked for at the end of the transaction, when nothing does.
+  await tx.run('PRAGMA defer_foreign_keys = ON');
+  for (const table of tables) await tx.run(`DROP TABLE IF EXISTS ${table}`);
 }
