@@ -71,6 +71,8 @@ export class ModuleHost {
   readonly #ends = new Map<string, number[]>();
   /** What threads of modules are asked through, once there is any. */
   #polls: Polls | undefined;
+  /** Threads of modules that are out of service, for the providers that they made. */
+  readonly #staying: ModuleThread[] = [];
 
   constructor(private readonly options: ModuleHostOptions) {
     this.#log = options.logger.child('modules');
@@ -147,6 +149,7 @@ export class ModuleHost {
       await scope.stop();
       await loaded.thread?.end();
     }
+    for (const thread of this.#staying.splice(0)) await thread.end();
     this.#polls?.close();
     this.#running = [];
   }
@@ -272,7 +275,8 @@ export class ModuleHost {
     for (const { scope, loaded: old } of stopping.toReversed()) {
       const taking = next.find(({ loaded: fresh }) => fresh.definition.name === old.definition.name);
       const stop = (): Promise<void> => scope.stop();
-      await (old.thread ? old.thread.retire(taking?.loaded.thread, stop) : stop());
+      if (!old.thread) await stop();
+      else if (await old.thread.retire(taking?.loaded.thread, stop)) this.#staying.push(old.thread);
     }
     return replaced;
   }

@@ -418,6 +418,36 @@ it('loses nothing by a reload: the old thread answers what it was asked, provide
   expect(Buffer.from(((await provider.fetch('a', info)) as never as Uint8Array[])[0]!).toString()).toBe('behind it');
 });
 
+it.each<[what: string, more: Partial<ModuleEntry> | undefined, says: string | undefined]>([
+  ['removes the module', undefined, undefined],
+  ['takes it out of its thread', { isolate: undefined }, 'second'],
+  ['has it provide nothing', {}, 'third'],
+])('keeps providers in use by a reload that %s', async (_, more, says) => {
+  const judge = (words: string): string =>
+    `api.registerSpamCheckerCallbacks({ userMayJoinRoom: () => ({ errcode: Codes.FORBIDDEN, message: '${words}' }) });`;
+  const whole = (words: string): string =>
+    `${judge(words)} api.registerMediaStorageProvider('one', () => ({ storeFile: async () => {}, fetch: async () => [Buffer.from('${words}')].values() }))`;
+  write('one', whole('first'));
+  await start([entryOf('one')]);
+  const provider = host.dispatcher.provider('mediaStorage', 'one')!.create({}, mediaSettings);
+  const info = { serverName: undefined, fileId: 'f1', urlCache: false };
+  const stored = async (): Promise<string> =>
+    Buffer.from(((await provider.fetch('a', info)) as never as Uint8Array[])[0]!).toString();
+  expect(await stored()).toBe('first');
+  write('one', whole('second'));
+  await host.reload([entryOf('one')]);
+  if (says === 'third') {
+    expect(await stored()).toBe('second');
+    write('one', judge('third'));
+  }
+  const { keptProviders } = await host.reload(more ? [entryOf('one', more)] : []);
+  expect(keptProviders).toEqual([{ module: 'one', provider: 'one' }]);
+  expect(await stored()).toBe('second');
+  if (says !== undefined) expect(await joining()).toMatchObject({ message: says });
+  await host.stop();
+  await expect(stored()).rejects.toThrow('has ended');
+});
+
 it('goes on in what a reload has put in the place of a thread that ended, also when its next try would have been', async () => {
   const clock = new FakeClock();
   host = new ModuleHost({ clock, logger: log, configDir: folder });

@@ -144,6 +144,9 @@ export class ModuleThread {
   #tellOver: (why: string) => void = () => {};
   /** The thread that took this one's place, once there is one. */
   #successor: Promise<ModuleThread> | undefined;
+  /** Slots of the providers that it can make, and of those in use that it made or that were made before it. */
+  readonly #makes = new Set<string>();
+  readonly #inUse = new Set<string>();
 
   /** Settles when the thread has ended, with the reason. */
   readonly over = new Promise<string>((resolve) => (this.#tellOver = resolve));
@@ -268,8 +271,11 @@ export class ModuleThread {
 
   /** Says who takes over: what was registered with this thread is carried out there from now on. */
   succeededBy(successor: Promise<ModuleThread>): void {
-    successor.catch(() => {});
     this.#successor = successor;
+    successor.then(
+      (thread) => this.#handOver(thread),
+      () => {},
+    );
   }
 
   /**
@@ -294,16 +300,22 @@ export class ModuleThread {
       poll.members.push({ member: this.#member!, callId });
       return answer;
     }
+    return this.#ask(slot, args);
+  }
+
+  /** Calls what was registered with this thread, whoever has taken its place. */
+  #ask(slot: string, args: readonly unknown[]): Promise<unknown> {
     this.#setTime();
-    return this.#peer.call(slot, args, (callId) => this.#contexts.set(callId, new AsyncResource('ModuleCall')));
+    return this.#peer.call(slot, args);
   }
 
   /**
    * Ends the thread once it has answered what it was asked, or its time is over. What it is asked from now on goes to `successor`, if
-   * there is one: providers stay in use that were made with this thread.
+   * there is one. It stays for providers in use that the successor does not make.
    * @param stop has the module end what it began, which it can do only as long as its thread is there
+   * @returns whether it stays
    */
-  async retire(successor: ModuleThread | undefined, stop: () => Promise<void>): Promise<void> {
+  async retire(successor: ModuleThread | undefined, stop: () => Promise<void>): Promise<boolean> {
     if (successor) this.succeededBy(Promise.resolve(successor));
     this.#isRetired = successor !== undefined;
     const endMs = performance.now() + this.options.limits.timeLimitMs;
@@ -312,7 +324,15 @@ export class ModuleThread {
     while (this.#peer.waiting > 0 && !this.#isOver && performance.now() < endMs) {
       await new Promise((resolve) => setTimeout(resolve, lookAgainMs));
     }
-    await this.end();
+    const stays = !this.#isOver && [...this.#inUse].some((slot) => !successor || !successor.#makes.has(slot));
+    if (stays) this.#worker.unref();
+    else await this.end();
+    return stays;
+  }
+
+  /** What is in use goes on to be where it is made from now on. */
+  #handOver(successor: ModuleThread): void {
+    for (const slot of this.#inUse) if (successor.#makes.has(slot)) successor.#inUse.add(slot);
   }
 
   /** Keeps this process awake until the thread has ended: at its end, and in a command, nothing else does. */
@@ -468,6 +488,7 @@ export class ModuleThread {
       case 'provider': {
         const { method, name } = registration;
         if (typeof name !== 'string') return void call(api, method, name, undefined);
+        this.#makes.add(`${method}:${name}`);
         return void call(api, method, name, (...from: unknown[]) => this.#provider(method, name, from));
       }
       default:
@@ -479,11 +500,13 @@ export class ModuleThread {
   #provider(method: string, name: string, from: readonly unknown[]): unknown {
     let maker: ModuleThread | undefined;
     let made: Promise<Readonly<Record<string, Lent>>> | undefined;
+    const slot = `${method}:${name}`;
     const provider = async (): Promise<Readonly<Record<string, Lent>>> => {
-      const thread = await this.#current();
+      const thread = await this.#makerOf(slot);
       if (maker !== thread || !made) {
         maker = thread;
-        const making = thread.call(`${method}:${name}`, from) as Promise<Readonly<Record<string, Lent>>>;
+        thread.#inUse.add(slot);
+        const making = thread.#ask(slot, from) as Promise<Readonly<Record<string, Lent>>>;
         made = making;
         making.catch(() => {
           if (made === making) made = undefined;
@@ -528,8 +551,10 @@ export class ModuleThread {
     }
   }
 
-  async #current(): Promise<ModuleThread> {
-    return (this.#isOver || this.#isRetired) && this.#successor ? (await this.#successor).#current() : this;
+  /** The thread that makes a provider now: the last one that can. */
+  async #makerOf(slot: string): Promise<ModuleThread> {
+    const successor = this.#isOver || this.#isRetired ? await this.#successor : undefined;
+    return successor && successor.#makes.has(slot) ? successor.#makerOf(slot) : this;
   }
 }
 
