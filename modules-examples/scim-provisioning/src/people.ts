@@ -11,7 +11,18 @@ const externalKey = (externalId: string): string => `external/${digest(externalI
 const accountKey = (userId: string): string => `account/${digest(userId)}`;
 /** That the directory is having the account made. */
 const begunKey = (userId: string): string => `begun/${digest(userId)}`;
+/** What of the last changes of somebody has not been done to their account yet. */
+const openKey = (id: string): string => `open/${id}`;
 const pageSize = 500;
+
+interface Open {
+  /** Of the last of these changes. */
+  readonly change: string;
+  /** Ids at the provider by which nobody is to come to the account any more. */
+  readonly untie: readonly string[];
+  /** Whether the profile is to have the directory's name. */
+  readonly name: boolean;
+}
 
 /** How accounts are made and tied. */
 export interface Manner {
@@ -93,7 +104,7 @@ export class People {
     });
     if (isTaken) throw taken('The account, or the externalId, belongs to somebody else in the directory');
     await this.api.invalidateCache('active', userId);
-    await this.#tie(user);
+    await this.#carryOut(user);
     return user;
   }
 
@@ -106,7 +117,7 @@ export class People {
     const known = await this.byId(id);
     if (!known) throw gone();
     await this.#assertFree(wanted(known), known);
-    let outcome: { readonly before: User; readonly after: User } | { readonly error: unknown } = { error: gone() };
+    let outcome: { readonly after: User } | { readonly error: unknown } = { error: gone() };
     await this.api.store.transaction(async (tx) => {
       const before = (await tx.get(keyOf(id))) as User | undefined;
       outcome = { error: gone() };
@@ -115,7 +126,6 @@ export class People {
         const { userName, externalId, displayName, emails, active } = wanted(before);
         const modifiedMs = this.api.getCurrentTimeMsec();
         outcome = {
-          before,
           after: { ...before, ...{ userName, externalId, displayName, emails, active, modifiedMs } },
         };
       } catch (error) {
@@ -128,26 +138,26 @@ export class People {
       }
       await forget(tx, before);
       await write(tx, outcome.after);
+      await tx.put(openKey(id), opened((await tx.get(openKey(id))) as Open | undefined, before, outcome.after));
     });
-    const done = outcome as { readonly before: User; readonly after: User } | { readonly error: unknown };
+    const done = outcome as { readonly after: User } | { readonly error: unknown };
     if ('error' in done) throw done.error;
-    const { before, after } = done;
+    const { after } = done;
     // Before anything that may fail: whoever is switched off is out at once.
     await this.api.invalidateCache('active', after.userId);
-    if (after.displayName !== undefined && after.displayName !== before.displayName)
-      await this.api.setDisplayname(after.userId, after.displayName);
-    if (before.externalId !== after.externalId) await this.#untie(before);
-    await this.#tie(after);
+    await this.#carryOut(after);
     return after;
   }
 
   /** Closes the account for good. */
   async remove(user: User): Promise<void> {
     await this.api.deactivateUser(user.userId);
-    await this.#untie(user);
+    const { untie } = await this.#open(user.id);
+    for (const externalId of [...untie, user.externalId]) await this.#untie(user.userId, externalId);
     await this.api.store.transaction(async (tx) => {
       const now = (await tx.get(keyOf(user.id))) as User | undefined;
       if (now) await forget(tx, now);
+      await tx.delete(openKey(user.id));
     });
     await this.api.invalidateCache('active', user.userId);
   }
@@ -199,16 +209,33 @@ export class People {
     return this.api.checkUserExists(userId).catch(() => undefined);
   }
 
-  async #tie({ externalId, userId }: User): Promise<void> {
+  async #open(id: string): Promise<Open> {
+    return ((await this.api.store.get(openKey(id))) as Open | undefined) ?? { change: '', untie: [], name: false };
+  }
+
+  /** Does to the account what is kept of somebody, also what attempts before left open: directories try again. */
+  async #carryOut(user: User): Promise<void> {
+    const { userId, externalId, displayName } = user;
+    const { change, untie, name } = await this.#open(user.id);
+    for (const former of untie) await this.#untie(userId, former);
+    await this.#tie(userId, externalId);
+    if (name && displayName !== undefined) await this.api.setDisplayname(userId, displayName);
+    await this.api.store.transaction(async (tx) => {
+      const now = (await tx.get(openKey(user.id))) as Open | undefined;
+      // What a change since then left is that one's to do.
+      if (now?.change === change) await tx.delete(openKey(user.id));
+    });
+  }
+
+  async #tie(userId: string, externalId: string | undefined): Promise<void> {
     const { authProvider } = this.manner;
     if (authProvider === undefined || externalId === undefined) return;
-    // Also where nothing has changed: the attempt before may have ended before this.
     if ((await this.api.getUserByExternalId(authProvider, externalId)) !== userId)
       await this.api.recordUserExternalId(authProvider, externalId, userId);
   }
 
   /** Whoever was known by an id that is theirs no more does not come to the account by it. */
-  async #untie({ externalId, userId }: User): Promise<void> {
+  async #untie(userId: string, externalId: string | undefined): Promise<void> {
     const { authProvider } = this.manner;
     if (authProvider !== undefined && externalId !== undefined)
       await this.api.forgetUserExternalId(authProvider, externalId, userId);
@@ -221,6 +248,15 @@ const localpartOf = ({ userName }: Attributes): string => userName.split('@')[0]
 const taken = (detail: string): ScimError => new ScimError(409, detail, 'uniqueness');
 
 const gone = (): ScimError => new ScimError(404, 'There is no such user');
+
+/** What is to be done after a change. */
+const opened = (open: Open | undefined, before: User, after: User): Open => ({
+  change: randomUUID(),
+  untie: [...new Set([...(open?.untie ?? []), before.externalId])].filter(
+    (id) => id !== undefined && id !== after.externalId,
+  ) as string[],
+  name: open?.name === true || after.displayName !== before.displayName,
+});
 
 /** Whether the name, or the `externalId`, is somebody else's. */
 async function isOthers(tx: DocumentStore, { id, userName, externalId }: User): Promise<boolean> {

@@ -92,14 +92,20 @@ export const listToWire = (resources: readonly object[], total: number, startInd
 });
 
 const longestText = 500;
+/** The server has no longer ones. */
+const longestName = 256;
 const maxEmails = 20;
 
-const textAt = (name: string, value: unknown): string | undefined => {
+const textAt = (name: string, value: unknown, longest = longestText): string | undefined => {
   if (value === undefined || value === null || value === '') return undefined;
-  if (typeof value !== 'string' || value.length > longestText)
-    throw new ScimError(400, `${name} is no text of at most ${longestText} characters`, 'invalidValue');
+  if (typeof value !== 'string' || value.length > longest)
+    throw new ScimError(400, `${name} is no text of at most ${longest} characters`, 'invalidValue');
+  if (value.includes('\0') || !value.isWellFormed())
+    throw new ScimError(400, `${name} holds characters that cannot be stored`, 'invalidValue');
   return value;
 };
+
+const nameAt = (name: string, value: unknown): string | undefined => textAt(name, value, longestName);
 
 /** Some directories write truth as a text. */
 function truthAt(name: string, value: unknown): boolean {
@@ -124,7 +130,7 @@ function emailsAt(value: unknown): readonly string[] {
 function displayNameOf({ displayName, name }: Record<string, unknown>): string | undefined {
   const parts = (typeof name === 'object' && name !== null ? name : {}) as Record<string, unknown>;
   const both = [parts['givenName'], parts['familyName']].filter((part) => typeof part === 'string' && part !== '');
-  return textAt('displayName', displayName) ?? textAt('name', parts['formatted']) ?? textAt('name', both.join(' '));
+  return nameAt('displayName', displayName) ?? nameAt('name', parts['formatted']) ?? nameAt('name', both.join(' '));
 }
 
 /** What a whole user in a request says. @param isActive where it does not say @throws ScimError */

@@ -84,7 +84,13 @@ describe('the protocol', () => {
     [{ Operations: [null] }, 'op is not'],
     [{ Operations: [{ op: 'remove', path: 'userName' }] }, 'cannot be taken away'],
     [{ Operations: [{ op: 'replace', path: 'active', value: 'maybe' }] }, 'neither true nor false'],
-    [{ Operations: [{ op: 'replace', path: 'displayName', value: 'x'.repeat(501) }] }, 'no text of at most'],
+    [{ Operations: [{ op: 'replace', path: 'displayName', value: 'x'.repeat(257) }] }, 'no text of at most 256'],
+    [
+      { Operations: [{ op: 'replace', path: 'name', value: { familyName: 'x'.repeat(257) } }] },
+      'no text of at most 256',
+    ],
+    [{ Operations: [{ op: 'replace', path: 'externalId', value: 'x'.repeat(501) }] }, 'no text of at most 500'],
+    [{ Operations: [{ op: 'replace', path: 'displayName', value: 'a\0' }] }, 'cannot be stored'],
     [{ Operations: [{ op: 'remove' }] }, 'path is missing'],
     [{ Operations: [{ op: 'remove', path: 'emails[value sw "a"]' }] }, 'told apart by'],
   ])('refuses %j', (body, problem) => expect(() => patched(user, body)).toThrow(problem));
@@ -109,6 +115,7 @@ function fakeServer(fails: { names?: boolean; next?: string | undefined } = {}) 
   };
   const accounts = new Set<string>();
   const tied = new Map<string, string>();
+  const names = new Map<string, string>();
   const failing = (what: string): void => {
     if (fails.next !== what) return;
     fails.next = undefined;
@@ -136,20 +143,27 @@ function fakeServer(fails: { names?: boolean; next?: string | undefined } = {}) 
     getQualifiedUserId: (localpart: string) => `@${localpart}:x`,
     checkUserExists: async (userId: string) => (accounts.has(userId) ? userId : undefined),
     getUserinfoById: async () => ({ isDeactivated: false }),
+    deactivateUser: async (userId: string) => void accounts.delete(userId),
     registerUser: async (localpart: string) => {
       if (accounts.has(`@${localpart}:x`)) throw new MatrixError(400, 'M_USER_IN_USE', 'taken');
       accounts.add(`@${localpart}:x`);
       return `@${localpart}:x`;
     },
-    setDisplayname: () => (fails.names ? Promise.reject(new Error('no')) : Promise.resolve()),
+    setDisplayname: async (userId: string, name: string) => {
+      if (fails.names) throw new Error('no');
+      names.set(userId, name);
+    },
     getUserByExternalId: async (_: string, id: string) => tied.get(id),
     recordUserExternalId: async (_: string, id: string, userId: string) => {
       failing('tie');
       tied.set(id, userId);
     },
-    forgetUserExternalId: async (_: string, id: string) => void tied.delete(id),
+    forgetUserExternalId: async (_: string, id: string) => {
+      failing('untie');
+      tied.delete(id);
+    },
   };
-  return { api: api as unknown as ModuleApi, accounts, tied };
+  return { api: api as unknown as ModuleApi, accounts, tied, names };
 }
 const ann = { userName: 'ann', externalId: undefined, displayName: 'Ann', emails: [], active: true };
 
@@ -192,6 +206,39 @@ it('switches somebody off though their name could not be changed', async () => {
   expect(await people.isActive('@ann:x')).toBe(true);
   await expect(people.change(user.id, () => ({ ...ann, displayName: 'Anna', active: false }))).rejects.toThrow('no');
   expect(await people.isActive('@ann:x')).toBe(false);
+});
+
+it('does to the account what a change that ended half-way left open', async () => {
+  const fails: { names?: boolean; next?: string | undefined } = { names: true };
+  const { api, tied, names } = fakeServer(fails);
+  const people = new People(api, { authProvider: 'oidc', adopt: false });
+  const { id } = await people.add({ ...ann, externalId: 'a' });
+  const become = (externalId: string, displayName = 'Anna') =>
+    people.change(id, (now) => ({ ...now, externalId, displayName }));
+  // Whoever comes by the former id does not depend on a name.
+  await expect(become('b')).rejects.toThrow('no');
+  expect([...tied]).toEqual([['b', '@ann:x']]);
+  fails.names = false;
+  await become('b');
+  expect(names.get('@ann:x')).toBe('Anna');
+  for (const next of ['c', 'd']) {
+    fails.next = 'untie';
+    await expect(become(next)).rejects.toThrow('untie failed');
+  }
+  await become('d');
+  expect([...tied]).toEqual([['d', '@ann:x']]);
+  fails.next = 'untie';
+  await expect(become('e')).rejects.toThrow('untie failed');
+  await become('d');
+  expect([...tied]).toEqual([['d', '@ann:x']]);
+  // A name that the person took themselves stays until the directory has another one.
+  names.set('@ann:x', 'Mine');
+  await become('e');
+  expect(names.get('@ann:x')).toBe('Mine');
+  fails.next = 'untie';
+  await expect(become('f')).rejects.toThrow('untie failed');
+  await people.remove((await people.byId(id))!);
+  expect([...tied]).toEqual([]);
 });
 
 interface Answer {
@@ -286,6 +333,9 @@ describe.each(['sqlite', 'postgres'] as const)('a server with a directory (%s)',
     expect(await find('externalId eq "e-2"')).toMatchObject({ totalResults: 1, Resources: [{ id }] });
     expect(await find('externalId eq "e-1"')).toMatchObject({ totalResults: 0, Resources: [] });
     expect(await find('userName co "a"')).toMatchObject({ status: '400', scimType: 'invalidFilter' });
+
+    const long = person('Ann@example.org', { externalId: 'e-4', displayName: 'x'.repeat(257) });
+    expect(await scim('PUT', `/Users/${id}`, long)).toMatchObject({ status: 400, body: { scimType: 'invalidValue' } });
 
     // By an id that is theirs no more nobody comes to the account.
     expect(await account()).toMatchObject({ external_ids: [{ auth_provider: 'oidc-work', external_id: 'e-2' }] });
