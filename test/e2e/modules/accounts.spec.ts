@@ -18,6 +18,8 @@ describe.each(['sqlite', 'postgres'] as const)('accounts by the module API (%s)'
     expect(called).toMatchObject({ status: 200 });
     return called.result;
   };
+  /** Where the last call of a callback is said to come from. */
+  const sourceOf = (callback: string): unknown => probe.fired.findLast(({ name }) => name === callback)?.context.source;
   const registered = (name: string, ...args: unknown[]): Promise<unknown> => value('registerUser', name, ...args);
 
   it('says who the server is', () => {
@@ -110,6 +112,7 @@ describe.each(['sqlite', 'postgres'] as const)('accounts by the module API (%s)'
     const fired = probe.fired.map(({ name }) => name);
     expect(fired).toEqual(expect.arrayContaining(['onUserRegistration', 'onAddUserThirdPartyIdentifier']));
     expect(fired).not.toContain('is3pidAllowed');
+    expect([sourceOf('onUserRegistration'), sourceOf('onAddUserThirdPartyIdentifier')]).toEqual(['module', 'module']);
     expect(await server.call('registerUser', 'ann')).toMatchObject({ status: 400, error: 'M_USER_IN_USE' });
     expect(await server.call('registerUser', 'ben', { emails: ['ann@example.org'] })).toMatchObject({
       status: 400,
@@ -145,7 +148,17 @@ describe.each(['sqlite', 'postgres'] as const)('accounts by the module API (%s)'
       true,
       false,
     ]);
+    expect(sourceOf('onProfileUpdate')).toBe('module');
     expect(await server.call('setDisplayname', '@carl:rookery.test', 'x'.repeat(257))).toMatchObject({ status: 400 });
+  });
+
+  it('makes no account with a name that could not be set', async () => {
+    for (const displayName of ['x'.repeat(257), 'a\0b', 'a\ud800', 7]) {
+      expect(await server.call('registerUser', 'odd', { displayName })).toMatchObject({ error: 'M_INVALID_PARAM' });
+      expect(await value('checkUserExists', '@odd:rookery.test')).toBeNull();
+    }
+    await registered('odd', { displayName: '' });
+    expect(await value('getProfileForUser', 'odd')).toEqual({ displayName: 'odd' });
   });
 
   it('opens a session and ends it', async () => {
@@ -254,6 +267,7 @@ describe.each(['sqlite', 'postgres'] as const)('accounts by the module API (%s)'
       'org.example.x',
       { a: [1] },
     ]);
+    expect(sourceOf('onAccountDataUpdated')).toBe('module');
     expect(await server.call('accountDataManager.getGlobal', '@x:else.where', 'a')).toMatchObject({ status: 400 });
     expect(await server.call('accountDataManager.putGlobal', '@none:rookery.test', 'a', {})).toMatchObject({
       status: 404,
@@ -266,7 +280,12 @@ describe.each(['sqlite', 'postgres'] as const)('accounts by the module API (%s)'
     await value('deactivateUser', emma.userId, { erase: true });
     expect((await emma.request('GET', '/account/whoami')).status).toBe(401);
     expect(await value('getUserinfoById', emma.userId)).toMatchObject({ isDeactivated: true });
+    for (const name of ['checkCanDeactivateUser', 'onUserDeactivationStatusChanged', 'onLoggedOut'])
+      expect([name, sourceOf(name)]).toEqual([name, 'module']);
     expect(await server.call('registerDevice', emma.userId)).toMatchObject({ error: 'M_USER_DEACTIVATED' });
+    expect(await server.call('accountDataManager.putGlobal', emma.userId, 'a', {})).toMatchObject({
+      ...{ status: 403, error: 'M_USER_DEACTIVATED' },
+    });
     expect(await server.call('deactivateUser', '@none:rookery.test')).toMatchObject({ status: 404 });
   });
 });

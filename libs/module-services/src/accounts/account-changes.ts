@@ -16,8 +16,17 @@ import { LocalAccounts } from './local-accounts.js';
 const longestDisplayName = 256;
 const maxEmails = 20;
 
-/** Modules act on their own account, which is told to other modules. */
-const origin = { byAdmin: true };
+/** Modules act on their own account, which is told to other modules; they may what an administrator may. */
+export const byModule = { byAdmin: true, byModule: true };
+
+/** What a module gives as a name for people to see; '' is none. @throws MatrixError 400 `M_INVALID_PARAM` */
+function displayNameIn(text: string): string | undefined {
+  if (typeof text !== 'string' || text.length > longestDisplayName)
+    throw MatrixError.invalidParam(`A display name is a text of at most ${longestDisplayName} characters`);
+  if (text.includes('\0') || !text.isWellFormed())
+    throw MatrixError.invalidParam('The display name holds characters that cannot be stored');
+  return text === '' ? undefined : text;
+}
 
 /** What modules may change about accounts. */
 @Injectable()
@@ -39,24 +48,22 @@ export class ModuleAccountChanges {
 
   async setDisplayname(userId: string, displayName: string): Promise<void> {
     await this.local.get(userId);
-    if (typeof displayName !== 'string' || displayName.length > longestDisplayName) {
-      throw MatrixError.invalidParam(`A display name is a text of at most ${longestDisplayName} characters`);
-    }
-    if (displayName.includes('\0') || !displayName.isWellFormed()) {
-      throw MatrixError.invalidParam('The display name holds characters that cannot be stored');
-    }
-    const change = { displayname: displayName === '' ? undefined : displayName };
-    await this.profiles.update(userId, change, { origin, byAdmin: true });
+    await this.profiles.update(
+      userId,
+      { displayname: displayNameIn(displayName) },
+      { origin: byModule, byAdmin: true },
+    );
   }
 
   async registerUser(...[localpart, options = {}]: Parameters<AccountApi['registerUser']>): Promise<string> {
-    const { displayName, emails = [], admin = false } = options;
+    const { emails = [], admin = false } = options;
+    const displayName = displayNameIn(options.displayName ?? '');
     if (emails.length > maxEmails) throw MatrixError.invalidParam(`An account has at most ${maxEmails} addresses`);
     const name = await this.accounts.checkAvailable(localpart);
     const validatedMs = this.clock.nowMs();
     const addresses = new Set(emails.map((email) => canonicalAddress('email', email)));
     const threepids = [...addresses].map((address) => ({ medium: 'email', address, validatedMs }));
-    return this.accounts.register({ localpart: name, displayName, isAdmin: admin, threepids, origin });
+    return this.accounts.register({ localpart: name, displayName, isAdmin: admin, threepids, origin: byModule });
   }
 
   async recordUserExternalId(authProviderId: string, remoteUserId: string, registeredUserId: string): Promise<void> {
@@ -82,6 +89,6 @@ export class ModuleAccountChanges {
 
   async deactivateUser(...[userId, { erase = false } = {}]: Parameters<AccountApi['deactivateUser']>): Promise<void> {
     await this.local.get(userId);
-    await this.deactivation.deactivate(userId, erase, true, origin);
+    await this.deactivation.deactivate(userId, erase, true, byModule);
   }
 }

@@ -3,6 +3,7 @@ import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-type
 import type { AccountDataManager } from '@rookery/module-api';
 import { frozenCopy } from '@rookery/module-host';
 import { AccountDataService } from '@rookery/users';
+import { byModule } from './account-changes.js';
 import { LocalAccounts } from './local-accounts.js';
 
 /** `api.accountDataManager` */
@@ -21,6 +22,6 @@ export class ModuleAccountData implements AccountDataManager {
   async putGlobal(...[userId, dataType, content]: Parameters<AccountDataManager['putGlobal']>): Promise<void> {
     await this.local.get(userId);
     if (!isJsonObject(content)) throw MatrixError.badJson('The content has to be an object');
-    await this.accountData.setByClient(userId, undefined, dataType, content as JsonObject, { byAdmin: true });
+    await this.accountData.setByClient(userId, undefined, dataType, content as JsonObject, byModule);
   }
 }
