@@ -39,7 +39,10 @@ export interface UserIpAndAgent {
 export interface AccountDataManager {
   /** The content, or `undefined`. Frozen. @throws MatrixError 400 when the user is not local */
   getGlobal(userId: string, dataType: string): Promise<Readonly<Record<string, unknown>> | undefined>;
-  /** @throws MatrixError 400 when the user is not local or does not exist */
+  /**
+   * @throws MatrixError 400 when the user is not local or the content is no object, 404 when there is no such account, 403
+   *   `M_USER_DEACTIVATED` when it is closed, 405 for types that have endpoints of their own, 413 `M_TOO_LARGE`
+   */
   putGlobal(userId: string, dataType: string, content: Readonly<Record<string, unknown>>): Promise<void>;
 }
 
@@ -65,7 +68,10 @@ export interface AccountApi {
   isMine(id: string): boolean;
   /** `get_profile_for_user` */
   getProfileForUser(localpart: string): Promise<ProfileInfo>;
-  /** `set_displayname` */
+  /**
+   * `set_displayname`: at most 256 characters; an empty one takes the name away.
+   * @throws MatrixError 400 `M_INVALID_PARAM`, 404 when there is no such account
+   */
   setDisplayname(userId: string, displayName: string): Promise<void>;
   /** `get_threepids_for_user` */
   getThreepidsForUser(userId: string): Promise<readonly Threepid[]>;
@@ -82,7 +88,11 @@ export interface AccountApi {
   checkUserExists(userId: string): Promise<string | undefined>;
   /** `check_username` @throws MatrixError 400 `M_INVALID_USERNAME`, `M_USER_IN_USE` or `M_EXCLUSIVE` */
   checkUsername(localpart: string): Promise<void>;
-  /** `register_user`: makes an account without a password; its full id. @throws MatrixError as {@link checkUsername} */
+  /**
+   * `register_user`: makes an account without a password; its full id. Without a `displayName` people see the localpart.
+   * @throws MatrixError as {@link checkUsername}; 400 `M_INVALID_PARAM` for a name that {@link setDisplayname} would not take,
+   *   `M_THREEPID_IN_USE` for an address of another account
+   */
   registerUser(
     localpart: string,
     options?: { readonly displayName?: string; readonly emails?: readonly string[]; readonly admin?: boolean },
