@@ -165,6 +165,68 @@ it('reads state, keeps documents, uses transactions and timers through the wire'
   }
 });
 
+it.each([undefined, 'thread'] as const)(
+  'does the same with bytes, lines of the log and paths (isolate: %s)',
+  async (isolate) => {
+    write(
+      'same',
+      `api.registerWebResource('/_synapse/client/same', () => new Response('first'));
+    api.registerWebResource('/_synapse/client/same', () => new Response('second'));
+    api.registerSpamCheckerCallbacks({ async checkMediaFileForSpam(file) {
+      const { body } = await api.httpClient.getFile('https://files.example/a');
+      const [row] = await api.runDbInteraction('read', (tx) => tx.query('SELECT contents FROM module_same_files'));
+      const pieces = [];
+      for await (const piece of file.stream()) pieces.push(piece.toString());
+      const ring = { sent: Buffer.from('e') };
+      ring.ring = ring;
+      api.log.info('Odd', ring);
+      api.log.warn('Odd', { symbol: Symbol('x'), list: new Array(200_000).fill(0) });
+      const sent = await api.httpClient.request('PUT', 'https://files.example/b', Buffer.from('d'));
+      return { errcode: Codes.FORBIDDEN, message: [body.toString(), row.contents.toString(), ...pieces, sent.body.constructor.name].join() };
+    } })`,
+    );
+    const answer = (body: Uint8Array) => ({ status: 200, headers: {}, body });
+    await start([entryOf('same', { isolate })], {
+      shared: {
+        ...offline.shared,
+        httpClient: {
+          ...offline.shared.httpClient,
+          getFile: async () => answer(Buffer.from('a')),
+          request: async (_method, _url, body) =>
+            answer(Buffer.isBuffer(body) ? new Uint8Array(body) : Buffer.from('other')),
+        },
+      },
+      tables: {
+        ...offline.tables,
+        run: (_module, _description, work) =>
+          work({ dialect: 'sqlite', query: async () => [{ contents: Buffer.from('b') }] as never, run: async () => 0 }),
+      },
+    });
+    const file = {
+      sizeBytes: 1,
+      mediaType: 'text/plain',
+      async *stream() {
+        yield Buffer.from('c');
+      },
+    };
+    expect(await host.dispatcher.gate('checkMediaFileForSpam', context, file, { fileId: 'f' } as never)).toMatchObject({
+      message: 'a,b,c,Uint8Array',
+    });
+    const lines = await eventually(() => {
+      const odd = log.lines.filter(({ message }) => message === 'Odd');
+      return odd.length === 2 && odd;
+    });
+    expect(lines.map(({ level, fields }) => [level, fields['module']])).toEqual([
+      ['info', 'same'],
+      ['warn', 'same'],
+    ]);
+    const asked = await host.dispatcher.answerWeb(new Request('https://example.org/_synapse/client/same'), {
+      ip: '192.0.2.1',
+    });
+    expect(await asked.text()).toBe('first');
+  },
+);
+
 it('answers web requests, body and answer as streams', async () => {
   write(
     'pages',

@@ -52,7 +52,8 @@ const atRest = new Set([
   'onStop',
 ]);
 /** What gives nothing, and whose failure nobody waits for. */
-const posted = new Set(['log.debug', 'log.info', 'log.warn', 'log.error', 'runAsBackgroundProcess']);
+const levels = ['debug', 'info', 'warn', 'error'] as const;
+const posted = new Set([...levels.map((level) => `log.${level}`), 'runAsBackgroundProcess']);
 
 /** What gives a stream at once, which is read piece by piece. */
 const streamed = new Set(['listUsers', 'listRooms']);
@@ -84,6 +85,7 @@ export function apiInThread(
       caches.forget(name as string, key as string);
       await peer.call('api:invalidateCache', [name, key]);
     },
+    ...Object.fromEntries(levels.map((level) => [`log.${level}`, logged(peer, `api:log.${level}`)])),
     ...registrations(peer, slots),
   };
   const api: Record<string, unknown> = {};
@@ -112,6 +114,17 @@ export function apiInThread(
   for (const part of Object.values(api)) if (typeof part === 'object') Object.freeze(part);
   return Object.freeze(api) as unknown as ModuleApi;
 }
+
+/** A line for the log; whatever a module has for it, it goes on. */
+const logged =
+  (peer: Peer, target: string): Lent =>
+  (message, fields) => {
+    try {
+      peer.post(target, [message, fields]);
+    } catch {
+      peer.post(target, [String(message), { fields: 'They hold what cannot be written' }]);
+    }
+  };
 
 /** What the server is told of a registration: where functions are, that they are in slots. */
 export type Registration =
@@ -179,7 +192,9 @@ function registrations(peer: Peer, slots: Slots): Record<string, Lent> {
     };
   }
   made['registerWebResource'] = (path, handler) => {
-    if (typeof handler === 'function') slots.set(`web:${String(path)}`, handler as Lent);
+    const slot = `web:${String(path)}`;
+    // Of two for one path the first answers.
+    if (typeof handler === 'function' && !slots.has(slot)) slots.set(slot, handler as Lent);
     tell({ kind: 'web', path });
   };
   made['registerIdentityProvider'] = (given) => {

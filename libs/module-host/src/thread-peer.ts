@@ -185,9 +185,18 @@ export class Peer {
     return later(() => this.call(target, args) as Promise<AsyncIterable<unknown>>);
   }
 
-  /** Calls without an answer. */
+  /** Calls without an answer. @throws RangeError for what cannot travel */
   post(target: string | number, args: readonly unknown[]): void {
-    if (!this.#closed) this.#send([kind.post, target, args.map((arg) => this.encode(arg)), this.options.cause?.()]);
+    if (this.#closed) return;
+    const loan: Loan = { ids: [], ends: [] };
+    let message: unknown;
+    try {
+      message = [kind.post, target, args.map((arg) => this.encode(arg, 'async', loan)), this.options.cause?.()];
+    } catch (error) {
+      this.#endLoan(loan);
+      throw error;
+    }
+    this.#send(message);
   }
 
   /** Calls with the thread at rest until there is an answer. @throws what the call throws */
@@ -348,6 +357,7 @@ export class Peer {
     if (known) return { [tag]: 'e', ...known };
     const part = (inner: unknown): unknown => this.encode(inner, mode, loan, depth + 1);
     if (Array.isArray(value)) return value.length > maxListed ? tooMany() : Array.from(value, part);
+    if (Buffer.isBuffer(value)) return { [tag]: 'b', v: bytesOf(value) };
     if (ArrayBuffer.isView(value)) return bytesOf(value);
     if (value instanceof StateForModules) {
       const names = ['get', 'ofType', 'all'] as const;
@@ -403,6 +413,10 @@ export class Peer {
         return arrived({ text: String(given['text']), pdu: given['pdu'] as string | undefined });
       case 'm':
         return new Map(part(given['v']) as [unknown, unknown][]);
+      case 'b': {
+        const { buffer, byteOffset, byteLength } = given['v'] as Uint8Array;
+        return Buffer.from(buffer, byteOffset, byteLength);
+      }
       case 's':
         return new Set(part(given['v']) as unknown[]);
       case 'x':
