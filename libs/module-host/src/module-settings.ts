@@ -10,7 +10,7 @@ type Path = readonly (string | number)[];
 export interface ModuleSettings {
   /** JSON Schema of its `config`; `undefined` when it does not say. */
   readonly schema: Readonly<Record<string, unknown>> | undefined;
-  /** Its `config`, without the texts whose names say that they are secret. */
+  /** Its `config`, without the texts whose names, or names above them, say that they are secret; of lists of such nothing. */
   readonly config: unknown;
   /** Where those stand in it. */
   readonly withheld: readonly string[];
@@ -22,7 +22,7 @@ export interface ModuleSettings {
 }
 
 /** Names of settings that nobody is shown. */
-const secret = /secret|token|pass(?:word|phrase)|key|credential|authorization/i;
+const secret = /secret|token|pass(?:word|phrase|wd|$)|key(?!word)|credential|authorization/i;
 const maxDepth = 20;
 
 /** What is known of the settings of a module. */
@@ -49,17 +49,32 @@ export function settingsOf({ entry, definition, owner, thread }: LoadedModule): 
   };
 }
 
-function withoutSecrets(value: unknown, path: Path, found: { path: Path; value: unknown }[]): unknown {
+/** @param isSecret whether a name above says so */
+function withoutSecrets(
+  value: unknown,
+  path: Path,
+  found: { path: Path; value: unknown }[],
+  isSecret = false,
+): unknown {
   if (path.length > maxDepth) return undefined;
   if (Array.isArray(value)) return value.map((one: unknown, i) => withoutSecrets(one, [...path, i], found));
   if (!isJsonObject(value)) return value;
   const shown: Record<string, unknown> = {};
   for (const [name, one] of Object.entries(value)) {
-    if (secret.test(name) && typeof one === 'string') found.push({ path: [...path, name], value: one });
-    else shown[name] = withoutSecrets(one, [...path, name], found);
+    const isOne = isSecret || secret.test(name);
+    const isWhole = typeof one === 'string' || (Array.isArray(one) && hasText(one));
+    if (isOne && isWhole) found.push({ path: [...path, name], value: one });
+    else shown[name] = withoutSecrets(one, [...path, name], found, isOne);
   }
   return shown;
 }
+
+/** What is too deep to be looked at counts as one. */
+const hasText = (value: unknown, depth = 0): boolean =>
+  typeof value === 'string' ||
+  (typeof value === 'object' &&
+    value !== null &&
+    (depth > maxDepth || Object.values(value).some((one) => hasText(one, depth + 1))));
 
 /** Puts a value where there is none, if there is a place for it. */
 function putBack(whole: unknown, path: Path, value: unknown): void {

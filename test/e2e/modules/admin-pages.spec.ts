@@ -10,10 +10,13 @@ export default defineModule({
   name: 'greeter',
   configJsonSchema: { type: 'object', required: ['limit'], properties: {
     limit: { type: 'integer', description: 'How many' }, loud: { type: 'boolean' },
+    tokens: { type: 'object' }, keywords: { type: 'array' },
     kind: { enum: ['short', 'long'] }, api_key: { type: 'string' }, words: { type: 'array', items: { type: 'string' } },
   } },
   parseConfig(raw) {
     if (typeof raw?.api_key !== 'string') throw new ConfigError('is missing', ['api_key']);
+    if (raw.tokens?.site !== 'hush 2' || raw.tokens.old?.[1] !== 'hush 4') throw new ConfigError('are not there', ['tokens']);
+    if (raw.peers?.[0]?.pass !== 'hush 5') throw new ConfigError('are not there', ['peers']);
     if (!(raw.limit >= 1)) throw new ConfigError('expected a number of at least 1', ['limit']);
     return raw;
   },
@@ -89,7 +92,11 @@ describe.each([undefined, 'thread'] as const)('the page for administrators (modu
   beforeAll(async () => {
     folder = mkdtempSync(join(tmpdir(), 'rookery-admin-pages-'));
     writeFileSync(join(folder, 'greeter.mjs'), module);
-    const config = { limit: 3, api_key: 'hush', words: ['a'] };
+    const config = {
+      ...{ limit: 3, api_key: 'hush', words: ['a'], keywords: ['b'] },
+      tokens: { days: 7, site: 'hush 2', old: ['hush 3', 'hush 4'], lifetimes: [1, 2] },
+      peers: [{ name: 'c', pass: 'hush 5' }],
+    };
     server = await createTestHomeserver({
       configDir: folder,
       settings: { modules: [{ module: './greeter.mjs', config, ...(isolate ? { isolate } : {}) }] },
@@ -186,8 +193,10 @@ describe.each([undefined, 'thread'] as const)('the page for administrators (modu
     const { body } = await root.request('GET', path);
     expect(body).toMatchObject({
       entry: './greeter.mjs',
-      config: { limit: 3, words: ['a'] },
-      withheld: ['api_key'],
+      config: {
+        ...{ limit: 3, words: ['a'], keywords: ['b'], tokens: { days: 7, lifetimes: [1, 2] }, peers: [{ name: 'c' }] },
+      },
+      withheld: ['api_key', 'tokens.site', 'tokens.old', 'peers.0.pass'],
       schema: { required: ['limit'] },
     });
     expect(JSON.stringify(body)).not.toContain('hush');
@@ -210,7 +219,8 @@ describe.each([undefined, 'thread'] as const)('the page for administrators (modu
     const [text] = [...page.main.all('pre')].map((element) => element.textContent);
     expect(text).toContain('module: "./greeter.mjs"');
     expect(JSON.parse(text!.slice(text!.indexOf('config: ') + 8))).toEqual({
-      ...{ limit: 5, loud: true, kind: 'long', words: ['b'] },
+      ...{ limit: 5, loud: true, kind: 'long', words: ['b'], keywords: ['b'] },
+      ...{ tokens: { days: 7, lifetimes: [1, 2] }, peers: [{ name: 'c' }] },
     });
   });
 });
