@@ -92,7 +92,7 @@ export interface MediaServerSettings {
 export interface MediaUploadLimit {
   readonly maxBytes: number;
   readonly timePeriodMs: number;
-  /** Page that tells users more; the server's own when absent. */
+  /** Page that tells users more, at an http or https address of at most 1,000 characters; the server's own when absent. */
   readonly infoUri?: string | undefined;
   /** Whether users can have a higher limit. */
   readonly canUpgrade?: boolean | undefined;

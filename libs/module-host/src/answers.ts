@@ -174,6 +174,12 @@ export const gateAnswers: Readonly<Record<NamesOfKind<'gate'>, (answer: unknown)
 
 const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
 const isPositive = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 1;
+const isUploadLimit = (value: unknown): boolean => {
+  if (!isJsonObject(value)) return false;
+  const { maxBytes, timePeriodMs, infoUri, canUpgrade } = value;
+  if (infoUri !== undefined && !(URL.canParse(text(infoUri) ?? '') && /^https?:/i.test(String(infoUri)))) return false;
+  return isCount(maxBytes) && isPositive(timePeriodMs) && ['undefined', 'boolean'].includes(typeof canUpgrade);
+};
 const isRate = (value: unknown): value is number => typeof value === 'number' && Number.isFinite(value) && value >= 0;
 const maxTextLength = 1_000;
 const text = (value: unknown): string | undefined =>
@@ -223,14 +229,12 @@ export const providedAnswers: Readonly<
   onLegacyAdminRequest: { expected: 'milliseconds since the epoch', read: only(isCount) },
   getMediaConfigForUser: { expected: 'an object or undefined', read: plainObject },
   getMediaUploadLimitsForUser: {
-    expected: 'a list of { maxBytes, timePeriodMs } or undefined',
+    expected:
+      'a list of { maxBytes, timePeriodMs, infoUri?, canUpgrade? }, infoUri an http or https address, canUpgrade true or false, or undefined',
     read(value) {
       if (!Array.isArray(value) || value.length > 100) return undefined;
       const limits = plainCopy(value) as unknown[];
-      const fit = limits.every(
-        (one) => isJsonObject(one) && isCount(one['maxBytes']) && isPositive(one['timePeriodMs']),
-      );
-      return fit ? limits : undefined;
+      return limits.every(isUploadLimit) ? limits : undefined;
     },
   },
   getRatelimitOverrideForUser: {

@@ -942,9 +942,18 @@ describe('a provider', () => {
     expect(await allowing.modules.provide('isUserExpired', context, '@a:x')).toBe(true);
   });
 
+  it('names a page for those whose limit is reached', async () => {
+    const limits = [{ maxBytes: 1, timePeriodMs: 1, infoUri: 'https://x.example/more', canUpgrade: false }];
+    const { modules } = host(['m', 'mediaRepository', { getMediaUploadLimitsForUser: async () => limits }]);
+    expect(await modules.provide('getMediaUploadLimitsForUser', context, '@a:x')).toEqual(limits);
+  });
+
   it.each([
     ['getRatelimitOverrideForUser', 'ratelimit', ['@a:x', 'rc_invites.per_room'], { perSecond: -1, burstCount: 1 }],
     ['getMediaUploadLimitsForUser', 'mediaRepository', ['@a:x'], [{ maxBytes: 1 }]],
+    ['getMediaUploadLimitsForUser', 'mediaRepository', ['@a:x'], [{ maxBytes: 1, timePeriodMs: 1, infoUri: {} }]],
+    ['getMediaUploadLimitsForUser', 'mediaRepository', ['@a:x'], [{ maxBytes: 1, timePeriodMs: 1, infoUri: 'more' }]],
+    ['getMediaUploadLimitsForUser', 'mediaRepository', ['@a:x'], [{ maxBytes: 1, timePeriodMs: 1, canUpgrade: 'no' }]],
     ['minBatchSize', 'backgroundUpdateController', ['update', 'main'], 0],
   ] as const)('%s cannot answer rubbish', async (name, category, args, answer) => {
     const callbacks = {
