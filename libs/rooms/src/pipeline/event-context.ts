@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { DataStores } from '@rookery/database';
-import type { RoomEvent } from '@rookery/events';
+import type { RoomEvent, RoomVersionRules } from '@rookery/events';
 import { Cache, Config, Metrics } from '@rookery/platform';
 import { conflictAmong, isCitable, splitStateKey, stateKeyOf, type StateMap } from '@rookery/state-res';
 import { setImmediate as nextTurn } from 'node:timers/promises';
@@ -181,17 +181,39 @@ export class EventContexts {
     return this.#keep(room, plan);
   }
 
-  /** What state resolution makes of the entries of another state that a state does not have, or has by other events. */
-  async resolvedWith(
-    { roomId, rules, stagedById }: WorkingRoom,
+  /**
+   * What state resolution makes of the entries of another state that a state does not have, or has by other events. Where the state has
+   * none of them they are believed as they are: it is known in part.
+   */
+  async claimedWith(room: WorkingRoom, state: StateBefore, claimed: StateMap): Promise<StateMap> {
+    const keys = entriesApart(state, claimed);
+    const isContested = [...keys].some((key) => state.idAt(key) !== undefined);
+    return isContested ? this.#resolvedAt(keys, room, state, claimed, room.rules) : claimed;
+  }
+
+  /**
+   * What becomes of the entries that another server told of the state before an event and current state does not have, or has by other
+   * events: to judge that event by.
+   *
+   * NOTSPEC: always version 2 of the algorithm, which begins with what both agree on. Version 1 takes what only one of them has, and
+   * 2.1 what its own auth events allow: whoever told of a join by rules that are long gone would be believed.
+   */
+  toldWith(room: WorkingRoom, current: StateBefore, told: StateMap): Promise<StateMap> {
+    const rules: RoomVersionRules = { ...room.rules, stateResolution: 'v2' };
+    return this.#resolvedAt(entriesApart(current, told), room, current, told, rules);
+  }
+
+  /** @param keys at which the two may differ */
+  async #resolvedAt(
+    keys: ReadonlySet<string>,
+    { roomId, stagedById }: WorkingRoom,
     state: StateBefore,
     other: StateMap,
+    rules: RoomVersionRules,
   ): Promise<StateMap> {
-    const keys = new Set([...other].flatMap(([key, eventId]) => (state.idAt(key) === eventId ? [] : key)));
-    const contested = [...keys].some((key) => state.idAt(key) !== undefined);
-    if (!contested) return other;
-    const whole = await state.whole();
-    const conflict = await conflictAmong(keys, [whole, other], rules.stateResolution, () => nextTurn());
+    if (keys.size === 0) return other;
+    const states = [await state.whole(), other];
+    const conflict = await conflictAmong(keys, states, rules.stateResolution, () => nextTurn());
     const resolved = await this.resolver.resolve(roomId, conflict, rules, stagedById);
     // In version 1 of the algorithm what only one of them has is no conflict.
     return new Map([...conflict.agreed, ...resolved]);
@@ -511,6 +533,10 @@ async function changesTo(room: WorkingRoom, state: StateMap): Promise<Map<string
   }
   return changes;
 }
+
+/** Keys of the entries of another state that a state does not have, or has by other events. */
+const entriesApart = (state: StateBefore, other: StateMap): ReadonlySet<string> =>
+  new Set([...other].flatMap(([key, eventId]) => (state.idAt(key) === eventId ? [] : key)));
 
 /** The group at the top of a chain; a chain that holds no state has none. */
 export const groupOf = (chain: readonly ChainLink[]): number | undefined => chain[0]?.group;

@@ -973,6 +973,40 @@ eachDatabase('events of other servers', (open) => {
     },
   );
 
+  it.each(['1', '10', '12'])(
+    'believes nobody who tells of a member that only the rules of long ago let in (version %s)',
+    async (version) => {
+      const { roomId, server, state: open, head } = await shared(version);
+      const mallory = `@mallory:${remoteServer}`;
+      const content = { membership: 'join' };
+      const join = server.make(
+        { type: 'm.room.member', stateKey: mallory, sender: mallory, content },
+        [head],
+        applied(open),
+      );
+      await rooms
+        .get(EventCreation)
+        .send(alice, { roomId, type: 'm.room.join_rules', stateKey: '', content: { join_rule: 'invite' } });
+      const closed = await stateOf(roomId);
+      const heads = await headsOf(roomId);
+      const told = applied(closed, join);
+      const withheld = server.make({ type: 'm.room.message', sender: zoe, content: { body: 'x' } }, heads, closed);
+      const sneaky = server.make({ type: 'm.room.message', sender: mallory, content: { body: 'y' } }, [withheld], told);
+      rooms.get(RoomPorts).missingEvents.replace({
+        missingEvents: async () => [],
+        events: async (_origin, _room, ids) => ids.flatMap((id) => server.known.get(id) ?? []),
+        authChain: async () => [join, ...open.values(), ...closed.values()],
+        stateBefore: async () => ({ state: [...told.values()], authChain: [...open.values(), ...closed.values()] }),
+      });
+      const { kind } = await rooms.get(InboundEvents).receive(remoteServer, roomId, { event: sneaky });
+      expect(kind).toBe('softFailed');
+      const after = server.make({ type: 'm.room.message', sender: mallory, content: { body: 'z' } }, [sneaky], told);
+      expect(await receive(after)).toEqual(['softFailed']);
+      expect(await headsOf(roomId)).toEqual(heads);
+      expect([...(await stateOf(roomId)).keys()]).not.toContain(stateKeyOf('m.room.member', mallory));
+    },
+  );
+
   it('goes on behind an event that cannot be stored, whatever is wrong with it', async () => {
     const { roomId, server, state, head } = await shared();
     const say = (body: string, prev: RoomEvent): RoomEvent =>

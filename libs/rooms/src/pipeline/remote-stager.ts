@@ -346,7 +346,7 @@ export class RemoteStager {
   /** The room's current state resolved with another one. */
   async #currentWith(room: WorkingRoom, given: StateBefore): Promise<Pick<StateBefore, 'idAt'>> {
     await this.contexts.settle(room);
-    const resolved = await this.contexts.resolvedWith(room, await this.contexts.current(room), await given.whole());
+    const resolved = await this.contexts.toldWith(room, await this.contexts.current(room), await given.whole());
     return { idAt: (key) => resolved.get(key) ?? room.idAt(key) };
   }
 
@@ -358,7 +358,7 @@ export class RemoteStager {
     const claimed = new Map<string, string>();
     for (const { type, stateKey, eventId } of (await this.builder.load(room, event.authEventIds)).values())
       if (type === 'm.room.member' && stateKey !== undefined) claimed.set(stateKeyOf(type, stateKey), eventId);
-    const resolved = await this.contexts.resolvedWith(room, before, claimed);
+    const resolved = await this.contexts.claimedWith(room, before, claimed);
     const idAt = (key: string): string | undefined => resolved.get(key) ?? before.idAt(key);
     return this.builder.authState(room, { idAt }, authTypesFor(event, room.rules));
   }
