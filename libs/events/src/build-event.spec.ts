@@ -1,8 +1,9 @@
-import type { JsonObject } from '@rookery/matrix-types';
+import { domainOf, type JsonObject } from '@rookery/matrix-types';
 import fc from 'fast-check';
 import {
   addSignatures,
   buildEvent,
+  canonicalJson,
   checkOwnContent,
   clientEventView,
   contentHash,
@@ -184,6 +185,30 @@ describe('signatures', () => {
     expect(Object.keys(signatures['a'] as object)).toEqual(['ed25519:test', 'ed25519:other']);
     expect(twice.eventId).toBe(once.eventId);
     expect(eventIdOf(twice.pdu, rules('12'))).toBe(once.eventId);
+  });
+
+  it('make no event larger than events may be, whoever adds them', () => {
+    const longest = SigningKey.fromSeed('k'.repeat(64), new Uint8Array(32).fill(3));
+    let large: RoomEvent | undefined;
+    for (let size = 65_000; size < 65_536; size++) {
+      try {
+        large = buildEvent(draft({ content: { body: 'x'.repeat(size) } }), rules('12'));
+      } catch {
+        break;
+      }
+    }
+    const once = signEvent(large!, domainOf(large!.sender), longest);
+    const sizeBytes = Buffer.byteLength(canonicalJson(once.pdu as JsonObject));
+    expect(65_536 - sizeBytes).toBeGreaterThanOrEqual(0);
+    expect(65_536 - sizeBytes).toBeLessThan(10);
+    const tooLarge = expect.objectContaining({ kind: 'tooLarge' });
+    expect(() => signEvent(once, 'other.test', key)).toThrow(tooLarge);
+    expect(() => addSignatures(once, { 'other.test': { 'ed25519:a': 'x'.repeat(86) } })).toThrow(tooLarge);
+    const small = buildEvent(draft(), rules('12'));
+    expect(() => addSignatures(small, { a: { k: 'x'.repeat(66_000) } })).toThrow(tooLarge);
+    // What is not part of the event does not count.
+    const shown = { ...small, pdu: { ...small.pdu, unsigned: { invite_room_state: 'x'.repeat(66_000) } } };
+    expect(() => addSignatures(shown, { a: { k: 'x' } })).not.toThrow();
   });
 });
 

@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto';
 import { domainOf, type JsonObject, type Signatures } from '@rookery/matrix-types';
+import { canonicalJson } from './canonical-json.js';
 import type { RoomEvent } from './event.js';
 import { hashedText, eventIdOf, signedText } from './hashes.js';
 import { InvalidEventError } from './invalid-event-error.js';
@@ -8,7 +9,7 @@ import { makeEvent } from './make-event.js';
 import { checkShape, maxPduBytes } from './parse-pdu.js';
 import { stickyKey } from './sticky.js';
 import type { RoomVersionRules } from './room-version-rules.js';
-import type { SigningKey } from './signing-key.js';
+import { maxKeyVersion, type SigningKey } from './signing-key.js';
 
 /** What an event of this server is made from. */
 export interface EventDraft {
@@ -81,8 +82,8 @@ export function checkOwnContent(content: Readonly<JsonObject>): void {
   inspectJson(content, false, maxOwnNesting);
 }
 
-/** Hashes and one signature with a key id of up to 40 characters, without the server's name. */
-const addedBytes = '"hashes":{"sha256":""},"signatures":{"":{"":""}},'.length + 43 + 86 + 40;
+/** Hashes and one signature with the longest key id that this server can have, without the server's name. */
+const addedBytes = '"hashes":{"sha256":""},"signatures":{"":{"ed25519:":""}},'.length + 43 + 86 + maxKeyVersion;
 
 function references(ids: readonly string[], draft: EventDraft, rules: RoomVersionRules): unknown[] {
   if (rules.eventFormat !== 'v1') return [...ids];
@@ -94,17 +95,28 @@ function references(ids: readonly string[], draft: EventDraft, rules: RoomVersio
 
 /**
  * The event with a signature of one more server, or of one more key. The id stays.
+ * @throws InvalidEventError `tooLarge` when an event that carries signatures has no room for it; for the first one it has
  * @spec server-server-api#signing-events
  */
 export function signEvent(event: RoomEvent, serverName: string, key: SigningKey): RoomEvent {
-  return addSignatures(event, { [serverName]: { [key.keyId]: key.sign(signedText(event.pdu, event.rules)) } });
+  const added = { [serverName]: { [key.keyId]: key.sign(signedText(event.pdu, event.rules)) } };
+  const isFirst = Object.keys(event.pdu['signatures'] as Signatures).length === 0;
+  return isFirst ? withSignatures(event, added) : addSignatures(event, added);
 }
 
 /**
  * The event with signatures that other servers gave for it: of an invited user's server, of a resident server that let
  * somebody join, of a policy server. They are not verified here; their shape was checked.
+ * @throws InvalidEventError `tooLarge` when they make it larger than an event may be: everybody else would refuse it
  */
 export function addSignatures(event: RoomEvent, added: Signatures): RoomEvent {
+  const signed = withSignatures(event, added);
+  const { unsigned: _, ...pdu } = signed.pdu;
+  if (Buffer.byteLength(canonicalJson(pdu)) <= maxPduBytes) return signed;
+  throw new InvalidEventError('tooLarge', 'larger than 65536 bytes with its signatures', event.eventId);
+}
+
+function withSignatures(event: RoomEvent, added: Signatures): RoomEvent {
   let signatures = event.pdu['signatures'] as Signatures;
   for (const [serverName, ofServer] of Object.entries(added)) {
     const before = Object.hasOwn(signatures, serverName) ? signatures[serverName] : undefined;

@@ -5,7 +5,9 @@ import { decodeBase64, encodeBase64 } from './base64.js';
 const pkcs8Prefix = Buffer.from('302e020100300506032b657004220420', 'hex');
 const spkiPrefix = Buffer.from('302a300506032b6570032100', 'hex');
 
-const keyVersion = /^[A-Za-z0-9_]{1,64}$/;
+/** Most characters of the version of a key of this server. */
+export const maxKeyVersion = 64;
+const keyVersion = new RegExp(`^[A-Za-z0-9_]{1,${maxKeyVersion}}$`);
 
 /** An Ed25519 key pair of this server. @spec appendices#signing-details */
 export class SigningKey {

@@ -204,6 +204,17 @@ describe.each(databases)('members from other servers (%s)', (database) => {
     expect(said(answer)).toBe('200');
     const { signatures } = answer.body['event'] as { signatures: object };
     expect(Object.keys(signatures).sort()).toEqual(['home.test', 'visitor.test']);
+    // There is no room for the signature of this server in what only just is an event.
+    const { content } = proposal.body['event'] as { content: JsonObject };
+    let large = event;
+    for (let size = 64_000; size < 65_536; size += 8) {
+      try {
+        large = Visit.complete(visitor, proposal.body, { content: { ...content, reason: 'x'.repeat(size) } });
+      } catch {
+        break;
+      }
+    }
+    expect(said(await Visit.send(visitor, home, 'join', large))).toBe('413 M_TOO_LARGE');
     // Who has left the other room meanwhile is not let in.
     const late = await restricted([lobby]);
     const kept = Visit.complete(visitor, (await make(late)).body);

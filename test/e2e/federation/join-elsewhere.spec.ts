@@ -6,6 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { databases, ok, outcome, say, type WireEvent } from '../rooms/rooms-client.js';
 import { ElsewhereRoom, type Lie, Refusal } from './elsewhere-room.js';
 import { FederationWorld, type PlayedServer } from './federation-world.js';
+import { Visit } from './visiting-server.js';
 
 const list = (value: unknown): JsonObject[] => value as JsonObject[];
 const without = (value: unknown, type: string): JsonObject[] => list(value).filter((pdu) => pdu['type'] !== type);
@@ -501,10 +502,20 @@ describe.each(databases)('joins of rooms elsewhere (%s)', (database) => {
     expect(state.every((pdu) => pdu['signatures'] !== undefined)).toBe(true);
     back = (event) => ({ event: signedBy(event, stranger) });
     expect((await invite(`@eve:${far.name}`)).status).toBe(502);
+    // In place of the inviter's signature comes as much else as an event can hold.
+    back = (event) => ({
+      event: signedBy({ ...event, signatures: { [far.name]: { 'ed25519:x': 'A'.repeat(64_000) } } }),
+    });
+    expect((await invite(`@grace:${far.name}`)).status).toBe(200);
+    back = (event) => ({ event: signedBy(event) });
     back = (event) => ({ event: signedBy({ ...event, content: { membership: 'join' } }) });
     expect((await invite(`@eve:${far.name}`)).status).toBe(502);
     expect((await invite('@frank:gone.test')).status).toBe(502);
     await say(alice, roomId, 'still here');
+    const visit = await Visit.join(far, home, roomId, dave);
+    const kept = visit.state.get(stateKeyOf('m.room.member', `@grace:${far.name}`))?.pdu['signatures'] as JsonObject;
+    expect(Object.keys(kept).sort()).toEqual([far.name, 'home.test']);
+    expect(Object.keys(kept[far.name] as JsonObject)).toEqual([far.key.keyId]);
   });
 
   it('keeps out of rooms that are too large, before the join or after it', async () => {

@@ -27,10 +27,9 @@ describe.each(databases)('a room with a policy server (%s)', (database) => {
   const silent: ServerResponse[] = [];
 
   const signatureOf = (event: RoomEvent): unknown => {
-    const ofPolicy = (signEvent(event, 'policy.test', key).pdu['signatures'] as Record<string, JsonObject>)[
-      'policy.test'
-    ];
-    return { 'policy.test': { [keyId]: ofPolicy?.[key.keyId] } };
+    const bare = { ...event, pdu: { ...event.pdu, signatures: {} } };
+    const { signatures } = signEvent(bare, 'policy.test', key).pdu as { signatures: Record<string, JsonObject> };
+    return { 'policy.test': { [keyId]: signatures['policy.test']?.[key.keyId] } };
   };
   const answer = ({ method, url, body }: Asked): [number, unknown] => {
     if (method !== 'POST' || url !== '/_matrix/policy/v1/sign') return [200, { pdus: {} }];
@@ -107,6 +106,23 @@ describe.each(databases)('a room with a policy server (%s)', (database) => {
     });
     await say(alice, roomId, 'nobody has to agree');
     expect(judged).toEqual([]);
+  });
+
+  it('lets no event become larger than events may be', async () => {
+    const { roomId, visit } = await make();
+    let largest = '';
+    let [sent, refused] = [0, 65_536];
+    while (refused - sent > 1) {
+      const length = (sent + refused) >> 1;
+      const content = { msgtype: 'm.text', body: 'x'.repeat(length) };
+      const answer = await alice.request('PUT', `/rooms/${roomId}/send/m.room.message/${length}`, content);
+      if (answer.status !== 200) expect(outcome(answer)).toBe('413 M_TOO_LARGE');
+      if (answer.status === 200) [sent, largest] = [length, String((answer.body as JsonObject)['event_id'])];
+      else refused = length;
+    }
+    expect(isSigned(await visit.follow(largest))).toBe(true);
+    // It was its signature that there was no room for.
+    expect(judged.map((event) => String(event.content['body']).length)).toContain(refused);
   });
 
   it('that is silent holds up no rooms but its own', async () => {

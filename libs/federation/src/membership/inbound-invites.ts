@@ -1,10 +1,10 @@
 import { Injectable } from '@nestjs/common';
-import { hasValidContentHash, type RoomEvent, roomVersionRules, signEvent, SigningKey } from '@rookery/events';
+import { hasValidContentHash, type RoomEvent, roomVersionRules, SigningKey } from '@rookery/events';
 import { KeyRing } from '@rookery/federation-client';
 import { domainOf, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { InvitePolicy, RoomBlocking, RoomServers } from '@rookery/rooms';
-import { eventOf } from '../rooms/resident-rooms.js';
+import { countersigned, eventOf } from '../rooms/resident-rooms.js';
 import { isCreate, maxShown, provenAmong, shownEvents } from '../rooms/shown-events.js';
 import { TakenInvites } from './taken-invites.js';
 
@@ -32,7 +32,7 @@ export class InboundInvites {
   /**
    * Checks an invite and stores it; the event with this server's signature.
    * @throws MatrixError 400 `M_INCOMPATIBLE_ROOM_VERSION`, `M_BAD_JSON` or `M_INVALID_PARAM`, 403 `M_FORBIDDEN` or
-   *   `M_INVITE_BLOCKED`, 429 `M_LIMIT_EXCEEDED`
+   *   `M_INVITE_BLOCKED`, 413 `M_TOO_LARGE`, 429 `M_LIMIT_EXCEEDED`
    * @spec server-server-api#put_matrixfederationv2inviteroomideventid
    */
   async take(origin: string, roomId: string, eventId: string, shown: ShownInvite): Promise<JsonObject> {
@@ -56,7 +56,7 @@ export class InboundInvites {
     const roomState = rules.createEventImplied
       ? await this.#proven(origin, event, shown.roomState ?? [])
       : shown.roomState;
-    const signed = signEvent(event, this.config.serverName, this.key);
+    const signed = countersigned(event, this.config.serverName, this.key);
     if (isWanted) await this.taken.store(origin, signed, target, roomState);
     return signed.pdu;
   }

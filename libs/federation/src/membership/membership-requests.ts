@@ -67,7 +67,7 @@ export class MembershipRequests {
   /**
    * Stores an event that its server has signed, and sends it on to the others in the room. Again: changes nothing.
    * @throws MatrixError 400 `M_INVALID_PARAM` for another event than the kind says, or one without the right signatures, 403
-   *   `M_FORBIDDEN`, 404 `M_NOT_FOUND`, 429 `M_LIMIT_EXCEEDED`
+   *   `M_FORBIDDEN`, 404 `M_NOT_FOUND`, 413 `M_TOO_LARGE`, 429 `M_LIMIT_EXCEEDED`
    */
   async send(
     kind: MembershipKind,

@@ -1,8 +1,9 @@
 import { Injectable } from '@nestjs/common';
-import { type RoomEvent, type RoomVersionRules, signEvent, SigningKey } from '@rookery/events';
+import { type RoomEvent, type RoomVersionRules, SigningKey } from '@rookery/events';
 import { domainOf } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { MembershipReader, RestrictedJoins } from '@rookery/rooms';
+import { countersigned } from '../rooms/resident-rooms.js';
 
 /** Lets users of other servers into rooms by restricted join rules, in the name of users of this one. */
 @Injectable()
@@ -14,13 +15,16 @@ export class RestrictedAdmissions {
     private readonly config: Config,
   ) {}
 
-  /** The join with this server's signature, where one of its users lets somebody in. */
+  /**
+   * The join with this server's signature, where one of its users lets somebody in.
+   * @throws MatrixError 403 `M_FORBIDDEN` where nobody does, 413 `M_TOO_LARGE`
+   */
   async authorised(rules: RoomVersionRules, event: RoomEvent): Promise<RoomEvent> {
     const via = event.content['join_authorised_via_users_server'];
     const { serverName } = this.config;
     if (!rules.joinRules.restricted || typeof via !== 'string' || domainOf(via) !== serverName) return event;
     await this.authorizer(rules, event.roomId, event.sender);
-    return signEvent(event, serverName, this.key);
+    return countersigned(event, serverName, this.key);
   }
 
   /** Who lets somebody in by a restricted join rule; nobody where the user needs nobody. */

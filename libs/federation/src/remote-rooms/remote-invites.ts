@@ -1,10 +1,10 @@
 import { Injectable } from '@nestjs/common';
-import { hasValidSignature, type RoomEvent, signingKeyIds } from '@rookery/events';
+import type { RoomEvent } from '@rookery/events';
 import { FederationClient, federationPath, FederationRequestError, KeyRing } from '@rookery/federation-client';
 import { domainOf, type JsonObject, MatrixError } from '@rookery/matrix-types';
-import { asMatrixError, WrongAnswer } from './candidates.js';
+import { asMatrixError } from './candidates.js';
 import { secondOf } from './membership-handshake.js';
-import { withSignatureOf } from './remote-joins.js';
+import { withSignatureOf } from './returned-event.js';
 
 const maxBytes = 1_048_576;
 const maxClaimBytes = 65_536;
@@ -30,12 +30,7 @@ export class RemoteInvites {
     const server = domainOf(event.stateKey ?? '');
     try {
       const answer = await this.#send(server, event, roomState);
-      const signed = withSignatureOf(server, event, answer['event']);
-      for (const keyId of signingKeyIds(signed, server)) {
-        const known = await this.keys.keyOf(server, keyId, event.originServerTs);
-        if (known && hasValidSignature(signed, server, keyId, known.key)) return signed;
-      }
-      throw new WrongAnswer(server, 'the event came back without a valid signature');
+      return await withSignatureOf(this.keys, server, event, answer['event']);
     } catch (error) {
       if (!(error instanceof FederationRequestError)) throw error;
       if (error.reason === 'denied') throw MatrixError.forbidden('Users of that server cannot be invited');

@@ -1,12 +1,13 @@
 import { Injectable } from '@nestjs/common';
-import { addSignatures, parsePdu, InvalidEventError, type RoomEvent } from '@rookery/events';
+import type { RoomEvent } from '@rookery/events';
 import { FederationRequestError, KeyRing } from '@rookery/federation-client';
-import { isValidServerName, type JsonObject, MatrixError, type Signatures } from '@rookery/matrix-types';
+import { isValidServerName, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { KeyedMutex, Logger, Semaphore, SingleFlight } from '@rookery/platform';
 import { EventPersister, InboundEvents, RoomStateReader } from '@rookery/rooms';
 import { type Attempt, Candidates, WrongAnswer } from './candidates.js';
 import { MembershipHandshake } from './membership-handshake.js';
 import { RemoteState } from './remote-state.js';
+import { withSignatureOf } from './returned-event.js';
 import { type ProvenState, refusalOf } from './room-proof.js';
 import { StoredStates } from './stored-states.js';
 import { ToldJoin } from './told-join.js';
@@ -209,7 +210,7 @@ export class RemoteJoins {
   /** The event as the others of the room have it: with the signature of the server that let somebody in. */
   async #withSignatures(server: string, own: RoomEvent, told: unknown): Promise<RoomEvent> {
     if (own.content['join_authorised_via_users_server'] === undefined) return own;
-    const signed = withSignatureOf(server, own, told);
+    const signed = await withSignatureOf(this.keys, server, own, told);
     const verdict = await this.keys.verifyEvent(signed);
     if (!verdict.valid) throw new WrongAnswer(server, `the signature of ${verdict.serverName} is ${verdict.reason}`);
     return signed;
@@ -239,26 +240,6 @@ function partialJoinOf(server: string, answer: ToldJoin | JsonObject): { via: st
     throw new WrongAnswer(server, 'members left out and no servers instead');
   const servers = told.slice(0, maxServers).filter((name): name is string => typeof name === 'string');
   return { via: server, servers: [...new Set([server, ...servers.filter(isValidServerName)])] };
-}
-
-/**
- * An event with the signature that another server gave for it.
- * @param told the event as that server sent it back; must be the same
- * @throws WrongAnswer
- */
-export function withSignatureOf(server: string, own: RoomEvent, told: unknown): RoomEvent {
-  let theirs: RoomEvent;
-  try {
-    theirs = parsePdu(told, own.rules, { roomId: own.roomId });
-  } catch (error) {
-    if (!(error instanceof InvalidEventError)) throw error;
-    throw new WrongAnswer(server, `the event that came back: ${error.message}`);
-  }
-  if (theirs.eventId !== own.eventId) throw new WrongAnswer(server, 'another event came back');
-  const signatures = theirs.pdu['signatures'] as Signatures;
-  const ofServer = Object.hasOwn(signatures, server) ? signatures[server] : undefined;
-  if (!ofServer) throw new WrongAnswer(server, 'the event came back without its signature');
-  return addSignatures(own, { [server]: ofServer });
 }
 
 /** Whether a join names an event by which its user is banned. */

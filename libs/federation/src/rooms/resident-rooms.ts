@@ -1,5 +1,13 @@
 import { Injectable } from '@nestjs/common';
-import { InvalidEventError, parsePdu, type RoomEvent, type RoomVersionRules, roomVersionRules } from '@rookery/events';
+import {
+  InvalidEventError,
+  parsePdu,
+  type RoomEvent,
+  type RoomVersionRules,
+  roomVersionRules,
+  signEvent,
+  type SigningKey,
+} from '@rookery/events';
 import { MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { PartialRooms, RoomServers, RoomStateReader } from '@rookery/rooms';
@@ -56,6 +64,19 @@ export class ResidentRooms {
     const rules = await this.open(origin, roomId);
     if (!(await this.isWhole(roomId))) throw MatrixError.notFound('This server does not know all of the room yet');
     return rules;
+  }
+}
+
+/**
+ * An event of another server with the signature of this one beside that.
+ * @throws MatrixError 413 `M_TOO_LARGE` when there is no room for it
+ */
+export function countersigned(event: RoomEvent, serverName: string, key: SigningKey): RoomEvent {
+  try {
+    return signEvent(event, serverName, key);
+  } catch (error) {
+    if (!(error instanceof InvalidEventError)) throw error;
+    throw MatrixError.tooLarge(`The event is too large: ${error.reason}`);
   }
 }
 

@@ -2,6 +2,7 @@ import { type BackgroundUpdate, type Db, defineBackgroundUpdate } from '@rookery
 import {
   eventFromRow,
   hasValidSignature,
+  InvalidEventError,
   pduText,
   type RoomEvent,
   signEvent,
@@ -36,7 +37,7 @@ interface JsonRow {
 /**
  * Signs events of this server anew whose signatures were made with an old key, which others may have lost sight of. Queue it
  * with `old_key_id` (`ed25519:…`), `old_key` (unpadded base64, the public half) and `before_ts` (milliseconds): only events
- * from before that time, and only those that the old key has really signed.
+ * from before that time, and only those that the old key has really signed; not those that a longer key id would make too large.
  */
 export function eventResigning({ serverName, key, events }: ResigningParts): BackgroundUpdate {
   return defineBackgroundUpdate({
@@ -53,7 +54,8 @@ export function eventResigning({ serverName, key, events }: ResigningParts): Bac
       for (const row of await selectJson(tx, ours)) {
         const event = eventFromRow(row.json, row.event_id, knownRules(row.room_version));
         if (!hasValidSignature(event, serverName, String(oldId), oldKey)) continue;
-        const signed = signEvent(withoutSignature(event, serverName, String(oldId)), serverName, key);
+        const signed = signedAnew(event, serverName, String(oldId), key);
+        if (!signed) continue;
         await tx.exec('UPDATE event_json SET json = ? WHERE stream_ordering = ?', [
           pduText(signed),
           row.stream_ordering,
@@ -86,6 +88,16 @@ async function selectJson(db: Db, rows: readonly CandidateRow[]): Promise<JsonRo
      WHERE ${db.dialect.anyOf('e.event_id')}`,
     [rows.map((row) => row.event_id)],
   );
+}
+
+/** `undefined` where a longer key id finds no room beside the signatures of others. */
+function signedAnew(event: RoomEvent, serverName: string, oldId: string, key: SigningKey): RoomEvent | undefined {
+  try {
+    return signEvent(withoutSignature(event, serverName, oldId), serverName, key);
+  } catch (error) {
+    if (error instanceof InvalidEventError) return undefined;
+    throw error;
+  }
 }
 
 function withoutSignature(event: RoomEvent, serverName: string, keyId: string): RoomEvent {

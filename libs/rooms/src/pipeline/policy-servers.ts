@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { addSignatures, hasValidSignature, type RoomEvent, VerifyKey } from '@rookery/events';
+import { addSignatures, hasValidSignature, InvalidEventError, type RoomEvent, VerifyKey } from '@rookery/events';
 import { domainOf, isJsonObject, isValidServerName, MatrixError } from '@rookery/matrix-types';
 import { Config, Logger } from '@rookery/platform';
 import { stateKeyOf } from '@rookery/state-res';
@@ -48,7 +48,8 @@ export class PolicyServers {
    * An event of this server with the policy server's signature; the same event where none is wanted.
    * @param event signed by this server
    * @param isOptional whether it must happen in any case: others may not show it then
-   * @throws MatrixError 403 `M_FORBIDDEN` when it is refused, 429 `M_LIMIT_EXCEEDED`, 502 or 504 when nobody answers
+   * @throws MatrixError 403 `M_FORBIDDEN` when it is refused, 413 `M_TOO_LARGE` where the signature finds no room in it, 429
+   *   `M_LIMIT_EXCEEDED`, 502 or 504 when nobody answers
    */
   async approved(room: WorkingRoom, event: RoomEvent, isOptional: boolean): Promise<RoomEvent> {
     const policy = await this.#of(room, event);
@@ -90,7 +91,7 @@ export class PolicyServers {
     const { gateway } = this.remote;
     if (!gateway) throw MatrixError.forbidden('The policy server of this room cannot be asked');
     const signature = await gateway.policyServers.sign(name, event, keyId, timeoutMs);
-    const signed = addSignatures(event, { [name]: { [keyId]: signature } });
+    const signed = withSignature(event, name, signature);
     if (hasValidSignature(signed, name, keyId, key)) return signed;
     throw MatrixError.badGateway('The policy server of this room signs with another key than the room names');
   }
@@ -99,6 +100,16 @@ export class PolicyServers {
     this.logger.info('The policy server of a room did not approve of an event', {
       ...{ policy_server: name, room_id: roomId, event_id: eventId, origin: domainOf(sender), reason: message },
     });
+  }
+}
+
+/** @throws MatrixError 413 `M_TOO_LARGE` */
+function withSignature(event: RoomEvent, name: string, signature: string): RoomEvent {
+  try {
+    return addSignatures(event, { [name]: { [keyId]: signature } });
+  } catch (error) {
+    if (!(error instanceof InvalidEventError)) throw error;
+    throw MatrixError.tooLarge('The event has no room for the signature of the policy server of this room');
   }
 }
 
