@@ -1,6 +1,6 @@
 import { databaseMigrations, type Db, type SqlValue } from '@rookery/database';
 import { type ClientEvent, type JsonObject, MatrixError, parseEventFilter } from '@rookery/matrix-types';
-import type { Requester } from '@rookery/platform';
+import { eachLimit, type Requester } from '@rookery/platform';
 import { replicationMigrations } from '@rookery/replication';
 import { eachDatabase, eventually, FakeClock, type TestDatabase } from '@rookery/testing';
 import { AccountDataService, ProfileService, usersMigrations } from '@rookery/users';
@@ -722,6 +722,76 @@ eachDatabase('the rest of the rooms API', (open) => {
     });
     expect((await stateOf(older, 'm.room.power_levels'))?.['users']).not.toHaveProperty([carol.userId]);
     expect(await upgrades.upgrade(alice, older, '12', undefined)).toMatch(/^!/);
+  });
+
+  it('replaces a room with all that happens in it until it is closed', async () => {
+    const users = { [alice.userId]: 100, [bob.userId]: 75, [carol.userId]: 75 };
+    const old = await create({ room_version: '11', power_level_content_override: { users: { ...users } } });
+    const levels = (await stateOf(old, 'm.room.power_levels'))!;
+    const demote = (userId: string): Promise<unknown> => {
+      delete users[userId];
+      return send(alice, old, { ...levels, users: { ...users } }, 'm.room.power_levels', '');
+    };
+    const [creation, persister] = [rooms.get(RoomCreation), rooms.get(EventPersister)];
+    const [make, store] = [creation.create.bind(creation), persister.send.bind(persister)];
+    const made = jest.spyOn(creation, 'create').mockImplementationOnce(async (...args) => {
+      const room = await make(...args);
+      await demote(bob.userId);
+      await rooms.get(MembershipService).ban(alice, old, bob.userId);
+      return room;
+    });
+    let isRaised = false;
+    const sent = jest.spyOn(persister, 'send').mockImplementation(async (draft) => {
+      const isLast = draft.roomId === old && draft.content['events_default'] === 50;
+      if (isLast && !isRaised) {
+        isRaised = true;
+        await demote(carol.userId);
+      }
+      return store(draft);
+    });
+    try {
+      const replacement = await rooms.get(RoomUpgrade).upgrade(alice, old, '11', undefined);
+      expect(isRaised).toBe(true);
+      const closed = { users: { [alice.userId]: 100 }, events_default: 50, invite: 50 };
+      expect(await stateOf(old, 'm.room.power_levels')).toMatchObject(closed);
+      for (const roomId of [old, replacement]) {
+        const now = (await stateOf(roomId, 'm.room.power_levels'))?.['users'];
+        expect(now).toEqual({ [alice.userId]: 100 });
+      }
+      expect(await stateOf(replacement, 'm.room.member', bob.userId)).toMatchObject({ membership: 'ban' });
+    } finally {
+      made.mockRestore();
+      sent.mockRestore();
+    }
+  });
+
+  it('replaces a room with any number of bans, and says so where one is in the way', async () => {
+    const old = await create({ room_version: '11' });
+    const banned = Array.from({ length: 120 }, (_, n) => `@banned${n}:elsewhere.org`);
+    await eachLimit(banned, 20, async (userId) => void (await rooms.get(MembershipService).ban(alice, old, userId)));
+    const persister = rooms.get(EventPersister);
+    const store = persister.send.bind(persister);
+    let [now, most, isFull] = [0, 0, false];
+    const sent = jest.spyOn(persister, 'send').mockImplementation(async (draft) => {
+      most = Math.max(most, ++now);
+      try {
+        if (isFull && draft.stateKey === banned[7]) throw MatrixError.limitExceeded(1_000);
+        return await store(draft);
+      } finally {
+        now--;
+      }
+    });
+    try {
+      const upgrade = (): Promise<string> => rooms.get(RoomUpgrade).upgrade(alice, old, '11', undefined);
+      const replacement = await upgrade();
+      expect(most).toBeLessThanOrEqual(50);
+      const moved = await rooms.get(MembershipReader).userIdsIn([replacement], ['ban']);
+      expect(moved.get(replacement)).toEqual(new Set(banned));
+      isFull = true;
+      expect(await outcome(upgrade())).toBe('429 M_LIMIT_EXCEEDED');
+    } finally {
+      sent.mockRestore();
+    }
   });
 
   it('keeps reports, of what the reporter can see only', async () => {

@@ -29,10 +29,20 @@ export interface EventDraft {
   readonly transaction?: ClientTransaction | undefined;
   /** Answer with the event that holds the state already, if sender and content are the same. */
   readonly skipUnchanged?: boolean | undefined;
+  /** The event whose place it takes in the room's state: where another one has it by then, nothing is stored. */
+  readonly replaces?: string | undefined;
   /** Who is above limits and spam checks, if anybody. */
   readonly unchecked?: Unchecked | undefined;
   /** Who asked, for modules. */
   readonly origin?: DraftOrigin | undefined;
+}
+
+/** Another event than {@link EventDraft.replaces} says holds the state that a draft is about. */
+export class StateMovedOn extends Error {
+  constructor() {
+    super('The state that was to be replaced is another by now');
+    this.name = 'StateMovedOn';
+  }
 }
 
 /** The request behind a draft. */

@@ -12,7 +12,8 @@ export abstract class EventPersister {
   /**
    * Builds, checks, signs and stores an event on top of the room's current state.
    * @throws MatrixError 403 `M_FORBIDDEN` (auth rules, modules), 404 `M_NOT_FOUND` (no such room), 413 `M_TOO_LARGE`,
-   *   429 `M_LIMIT_EXCEEDED` (the room's queue is full); OnlyAtWriterError where another process writes
+   *   429 `M_LIMIT_EXCEEDED` (the room's queue is full); StateMovedOn where the draft was to replace other state than there is;
+   *   OnlyAtWriterError where another process writes
    */
   abstract send(draft: EventDraft): Promise<SentEvent>;
   /** Makes a room and all its first events in one transaction. @throws MatrixError as {@link send} */

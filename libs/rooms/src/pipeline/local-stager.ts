@@ -11,7 +11,7 @@ import { LRUCache } from 'lru-cache';
 import { goThrough, type Stage } from './stage.js';
 import { Waiting, withinTurn } from './waiting.js';
 import { type BuiltEvent, DraftBuilder, type PlaceOfDraft } from './draft-builder.js';
-import type { EventDraft } from '../model/drafts.js';
+import { type EventDraft, StateMovedOn } from '../model/drafts.js';
 import { EventContexts, groupOf, noState } from './event-context.js';
 import { PrejoinState } from './prejoin-state.js';
 import type { WorkingRoom } from '../room/working-room.js';
@@ -242,12 +242,18 @@ export class LocalStager {
     return this.stage(room, draft, built);
   }
 
-  /** Signs and stages an event that everybody agreed to. */
+  /**
+   * Signs and stages an event that everybody agreed to.
+   * @throws StateMovedOn where the draft was to replace other state than there is
+   */
   async stage(room: WorkingRoom, draft: EventDraft, built: BuiltEvent): Promise<DraftOutcome> {
     const { before, signed } = built;
+    const { type, stateKey } = built.event;
+    const key = stateKey === undefined ? undefined : stateKeyOf(type, stateKey);
+    if (draft.replaces !== undefined && (key === undefined || room.idAt(key) !== draft.replaces))
+      throw new StateMovedOn();
     const event = await this.#withPrejoinState(room, signed?.event ?? this.builder.sign(built.event));
     const chain = await this.contexts.groupAfter(room, before, event);
-    const key = event.stateKey === undefined ? undefined : stateKeyOf(event.type, event.stateKey);
     room.stage({
       event,
       json: event === signed?.event ? signed.json : pduText(event),

@@ -4,7 +4,7 @@ import { RateLimiter } from '@rookery/http';
 import { type RoomEvent, roomVersionRules, type RoomVersionRules } from '@rookery/events';
 import { domainOf, isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { callbackContext, ModuleDispatcher } from '@rookery/module-host';
-import { type Requester, SingleFlight } from '@rookery/platform';
+import { eachLimit, type Requester, SingleFlight } from '@rookery/platform';
 import { authStateOf, creatorsOf, parsePowerLevel, powerLevelsOf } from '@rookery/state-res';
 import type { CreateRoomRequest } from '../creation/create-room.schema.js';
 import { RoomCreation } from '../creation/room-creation.service.js';
@@ -13,7 +13,7 @@ import { viaOf } from '../directory/room-summaries.service.js';
 import { RoomHooks } from '../hooks.js';
 import { Participation } from '../sending/participation.js';
 import { EventPersister } from '../pipeline/event-persister.js';
-import type { EventDraft } from '../model/drafts.js';
+import { type EventDraft, StateMovedOn } from '../model/drafts.js';
 import { originOf } from '../model/requesters.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { selectLastEventId } from '../reading/timeline.query.js';
@@ -36,6 +36,11 @@ const lookedAt = [
   ...copiedTypes,
   ...['m.room.create', 'm.room.power_levels', 'm.room.canonical_alias', 'm.space.child'],
 ];
+
+/** Bans that are on their way into a new room at once: its queue holds only so many. */
+const bansAtOnce = 50;
+/** How often power levels are read that change while they are being raised. */
+const maxAttempts = 5;
 
 /** Replaces rooms by rooms of another version. */
 @Injectable()
@@ -112,13 +117,13 @@ export class RoomUpgrade {
     additionalCreators: readonly string[] | undefined,
   ): Promise<string> {
     const { roomId } = create;
-    const state = authStateOf(events);
-    const levels = withNumbers(state('m.room.power_levels', '')?.content ?? {}, create.rules);
-    const moved = movedLevels(levels, create, rules, {
-      requester: requester.userId,
-      additionalCreators: additionalCreators ?? [],
-      banned: bansIn(events).map((ban) => ban.stateKey),
-    });
+    const moved = (levels: Readonly<JsonObject>, from: readonly RoomEvent[]): JsonObject =>
+      movedLevels(levels, create, rules, {
+        requester: requester.userId,
+        additionalCreators: additionalCreators ?? [],
+        banned: bansIn(from).map((ban) => ban.stateKey),
+      });
+    const first = moved(levelsIn(authStateOf(events)('m.room.power_levels', ''), create), events);
     const predecessor = await this.#predecessor(roomId, rules);
     const { roomId: replacement } = await this.creation.create(
       requester,
@@ -126,19 +131,24 @@ export class RoomUpgrade {
         room_version: rules.version,
         creation_content: this.#creationContent(create, rules, predecessor, additionalCreators),
         initial_state: [
-          { type: 'm.room.power_levels', state_key: '', content: workingLevels(moved, rules, requester.userId) },
+          { type: 'm.room.power_levels', state_key: '', content: workingLevels(first, rules, requester.userId) },
           ...copied(events, create),
         ],
       },
       { bare: true },
     );
-    await this.#close(requester, roomId, replacement, levels, create);
-    await this.#moveDirectory(requester, roomId, replacement, events);
-    await this.#moveBans(requester, replacement, events);
-    // Until here whoever makes the new room needed power that the old one had not given. Modules have seen the levels, and nobody is
-    // to keep that power.
-    const levelsOfOld = { type: 'm.room.power_levels', content: moved, unchecked: true };
-    await this.#send(requester, { roomId: replacement, ...levelsOfOld });
+    const levels = await this.#close(requester, roomId, replacement, create);
+    // Who was banned or lost power while the new room was made is the same there.
+    const closed = await this.#stateOf(roomId, requester.userId);
+    try {
+      await this.#moveDirectory(requester, roomId, replacement, closed);
+      await this.#moveBans(requester, replacement, closed);
+    } finally {
+      // Until here whoever makes the new room needed power that the old one had not given. Modules have seen the levels, and nobody is
+      // to keep that power.
+      const levelsOfOld = { type: 'm.room.power_levels', content: moved(levels, closed), unchecked: true };
+      await this.#send(requester, { roomId: replacement, ...levelsOfOld });
+    }
     for (const hook of this.hooks.all) hook.onUpgraded?.(roomId, replacement, requester.userId);
     if (this.modules.has('onRoomUpgraded')) {
       await this.modules.notify('onRoomUpgraded', callbackContext(requester), roomId, replacement, requester.userId);
@@ -199,36 +209,57 @@ export class RoomUpgrade {
     };
   }
 
-  /** Points to the new room, and keeps everybody but those with power from going on in the old one. */
+  /**
+   * Points to the new room, and keeps everybody but those with power from going on in the old one.
+   * @returns the power levels of the old room, as they were until then
+   */
   async #close(
     requester: Requester,
     roomId: string,
     replacement: string,
-    levels: Readonly<JsonObject>,
     create: RoomEvent,
-  ): Promise<void> {
+  ): Promise<Readonly<JsonObject>> {
     const tombstone = { body: 'This room has been replaced', replacement_room: replacement };
     await this.#send(requester, { roomId, type: 'm.room.tombstone', content: tombstone });
+    for (let attempt = 1; ; attempt++) {
+      const before = (await this.state.currentEvent(roomId, 'm.room.power_levels'))?.event;
+      const levels = levelsIn(before, create);
+      try {
+        await this.#silence(requester, levels, create, before?.eventId);
+      } catch (error) {
+        // Somebody has changed them just now: that must not be undone.
+        if (error instanceof StateMovedOn && attempt < maxAttempts) continue;
+        // Somebody who may replace the room need not have the power to silence it; and a module may be against it.
+        if (!MatrixError.is(error)) throw error;
+      }
+      return levels;
+    }
+  }
+
+  /** @throws MatrixError as sending does; StateMovedOn where `before` is not the event with the power levels any more */
+  async #silence(
+    requester: Requester,
+    levels: Readonly<JsonObject>,
+    create: RoomEvent,
+    before: string | undefined,
+  ): Promise<void> {
     const usual = typeof levels['users_default'] === 'number' ? levels['users_default'] : 0;
     const raised = Math.max(50, usual + 1);
     const now = (key: string): number => (typeof levels[key] === 'number' ? levels[key] : 0);
     if (now('events_default') >= raised && now('invite') >= raised) return;
-    try {
-      const content = {
-        ...levels,
-        ...(Object.keys(levels).length === 0 &&
-          !create.rules.privilegedCreators && { users: { [create.sender]: 100 } }),
-        events_default: Math.max(now('events_default'), raised),
-        invite: Math.max(now('invite'), raised),
-      };
-      await this.#send(requester, { roomId, type: 'm.room.power_levels', content });
-    } catch (error) {
-      // Somebody who may replace the room need not have the power to silence it; and a module may be against it.
-      if (!MatrixError.is(error)) throw error;
-    }
+    const content = {
+      ...levels,
+      ...(Object.keys(levels).length === 0 && !create.rules.privilegedCreators && { users: { [create.sender]: 100 } }),
+      events_default: Math.max(now('events_default'), raised),
+      invite: Math.max(now('invite'), raised),
+    };
+    await this.#send(requester, { roomId: create.roomId, type: 'm.room.power_levels', content, replaces: before });
   }
 
-  #send(requester: Requester, state: Pick<EventDraft, 'roomId' | 'type' | 'content' | 'unchecked'>): Promise<unknown> {
+  #send(
+    requester: Requester,
+    state: Pick<EventDraft, 'roomId' | 'type' | 'content' | 'unchecked' | 'replaces'>,
+  ): Promise<unknown> {
     const origin = originOf(requester);
     return this.persister.send({ ...state, stateKey: '', sender: requester.userId, origin, skipUnchanged: true });
   }
@@ -259,6 +290,7 @@ export class RoomUpgrade {
   /**
    * A ban that the new room refuses, as that of one of its creators, stays behind: the old room is closed by now. Modules were asked
    * when somebody was banned there.
+   * @throws what else is in the way of one: none may get lost unnoticed
    */
   async #moveBans(requester: Requester, replacement: string, events: readonly RoomEvent[]): Promise<void> {
     const move = async ({ stateKey, content }: RoomEvent): Promise<void> => {
@@ -275,12 +307,15 @@ export class RoomUpgrade {
           unchecked: true,
         });
       } catch (error) {
-        if (!MatrixError.is(error)) throw error;
+        if (!MatrixError.is(error) || !refusals.has(error.status)) throw error;
       }
     };
-    await Promise.all(bansIn(events).map(move));
+    await eachLimit(bansIn(events), bansAtOnce, move);
   }
 }
+
+/** Statuses of errors that say that a room will not have an event. */
+const refusals: ReadonlySet<number> = new Set([400, 403, 413]);
 
 const bansIn = (events: readonly RoomEvent[]): RoomEvent[] =>
   events.filter((event) => event.type === 'm.room.member' && event.content['membership'] === 'ban');
@@ -296,6 +331,10 @@ function copied(events: readonly RoomEvent[], create: RoomEvent): NonNullable<Cr
     )
     .map((event) => ({ type: event.type, state_key: event.stateKey!, content: event.content }));
 }
+
+/** The power levels of a room, as newer rooms write them. */
+const levelsIn = (levels: RoomEvent | undefined, { rules }: RoomEvent): JsonObject =>
+  withNumbers(levels?.content ?? {}, rules);
 
 /** The power levels of a room for the one that replaces it. */
 function movedLevels(
