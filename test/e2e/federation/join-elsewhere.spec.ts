@@ -1,9 +1,9 @@
-import { parsePdu, roomVersionRules, signEvent, SigningKey } from '@rookery/events';
+import { parsePdu, type RoomEvent, roomVersionRules, signEvent, SigningKey } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
 import { stateKeyOf } from '@rookery/state-res';
 import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { setTimeout as delay } from 'node:timers/promises';
-import { databases, ok, outcome, say, type WireEvent } from '../rooms/rooms-client.js';
+import { createRoom, databases, ok, outcome, say, type WireEvent } from '../rooms/rooms-client.js';
 import { ElsewhereRoom, type Lie, Refusal } from './elsewhere-room.js';
 import { FederationWorld, type PlayedServer } from './federation-world.js';
 import { Visit } from './visiting-server.js';
@@ -356,13 +356,18 @@ describe.each(databases)('joins of rooms elsewhere (%s)', (database) => {
     Object.keys((await ok<{ rooms?: { invite?: object } }>(user, 'GET', '/sync')).rooms?.invite ?? {});
   /** Invites somebody to a room elsewhere, of which its server says that it is of some version. */
   const inviteTo = async (room: ElsewhereRoom, version = room.version, user = alice): Promise<void> => {
-    const event = room.add({ type: 'm.room.member', stateKey: user.userId, content: { membership: 'invite' } });
+    await show(room, room.add(inviteOf(user)), version);
+    expect(await invitesOf(user)).toContain(room.roomId);
+  };
+  const inviteOf = (user: TestUser) => ({
+    ...{ type: 'm.room.member', stateKey: user.userId, content: { membership: 'invite' } },
+  });
+  const show = async (room: ElsewhereRoom, event: RoomEvent, version = room.version): Promise<void> => {
     const [roomId, eventId] = [room.roomId, event.eventId].map(encodeURIComponent);
     const create = room.state.get(stateKeyOf('m.room.create', ''));
     const body = { room_version: version, event: event.pdu, invite_room_state: create ? [create.pdu] : [] };
     const answer = await far.request(home, 'PUT', `/_matrix/federation/v2/invite/${roomId}/${eventId}`, body);
     expect(answer.status).toBe(200);
-    expect(await invitesOf(user)).toContain(room.roomId);
   };
 
   it('joins by an invite, though that told a wrong version of the room', async () => {
@@ -418,6 +423,28 @@ describe.each(databases)('joins of rooms elsewhere (%s)', (database) => {
       await ok(alice, 'POST', `/rooms/${deaf.roomId}/leave`, {});
       expect(await invitesOf()).not.toContain(deaf.roomId);
     }
+  });
+
+  it('rejects an invite of which the room has not heard, and needs none of it to let its user in', async () => {
+    const [asked, bored] = [await home.registerUser('asked'), await home.registerUser('bored')];
+    const lobby = await createRoom(alice, { preset: 'public_chat' });
+    await ok(asked, 'POST', `/join/${lobby}`, {});
+    const allow = [{ type: 'm.room_membership', room_id: lobby }];
+    const room = new ElsewhereRoom(far, '11', { join_rule: 'restricted', allow });
+    await inviteTo(room);
+    for (const user of [asked, bored]) await show(room, room.make(inviteOf(user)));
+    expect((await join(room)).status).toBe(200);
+    expect(await invitesOf(bored)).toContain(room.roomId);
+    const { next_batch: since } = await ok<{ next_batch: string }>(bored, 'GET', '/sync');
+    await ok(bored, 'POST', `/rooms/${room.roomId}/leave`, { reason: 'busy' });
+    expect(await invitesOf(bored)).not.toContain(room.roomId);
+    const told = await ok<{ rooms: { leave: object } }>(bored, 'GET', `/sync?timeout=0&since=${since}`);
+    expect(Object.keys(told.rooms.leave)).toEqual([room.roomId]);
+    expect((await bored.request('POST', `/join/${room.roomId}`, {})).status).toBe(403);
+    await ok(asked, 'POST', `/join/${room.roomId}`, {});
+    expect(await ok(asked, 'GET', `/rooms/${room.roomId}/state/m.room.member/${asked.userId}`)).toMatchObject({
+      ...{ membership: 'join', join_authorised_via_users_server: alice.userId },
+    });
   });
 
   it('tells nobody again of an invite, or how it ended, because somebody else joins', async () => {

@@ -41,7 +41,9 @@ export class JoinService {
   async join(requester: Requester, roomId: string, options: MembershipOptions = {}): Promise<SentEvent | undefined> {
     const { userId } = requester;
     const facts = await selectJoinFacts(this.database, userId, roomId);
-    const before = facts.membership ?? 'leave';
+    // The room may not have heard of an invite that came from elsewhere, and does not let its user in for it.
+    const isKnown = Boolean(facts.is_ours) && this.change.isWhole(roomId);
+    const before = (isKnown ? facts.in_state : facts.membership) ?? 'leave';
     if (before === 'join' && !options.content) return undefined;
     if (options.content) checkNesting(options.content);
     if (!options.unchecked) await this.participation.assertMayJoin(requester, roomId);

@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { domainOf, MatrixError } from '@rookery/matrix-types';
+import { domainOf, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
 import type { SentEvent } from '../model/stored-event.js';
 import { RemoteRooms } from '../remote-rooms.js';
@@ -30,8 +30,9 @@ export class LeaveService {
    */
   async leave(requester: Requester, roomId: string, options: MembershipOptions = {}): Promise<SentEvent | undefined> {
     const { userId } = requester;
-    const before = (await this.change.localMembership(roomId, userId))?.membership ?? 'leave';
-    if (before === 'leave') {
+    const current = await this.change.localMembership(roomId, userId);
+    const before = current?.membership ?? 'leave';
+    if (!current || before === 'leave') {
       if (!(await hasEverBeenNear(this.database, userId, roomId))) throw MatrixError.notInRoom();
       // Whoever had left before that was set.
       if (this.config.get('forget_rooms_on_leave')) await this.forgetting.forgetLeft(userId, roomId);
@@ -42,6 +43,12 @@ export class LeaveService {
     if (!options.unchecked) await this.participation.takeEvent(requester);
     if (!(await this.change.isOurs(roomId))) {
       await this.#leaveElsewhere(roomId, userId, options);
+      return undefined;
+    }
+    // What the room has not heard of ends here alone: it would refuse to hear of the end.
+    const isPending = before === 'invite' || before === 'knock';
+    if (isPending && (await this.change.isBeside(roomId, userId, current.eventId))) {
+      await this.outOfBand.reject(userId, current.eventId, reasonIn(options));
       return undefined;
     }
     return this.change.send(requester, roomId, userId, 'leave', {}, options);
@@ -63,7 +70,7 @@ export class LeaveService {
     const current = await this.change.localMembership(roomId, userId);
     const inviter = current?.membership === 'invite' ? current.sender : '';
     const servers = [...new Set([domainOf(inviter), domainOf(roomId)])];
-    const reason = options.reason === undefined ? {} : { reason: options.reason };
+    const reason = reasonIn(options);
     const { gateway } = this.remote;
     try {
       if (gateway) return await gateway.membership.leave(userId, roomId, servers.filter(Boolean), reason);
@@ -73,3 +80,5 @@ export class LeaveService {
     if (current) await this.outOfBand.reject(userId, current.eventId, reason);
   }
 }
+
+const reasonIn = ({ reason }: MembershipOptions): JsonObject => (reason === undefined ? {} : { reason });

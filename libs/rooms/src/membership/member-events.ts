@@ -113,6 +113,15 @@ export class MemberEvents {
     return this.memberships.inRoom(userId, roomId);
   }
 
+  /**
+   * Whether a room, all of which is known here, has not heard of a user's membership: an invite that came from elsewhere before anybody
+   * of this server was in the room.
+   * @param eventId by which the user has it
+   */
+  async isBeside(roomId: string, userId: string, eventId: string): Promise<boolean> {
+    return this.isWhole(roomId) && (await this.state.currentId(roomId, 'm.room.member', userId)) !== eventId;
+  }
+
   /** The sender of a user's pending invite, and with it a server that knows the room. */
   async inviterOf(roomId: string, userId: string): Promise<string | undefined> {
     const current = await this.memberships.inRoom(userId, roomId);

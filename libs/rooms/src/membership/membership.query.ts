@@ -12,8 +12,10 @@ export async function hasLocalMember(db: Db, roomId: string): Promise<boolean> {
 
 /** What joining a room begins with. */
 export interface JoinFacts {
-  /** The user's own; absent when there never was one. */
+  /** The user's own, as far as this server knows; absent when there never was one. */
   readonly membership: Membership | null;
+  /** The same by the room's state. */
+  readonly in_state: Membership | null;
   /** By an administrator, or because the room is just being taken off the server. */
   readonly is_blocked: SqlBool;
   /** Whether somebody of this server is in the room. */
@@ -27,9 +29,11 @@ const beingShutDown = `EXISTS (SELECT 1 FROM scheduled_tasks
 export async function selectJoinFacts(db: Db, userId: string, roomId: string): Promise<JoinFacts> {
   const row = await db.get<JoinFacts>(
     `SELECT (SELECT membership FROM local_current_membership WHERE user_id = ? AND room_id = ?) AS membership,
+       (SELECT membership FROM current_state_events
+         WHERE room_id = ? AND type = 'm.room.member' AND state_key = ?) AS in_state,
        EXISTS (SELECT 1 FROM blocked_rooms WHERE room_id = ?) OR ${beingShutDown} AS is_blocked,
        EXISTS (SELECT 1 FROM local_current_membership WHERE room_id = ? AND membership = 'join') AS is_ours`,
-    [userId, roomId, roomId, roomId, roomId],
+    [userId, roomId, roomId, userId, roomId, roomId, roomId],
   );
   return row!;
 }
