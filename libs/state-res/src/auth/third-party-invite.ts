@@ -1,7 +1,12 @@
 import { type RoomEvent, VerifyKey, verifyJson } from '@rookery/events';
 import { isJsonObject, type JsonObject } from '@rookery/matrix-types';
 
-/** Signatures times keys that one event may make us verify; an honest invite has one or two of each. */
+/**
+ * Signatures times keys that one event may make us verify; an honest invite has one or two of each.
+ *
+ * NOTSPEC: with more it is refused, though a server without such a limit may allow it. Two events can hold half a million pairs, which no
+ * order and no batch makes fewer: more than a minute in which this thread does nothing else.
+ */
 const maxVerifications = 64;
 
 /** Verdicts by membership event, since state resolution asks about the same events again and again. */
