@@ -137,12 +137,17 @@ export class RoomUpgrade {
       },
       { bare: true },
     );
+    // Before anybody is shown the way there: whatever happens behind this, who is banned is so there as well.
+    const banned = bansIn(events);
+    await this.#moveBans(requester, replacement, banned);
     const levels = await this.#close(requester, roomId, replacement, create);
     // Who was banned or lost power while the new room was made is the same there.
     const closed = await this.#stateOf(roomId, requester.userId);
     try {
+      const known = new Set(banned.map((ban) => ban.stateKey));
+      const since = bansIn(closed).filter((ban) => !known.has(ban.stateKey));
+      await this.#moveBans(requester, replacement, since);
       await this.#moveDirectory(requester, roomId, replacement, closed);
-      await this.#moveBans(requester, replacement, closed);
     } finally {
       // Until here whoever makes the new room needed power that the old one had not given. Modules have seen the levels, and nobody is
       // to keep that power.
@@ -288,11 +293,11 @@ export class RoomUpgrade {
   }
 
   /**
-   * A ban that the new room refuses, as that of one of its creators, stays behind: the old room is closed by now. Modules were asked
-   * when somebody was banned there.
+   * A ban that the new room refuses, as that of one of its creators, stays behind. Modules were asked when somebody was banned in the
+   * old room.
    * @throws what else is in the way of one: none may get lost unnoticed
    */
-  async #moveBans(requester: Requester, replacement: string, events: readonly RoomEvent[]): Promise<void> {
+  async #moveBans(requester: Requester, replacement: string, bans: readonly RoomEvent[]): Promise<void> {
     const move = async ({ stateKey, content }: RoomEvent): Promise<void> => {
       try {
         await this.persister.send({
@@ -310,7 +315,7 @@ export class RoomUpgrade {
         if (!MatrixError.is(error) || !refusals.has(error.status)) throw error;
       }
     };
-    await eachLimit(bansIn(events), bansAtOnce, move);
+    await eachLimit(bans, bansAtOnce, move);
   }
 }
 
