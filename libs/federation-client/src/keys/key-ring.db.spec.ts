@@ -361,6 +361,37 @@ eachDatabase('the keys of other servers', (open) => {
       expect([known?.key.verify('x', key.sign('x')), (known?.validUntilTs ?? 0) < now()]).toEqual([true, true]);
     });
 
+    it('do not bring back what their server has given up', async () => {
+      const startedTs = now();
+      const { client, names } = await withNotary((wanted, notary) => ({
+        // As it was before the key was replaced.
+        server_keys: Object.keys(wanted).map((name) =>
+          vouched(name, notary, { valid_until_ts: startedTs + 6 * dayMs }),
+        ),
+      }));
+      const name = newName();
+      const expiredTs = startedTs - dayMs;
+      const server = await play(names, name, (_, response) =>
+        json(
+          response,
+          statement(name, [other], {
+            old_verify_keys: { [key.keyId]: { key: key.publicKey, expired_ts: expiredTs } },
+          }),
+        ),
+      );
+      const untilTs = async (): Promise<unknown> => (await client.keys.keyOf(name, key.keyId, now()))?.validUntilTs;
+      expect(await untilTs()).toBe(expiredTs);
+      // Now only the notary answers.
+      await server.stop();
+      await clock.advance(2 * dayMs);
+      expect(await untilTs()).toBe(expiredTs);
+      expect((await client.keys.keptKey(name, key.keyId))?.validUntilTs).toBe(expiredTs);
+      const restarted = clientFor(names);
+      expect((await restarted.keys.keptKey(name, key.keyId))?.validUntilTs).toBe(expiredTs);
+      const event = signedEvent('10', name, key, now());
+      expect((await client.keys.verifyEvent(event)).valid).toBe(false);
+    });
+
     it('are asked for in one request where there are many servers', async () => {
       const { client, server, notary } = await withNotary((wanted, by) => ({
         server_keys: Object.keys(wanted).map((name) => vouched(name, by)),

@@ -67,11 +67,14 @@ export async function storeStatements(tx: Tx, told: readonly ToldStatement[], no
       ...[statement.serverName, key.keyId, from, nowTs, key.validUntilTs],
       decodeBase64(key.publicKey) ?? Buffer.alloc(0),
     ]),
-    // A server may take its own word back; a notary can only tell what nobody knew, or a later time for the same key.
+    // A server may take its own word back; a notary can only tell what nobody knew, or a later time for the same key: not of one that its
+    // server has given up, since what was said before that is told by notaries as well.
     `ON CONFLICT (server_name, key_id) DO UPDATE SET from_server = excluded.from_server,
        ts_added_ms = excluded.ts_added_ms, ts_valid_until_ms = excluded.ts_valid_until_ms, verify_key = excluded.verify_key
      WHERE excluded.from_server = excluded.server_name OR (server_signature_keys.verify_key = excluded.verify_key
-       AND server_signature_keys.ts_valid_until_ms < excluded.ts_valid_until_ms)`,
+       AND server_signature_keys.ts_valid_until_ms < excluded.ts_valid_until_ms
+       AND NOT (server_signature_keys.from_server = server_signature_keys.server_name
+         AND server_signature_keys.ts_valid_until_ms <= server_signature_keys.ts_added_ms))`,
   );
   await tx.insertMany(
     'server_keys_json',
