@@ -287,8 +287,8 @@ describe('HTTP front', () => {
   it('sends the CORS headers on everything, and answers preflights', async () => {
     const expected = [
       '*',
-      'GET, HEAD, POST, PUT, DELETE, OPTIONS',
-      'X-Requested-With, Content-Type, Authorization, Date',
+      'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS',
+      'X-Requested-With, Content-Type, Authorization, Date, If-Match, If-None-Match',
       'Retry-After, ETag, Date',
     ];
     const cors = ({ headers }: Response): (string | null)[] =>

@@ -14,8 +14,10 @@ import { HttpReply } from './reply.js';
  */
 export const corsHeaders = {
   'access-control-allow-origin': '*',
-  'access-control-allow-methods': 'GET, HEAD, POST, PUT, DELETE, OPTIONS',
-  'access-control-allow-headers': 'X-Requested-With, Content-Type, Authorization, Date',
+  // PATCH is for what goes to programs beside the server (MSC4512).
+  'access-control-allow-methods': 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS',
+  // The conditional ones are those of the older rendezvous (MSC4108).
+  'access-control-allow-headers': 'X-Requested-With, Content-Type, Authorization, Date, If-Match, If-None-Match',
   // What a client in a browser has to see beside what browsers show anyway.
   'access-control-expose-headers': 'Retry-After, ETag, Date',
 } as const;
