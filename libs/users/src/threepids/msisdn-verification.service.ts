@@ -5,6 +5,7 @@ import { errorOfOther, isJsonObject, type JsonObject, MatrixError } from '@rooke
 import { Clock, Config, Ids, Logger, type RequestOrigin } from '@rookery/platform';
 import { secretHash } from '../common/secrets.js';
 import { canonicalMsisdn } from './addresses.js';
+import { validationLifetimeMs } from './email-verification.service.js';
 import { consumeRemoteProof } from './validation.query.js';
 import { checkClientSecret, checkNextLink } from './verification-rules.js';
 
@@ -85,13 +86,19 @@ export class MsisdnVerification {
 
   /**
    * The number that a client has proved.
-   * @throws MatrixError 401 `M_THREEPID_AUTH_FAILED` while it has not, 502
+   * @throws MatrixError 401 `M_THREEPID_AUTH_FAILED` while it has not, and when that was too long ago; 502
    */
   async proved(sid: string, clientSecret: string): Promise<ProvedMsisdn> {
     const query = new URLSearchParams({ sid: sid.slice(0, 255), client_secret: checkClientSecret(clientSecret) });
     const answer = await this.#ask('GET', `/3pid/getValidated3pid?${query.toString()}`);
     const { medium, address: number, validated_at: validatedMs } = answer;
-    if (medium !== 'msisdn' || typeof number !== 'string' || typeof validatedMs !== 'number')
+    if (
+      medium !== 'msisdn' ||
+      typeof number !== 'string' ||
+      typeof validatedMs !== 'number' ||
+      // Whether it was used is remembered for twice as long.
+      this.clock.nowMs() - validatedMs > validationLifetimeMs
+    )
       throw MatrixError.threepidNotProved('The number has not been proved');
     const address = canonicalMsisdn(number);
     // A session is one of a secret and a number. The id of it may be read in several spellings, each of which would be another proof.

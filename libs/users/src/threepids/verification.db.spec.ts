@@ -316,7 +316,13 @@ eachDatabase('proofs of addresses', (open) => {
     expect(await attempt()).toMatchObject({ status: 401, body: { errcode: 'M_SESSION_NOT_VALIDATED' } });
     foreign = { status: 200, body: { medium: 'email', address: 'x@y.z', validated_at: 1 } };
     expect(await attempt()).toMatchObject({ status: 401, body: { errcode: 'M_THREEPID_AUTH_FAILED' } });
-    foreign = { status: 200, body: { medium: 'msisdn', address: '447700900555', validated_at: 1 } };
+    const proved = (validatedMs: number): typeof foreign => ({
+      status: 200,
+      body: { medium: 'msisdn', address: '447700900555', validated_at: validatedMs },
+    });
+    foreign = proved(clock.nowMs() - 24 * 3_600_000 - 1);
+    expect(await attempt()).toMatchObject({ status: 401, body: { errcode: 'M_THREEPID_AUTH_FAILED' } });
+    foreign = proved(clock.nowMs() - 24 * 3_600_000);
     expect((await Promise.all([attempt(), attempt()])).map((one) => one.status).sort()).toEqual([200, 401]);
     // An id that counts sessions may be read in several spellings.
     expect((await attempt('0foreign-sid')).status).toBe(401);
