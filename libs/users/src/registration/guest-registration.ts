@@ -52,11 +52,11 @@ export class GuestRegistration {
 
   /**
    * The guest who registers to become an ordinary user of the same name.
-   * @throws MatrixError 403 `M_FORBIDDEN` where the token is no guest's, or the name another one's
+   * @throws MatrixError 403 `M_FORBIDDEN` where the token is no guest's, does not work anymore, or the name is another one's
    */
   async upgradedBy({ guest_access_token: token, username }: RegistrationBody): Promise<string | undefined> {
     if (token === undefined || token === null) return undefined;
-    const owner = await this.sessions.findOwner(token);
+    const owner = await this.sessions.findActing(token);
     if (!owner?.isGuest || (username !== undefined && username !== null && username !== localpartOf(owner.userId)))
       throw MatrixError.forbidden('This is not the token of a guest with that name');
     return owner.userId;

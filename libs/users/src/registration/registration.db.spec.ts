@@ -449,6 +449,11 @@ eachDatabase('registration', (open) => {
     const step = await register(
       {
         username: 'phoenix',
+    await users.get(AccountService).setFlags(guestId, { locked: true });
+    fixture.get(SessionService).invalidate(guestId);
+    expect(await upgrade({ username: localpart, guest_access_token: token })).toMatchObject({ status: 403 });
+    await users.get(AccountService).setFlags(guestId, { locked: false });
+    fixture.get(SessionService).invalidate(guestId);
         password: 'pw',
         auth: { type: 'm.login.registration_token', token: 'restart', session: asked.body.session },
       },
@@ -460,6 +465,14 @@ eachDatabase('registration', (open) => {
     expect(
       await register(
         { username: 'phoenix', password: 'pw', auth: { type: 'm.login.dummy', session: asked.body.session } },
+  it('makes no guest an ordinary user whose token has expired', async () => {
+    const fixture = await build({ allow_guest_access: true, nonrefreshable_access_token_lifetime: '1h' });
+    const guest = (await outcome(fixture.get(GuestRegistration).register(fixture.request('POST', path), {}))).body;
+    await clock.advance(3_600_000);
+    const body = { password: 'grown up', auth: { type: 'm.login.dummy' }, guest_access_token: guest['access_token'] };
+    expect(await register(body as JsonObject, fixture)).toMatchObject({ status: 403 });
+  });
+
         second,
       ),
     ).toMatchObject({ status: 200 });

@@ -338,6 +338,13 @@ export class SessionService {
 
   /** Calls `listener` whenever something about a user's sessions or account may have changed, or anybody's (`undefined`); it must not throw. */
   onChange(listener: (userId: string | undefined) => void): void {
+  /** As {@link findOwner}, but only where the token works: it has not expired, and its account is neither locked nor closed. */
+  async findActing(accessToken: string): Promise<TokenOwner | undefined> {
+    const owner = await this.findOwner(accessToken);
+    const isOver = (owner?.validUntilMs ?? Infinity) <= this.clock.nowMs();
+    return owner === undefined || isOver || owner.locked || owner.deactivated ? undefined : owner;
+  }
+
     this.#listeners.push(listener);
   }
 
