@@ -64,6 +64,7 @@ export interface LoggedOutEvent {
   readonly userId: string;
   /** Row ids of the access tokens; pushers made with them go. */
   readonly accessTokenIds: readonly number[];
+  /** Devices that have no session anymore, also such as stay. */
   readonly deviceIds: readonly string[];
 }
 

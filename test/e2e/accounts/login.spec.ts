@@ -204,6 +204,27 @@ describe.each(['sqlite', 'postgres'] as const)('login (%s)', (kind) => {
     expect(await login({ type: 'm.login.token', token: another })).toMatchObject({ status: 403 });
   });
 
+  it.each<[string, (session: TestUser) => Promise<unknown>]>([
+    ['logged out', (session) => session.request('POST', '/logout', {})],
+    ['taken over', (session) => logIn(homeserver, 'uma', undefined, { device_id: session.deviceId })],
+  ])('logs nobody in with a token of a session that was %s, and goes on with those of others', async (_, end) => {
+    if ((await homeserver.server.service(AccountService).find('@uma:rookery.test')) === undefined)
+      await homeserver.registerUser('uma');
+    const create = async (session: TestUser): Promise<unknown> => {
+      const answer = await withPassword(session, 'POST', '/_matrix/client/v1/login/get_token', {}, 'password of uma');
+      return answer.body['login_token'];
+    };
+    const [ended, other] = [await logIn(homeserver, 'uma'), await logIn(homeserver, 'uma')];
+    clock.advance(120_000);
+    const token = await create(ended);
+    await end(ended);
+    expect(await login({ type: 'm.login.token', token })).toMatchObject({ status: 403 });
+    clock.advance(120_000);
+    const [another, third] = [await create(other), await logIn(homeserver, 'uma')];
+    await end(third);
+    expect(await login({ type: 'm.login.token', token: another })).toMatchObject({ status: 200 });
+  });
+
   describe('with refresh tokens', () => {
     const refresh = async (token: unknown): Promise<Json> =>
       asJson(await homeserver.request('POST', '/refresh', { refresh_token: token }));

@@ -26,6 +26,7 @@ import { AccountValidity } from './account-validity.js';
 import { needsApproval } from './approval.js';
 import { PasswordService } from './password.service.js';
 import { recordExternalId } from '../store/external-id.query.js';
+import { forgetRegistration } from '../store/registration-outcome.query.js';
 import { completeUse } from '../store/registration-token.query.js';
 
 /** A new account, after everything about it was checked. */
@@ -223,6 +224,7 @@ export class AccountService {
     const closed = await this.database.write(
       async (tx) => {
         if (!(await setPasswordHash(tx, userId, hash))) throw MatrixError.noSuchUser();
+        await forgetRegistration(tx, userId);
         return logout ? this.sessions.closeAllInTransaction(tx, userId, exceptDeviceId) : undefined;
       },
       { name: 'set_password' },

@@ -328,6 +328,23 @@ eachDatabase('modules and accounts', (open) => {
     expect(told).toEqual([['logout', '@alice:example.org', 'OUT', session.accessToken]]);
   });
 
+  it('tells modules of sessions that end because of another, or because they were copied', async () => {
+    const told: unknown[] = [];
+    load('passwordAuthProvider', {
+      onLoggedOut: (...args: unknown[]) => void told.push(args.slice(0, 3)),
+    });
+    const sessions = users.get(SessionService);
+    const userId = '@alice:example.org';
+    await sessions.open({ userId, deviceId: 'AGAIN' });
+    expect(told).toEqual([]);
+    const { refreshToken } = await sessions.open({ userId, deviceId: 'AGAIN', refreshable: true });
+    expect(told.splice(0)).toEqual([[userId, 'AGAIN', '']]);
+    const { accessToken } = await sessions.refresh(refreshToken!);
+    await sessions.findOwner(accessToken);
+    await expect(sessions.refresh(refreshToken!)).rejects.toMatchObject({ errcode: 'M_UNKNOWN_TOKEN' });
+    expect(told).toEqual([[userId, 'AGAIN', '']]);
+  });
+
   it('accepts nothing when a module breaks', async () => {
     load('spamChecker', {
       checkRegistrationForSpam: () => {

@@ -38,7 +38,7 @@ export class LoginTokens {
 
   /**
    * A token that logs the user in, once, within `durationMs`.
-   * @param session the one that allows it
+   * @param session the one that allows it, and with which it ends
    * @throws MatrixError 401 `M_UNKNOWN_TOKEN` (the session has ended)
    */
   async create(
@@ -52,7 +52,7 @@ export class LoginTokens {
     await this.database.write(
       async (tx) => {
         if (session && !(await isSessionHeld(tx, session))) throw unknownToken('The session has ended', false);
-        await insertLoginToken(tx, secretHash(token), { userId, authProvider }, expiryMs);
+        await insertLoginToken(tx, secretHash(token), { userId, authProvider }, expiryMs, session?.deviceId);
       },
       { name: 'login_token' },
     );

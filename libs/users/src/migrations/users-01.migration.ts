@@ -2,6 +2,7 @@ import type { Migration } from '@rookery/database';
 import { monthlyActiveUsers } from './users-02.migration.js';
 import { rememberedParameters } from './users-04.migration.js';
 import { dailyVisits } from './users-05.migration.js';
+import { sessionEndings } from './users-06.migration.js';
 
 /**
  * Accounts, sessions, interactive auth, profiles, third-party identifiers.
@@ -262,4 +263,5 @@ export const usersMigrations: Migration[] = [
   monthlyActiveUsers,
   rememberedParameters,
   dailyVisits,
+  sessionEndings,
 ];

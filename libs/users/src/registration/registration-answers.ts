@@ -5,7 +5,7 @@ import { AccountService } from '../accounts/account.service.js';
 import { assertApproved } from '../accounts/approval.js';
 import { AccountModules } from '../common/account-modules.js';
 import { type DeviceRequest, LoginService } from '../login/login.service.js';
-import { SessionService } from '../sessions/session.service.js';
+import { type SessionProof, SessionService } from '../sessions/session.service.js';
 import type { RegistrationBody } from './registration-body.js';
 
 type DeviceOptions = Pick<
@@ -24,8 +24,12 @@ export class RegistrationAnswers {
     private readonly logins: LoginService,
   ) {}
 
-  /** Signs the device in that the client asks for, unless it asks for none. @throws MatrixError 403 while the account waits for approval */
-  async for(userId: string, body: DeviceOptions, request: RequestOrigin): Promise<JsonObject> {
+  /**
+   * Signs the device in that the client asks for, unless it asks for none.
+   * @param proof the registration, where its client may ask again
+   * @throws MatrixError 403 while the account waits for approval, or where the proof does not hold anymore
+   */
+  async for(userId: string, body: DeviceOptions, request: RequestOrigin, proof?: SessionProof): Promise<JsonObject> {
     if (body.inhibit_login) return { user_id: userId, home_server: this.config.serverName };
     const account = await this.accounts.find(userId);
     if (account) assertApproved(this.config, account);
@@ -34,7 +38,7 @@ export class RegistrationAnswers {
       initialDisplayName: body.initial_device_display_name ?? undefined,
       refreshable: body.refresh_token ?? false,
     };
-    const session = await this.sessions.open({ userId, ...device });
+    const session = await this.sessions.open({ userId, ...device, proof });
     await this.modules.loggedIn(userId, undefined, undefined, { request });
     return this.logins.response(session);
   }

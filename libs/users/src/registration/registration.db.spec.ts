@@ -384,6 +384,24 @@ eachDatabase('registration', (open) => {
     expect((await register(last, fixture)).status).toBe(400);
   });
 
+  it.each<[string, (userId: string, deviceId: string) => Promise<unknown>]>([
+    ['logged out', (userId, deviceId) => users.get(SessionService).closeDevices(userId, [deviceId])],
+    ['logged out everywhere', (userId) => users.get(SessionService).closeAll(userId)],
+    ['got another password', (userId) => users.get(AccountService).setPassword(userId, 'another', false)],
+  ])('answers nobody again once the account was %s', async (how, change) => {
+    const name = how.replaceAll(' ', '-');
+    const { session } = (await register({ username: name, password: 'pw' })).body;
+    const first = await register({ auth: { type: 'm.login.dummy', session } });
+    const again = { auth: { type: 'm.login.dummy', session } };
+    expect(await register(again)).toMatchObject({ status: 200, body: { user_id: first.body['user_id'] } });
+    const userId = first.body['user_id'] as string;
+    await change(userId, first.body['device_id'] as string);
+    expect(await register(again)).toMatchObject({ status: 400, body: { errcode: 'M_USER_IN_USE' } });
+    // Nor one who asked before and comes late.
+    const proof = { registrationHash: secretHash(session) };
+    expect(await outcome(users.get(SessionService).open({ userId, proof }))).toMatchObject({ status: 403 });
+  });
+
   it('makes one account when a registration is sent twice at once', async () => {
     const { session } = (await register({ username: 'double', password: 'pw' })).body;
     const results = await Promise.all(
@@ -431,6 +449,11 @@ eachDatabase('registration', (open) => {
     const token = guest['access_token'];
     expect(await upgrade({ username: 'somebody', guest_access_token: token })).toMatchObject({ status: 403 });
     expect(await upgrade({ username: localpart, guest_access_token: 'made up' })).toMatchObject({ status: 403 });
+    await users.get(AccountService).setFlags(guestId, { locked: true });
+    fixture.get(SessionService).invalidate(guestId);
+    expect(await upgrade({ username: localpart, guest_access_token: token })).toMatchObject({ status: 403 });
+    await users.get(AccountService).setFlags(guestId, { locked: false });
+    fixture.get(SessionService).invalidate(guestId);
     const upgraded = await upgrade({ username: localpart, guest_access_token: token });
     expect(upgraded).toMatchObject({ status: 200, body: { user_id: guestId } });
     expect(await users.get(AccountService).find(guestId)).toMatchObject({ isGuest: false });
@@ -442,6 +465,14 @@ eachDatabase('registration', (open) => {
     expect(await upgrade({ username: localpart, guest_access_token: token })).toMatchObject({ status: 403 });
   });
 
+  it('makes no guest an ordinary user whose token has expired', async () => {
+    const fixture = await build({ allow_guest_access: true, nonrefreshable_access_token_lifetime: '1h' });
+    const guest = (await outcome(fixture.get(GuestRegistration).register(fixture.request('POST', path), {}))).body;
+    await clock.advance(3_600_000);
+    const body = { password: 'grown up', auth: { type: 'm.login.dummy' }, guest_access_token: guest['access_token'] };
+    expect(await register(body as JsonObject, fixture)).toMatchObject({ status: 403 });
+  });
+
   it('survives a restart between the stages', async () => {
     const first = await build({ registration_requires_token: true });
     await test.database.write((tx) => insertRegistrationToken(tx, 'restart', 1, undefined));
@@ -449,11 +480,6 @@ eachDatabase('registration', (open) => {
     const step = await register(
       {
         username: 'phoenix',
-    await users.get(AccountService).setFlags(guestId, { locked: true });
-    fixture.get(SessionService).invalidate(guestId);
-    expect(await upgrade({ username: localpart, guest_access_token: token })).toMatchObject({ status: 403 });
-    await users.get(AccountService).setFlags(guestId, { locked: false });
-    fixture.get(SessionService).invalidate(guestId);
         password: 'pw',
         auth: { type: 'm.login.registration_token', token: 'restart', session: asked.body.session },
       },
@@ -465,14 +491,6 @@ eachDatabase('registration', (open) => {
     expect(
       await register(
         { username: 'phoenix', password: 'pw', auth: { type: 'm.login.dummy', session: asked.body.session } },
-  it('makes no guest an ordinary user whose token has expired', async () => {
-    const fixture = await build({ allow_guest_access: true, nonrefreshable_access_token_lifetime: '1h' });
-    const guest = (await outcome(fixture.get(GuestRegistration).register(fixture.request('POST', path), {}))).body;
-    await clock.advance(3_600_000);
-    const body = { password: 'grown up', auth: { type: 'm.login.dummy' }, guest_access_token: guest['access_token'] };
-    expect(await register(body as JsonObject, fixture)).toMatchObject({ status: 403 });
-  });
-
         second,
       ),
     ).toMatchObject({ status: 200 });

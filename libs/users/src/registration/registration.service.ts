@@ -5,6 +5,7 @@ import { isJsonObject, type JsonObject, localpartOf, MatrixError } from '@rooker
 import type { RequestOrigin } from '@rookery/platform';
 import { AccountService } from '../accounts/account.service.js';
 import { PasswordService } from '../accounts/password.service.js';
+import { secretHash } from '../common/secrets.js';
 import type { TokenCarrier } from '../sessions/access-token.js';
 import { AppserviceDirectory } from '../sessions/appservice-directory.js';
 import { UiaService } from '../uia/uia.service.js';
@@ -34,7 +35,7 @@ export class RegistrationService {
 
   /**
    * Makes an ordinary account, once interactive auth is complete. A client that lost the answer may ask again: it gets
-   * the same account and device.
+   * the same account and device, unless a session of the account has been ended or its password changed since.
    * @throws InteractiveAuthRequired until then
    * @throws MatrixError 400 `M_INVALID_USERNAME`, `M_USER_IN_USE`, `M_EXCLUSIVE`, `M_MISSING_PARAM`, `M_WEAK_PASSWORD`...; 403 `M_FORBIDDEN`, `M_RESOURCE_LIMIT_EXCEEDED`; 429
    */
@@ -43,14 +44,14 @@ export class RegistrationService {
     if (this.appservices.isSender(request))
       throw MatrixError.missingParam("Application services register with type 'm.login.application_service'");
     const { body, outcome } = await this.uia.recall(request, given);
-    if (outcome !== undefined) return this.answers.for(outcome, sameDevice(body), request);
+    if (outcome !== undefined) return this.#answer(request, outcome, body);
     try {
       return await this.#register(request, body);
     } catch (error) {
       // A request beside this one may have been faster: what it made is the answer to both.
       const { outcome: made } = await this.uia.recall(request, body);
       if (made === undefined || !MatrixError.is(error)) throw error;
-      return this.answers.for(made, sameDevice(body), request);
+      return this.#answer(request, made, body);
     }
   }
 
@@ -84,7 +85,7 @@ export class RegistrationService {
             throw MatrixError.authStageFailed('The session has been used');
         },
       });
-      return await this.answers.for(userId, sameDevice(body, proof.sessionId), request);
+      return await this.#answer(request, userId, body, proof.sessionId);
     } catch (error) {
       // Full buckets empty again, and the session is as good as before. Any other refusal ends it, so that the token's use
       // does not stay open for those who never come back.
@@ -92,10 +93,20 @@ export class RegistrationService {
       throw error;
     }
   }
+
+  #answer(
+    request: RequestOrigin,
+    userId: string,
+    body: RegistrationBody,
+    sessionId = sessionOf(body),
+  ): Promise<JsonObject> {
+    const proof = sessionId === undefined ? undefined : { registrationHash: secretHash(sessionId) };
+    return this.answers.for(userId, sameDevice(body, sessionId), request, proof);
+  }
 }
 
 /** The device of a client that names none follows from its session, so that asking again makes no second one. */
-function sameDevice(body: RegistrationBody, sessionId = sessionOf(body)): RegistrationBody {
+function sameDevice(body: RegistrationBody, sessionId: string | undefined): RegistrationBody {
   if (sessionId === undefined || typeof body.device_id === 'string') return body;
   const digest = createHash('sha256').update(`device of ${sessionId}`).digest();
   return {

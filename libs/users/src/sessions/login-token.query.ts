@@ -7,10 +7,19 @@ export interface LoginToken {
   readonly authProvider?: { readonly id: string; readonly sessionId: string } | undefined;
 }
 
-export async function insertLoginToken(tx: Tx, tokenHash: string, token: LoginToken, expiryMs: number): Promise<void> {
+/** @param deviceId that of the session that allows the login; it goes with that */
+export async function insertLoginToken(
+  tx: Tx,
+  tokenHash: string,
+  token: LoginToken,
+  expiryMs: number,
+  deviceId: string | undefined,
+): Promise<void> {
+  const { userId, authProvider } = token;
   await tx.run(
-    'INSERT INTO login_tokens (token_hash, user_id, expiry_ts, auth_provider_id, auth_provider_session_id) VALUES (?, ?, ?, ?, ?)',
-    [tokenHash, token.userId, expiryMs, token.authProvider?.id ?? null, token.authProvider?.sessionId ?? null],
+    `INSERT INTO login_tokens (token_hash, user_id, expiry_ts, auth_provider_id, auth_provider_session_id, device_id)
+     VALUES (?, ?, ?, ?, ?, ?)`,
+    [tokenHash, userId, expiryMs, authProvider?.id ?? null, authProvider?.sessionId ?? null, deviceId ?? null],
   );
 }
 
@@ -48,6 +57,11 @@ export async function reasonOfRefusal(db: Db, tokenHash: string): Promise<'not f
 /** The user cannot log in with tokens that were made before. */
 export async function deleteLoginTokens(tx: Tx, userId: string): Promise<void> {
   await tx.run('DELETE FROM login_tokens WHERE user_id = ?', [userId]);
+}
+
+/** Nobody logs in with tokens that sessions of these devices have made. */
+export async function deleteLoginTokensOfDevices(tx: Tx, userId: string, deviceIds: readonly string[]): Promise<void> {
+  await tx.run(`DELETE FROM login_tokens WHERE user_id = ? AND ${tx.dialect.anyOf('device_id')}`, [userId, deviceIds]);
 }
 
 /** Logins at a single sign-on provider that were not finished yet come to nothing. */

@@ -144,6 +144,26 @@ eachDatabase('sessions', (open) => {
     expect(await whoIs(other.accessToken)).toMatchObject({ userId });
   });
 
+  it('tells hooks of a session that ends because its refresh token was copied', async () => {
+    const userId = await newUser();
+    const seen: unknown[] = [];
+    const hooks = users.get(UserHooks);
+    const note = (when: string) => (event: { userId: string; deviceIds: readonly string[] }) =>
+      void (event.userId === userId && seen.push([when, event.deviceIds]));
+    hooks.loggedOut.subscribe({
+      inTransaction: async (_tx, event) => note('tx')(event),
+      afterCommit: async (event) => note('after')(event),
+    });
+    const { deviceId, refreshToken } = await sessions.open({ userId, refreshable: true });
+    await whoIs((await sessions.refresh(refreshToken!)).accessToken);
+    expect(seen).toEqual([]);
+    expect((await refusal(sessions.refresh(refreshToken!))).errcode).toBe('M_UNKNOWN_TOKEN');
+    expect(seen).toEqual([
+      ['tx', [deviceId]],
+      ['after', [deviceId]],
+    ]);
+  });
+
   it('gives one of many parallel refreshes a session that lives', async () => {
     const userId = await newUser();
     const opened = await sessions.open({ userId, refreshable: true });

@@ -16,9 +16,15 @@ import {
   type ProviderLogins,
   setDeviceAuthProvider,
 } from '../store/device.query.js';
+import { forgetRegistration, isRegistrationHeld } from '../store/registration-outcome.query.js';
 import { checkDeviceName } from './device-names.js';
-import { UserHooks } from '../hooks.js';
-import { deleteLoginTokens, deleteLoginTokensOfProvider, isLoginTokenHeld } from './login-token.query.js';
+import { type LoggedOutEvent, UserHooks } from '../hooks.js';
+import {
+  deleteLoginTokens,
+  deleteLoginTokensOfDevices,
+  deleteLoginTokensOfProvider,
+  isLoginTokenHeld,
+} from './login-token.query.js';
 import { SessionCaches } from './user-cache.js';
 import {
   deleteAccessToken,
@@ -38,7 +44,11 @@ import {
 } from './token.query.js';
 
 /** What a login was proved with, where that can be taken back: by another password, or by whoever ends the sessions behind the token. */
-export type SessionProof = { readonly passwordHash: string } | { readonly loginTokenHash: string };
+export type SessionProof =
+  | { readonly passwordHash: string }
+  | { readonly loginTokenHash: string }
+  /** Hash of the id of the interactive auth that the account came from. */
+  | { readonly registrationHash: string };
 
 /** What a login is asked to give. */
 export interface SessionRequest {
@@ -116,7 +126,7 @@ export class SessionService {
     checkDeviceId(deviceId);
     const displayName = checkDeviceName(request.initialDisplayName, 'truncate');
     const secrets = this.#secrets(request.refreshable ?? false);
-    const created = await this.database.write(
+    const { device, ended } = await this.database.write(
       async (tx) => {
         // Closed since the login was checked: the session would wake up with the account.
         this.#invalidateWith(tx, userId);
@@ -125,18 +135,20 @@ export class SessionService {
           throw MatrixError.forbidden('What the login was proved with has been taken back');
         const device = await ensureDevice(tx, userId, deviceId, displayName);
         if (device === 'reserved') throw MatrixError.forbidden('The device id is that of a cross-signing key');
+        let ended: readonly RevokedToken[] = [];
         if (device === 'existed') {
-          await deleteTokensOfDevices(tx, userId, [deviceId]);
+          ended = await this.#revoke(tx, userId, [deviceId]);
           await forgetDeviceAuthProviders(tx, userId, deviceId);
         } else await this.hooks.devicesChanged.inTransaction(tx, { userId, deviceIds: [deviceId] });
         if (request.authProvider)
           await setDeviceAuthProvider(tx, userId, deviceId, request.authProvider.id, request.authProvider.sessionId);
         await this.#insert(tx, userId, deviceId, secrets, this.#sessionExpiryMs());
-        return device === 'created';
+        return { device, ended };
       },
       { name: 'session_open' },
     );
-    if (created) await this.hooks.devicesChanged.afterCommit({ userId, deviceIds: [deviceId] });
+    if (ended.length > 0) await this.modules.loggedOut(userId, deviceId, '', {});
+    if (device === 'created') await this.hooks.devicesChanged.afterCommit({ userId, deviceIds: [deviceId] });
     const { isGuest = false, authProvider } = request;
     await this.hooks.loggedIn.afterCommit({ userId, deviceId, isGuest, authProvider: authProvider?.id });
     return { userId, deviceId, ...this.#issued(secrets, this.#sessionExpiryMs()) };
@@ -144,8 +156,8 @@ export class SessionService {
 
   /**
    * Exchanges a refresh token for new tokens (MSC2918). Until one of the new tokens is used the old one may be exchanged
-   * again, since the answer may have been lost. A refresh token that comes back after that was copied: all tokens of
-   * its device end.
+   * again, since the answer may have been lost. A refresh token that comes back after that was copied: the session of
+   * its device ends.
    * @throws MatrixError 401 `M_UNKNOWN_TOKEN`, with `soft_logout` where the device lives on; `M_USER_LOCKED`
    */
   async refresh(refreshToken: string): Promise<IssuedTokens> {
@@ -167,8 +179,10 @@ export class SessionService {
         if (!old) return undefined;
         const { sessionExpiryMs } = old;
         if (old.superseded || (sessionExpiryMs !== undefined && sessionExpiryMs <= nowMs)) {
-          await deleteTokensOfDevices(tx, userId, [deviceId]);
-          return { userId };
+          await forgetRegistration(tx, userId);
+          const ended = await this.#revoke(tx, userId, [deviceId]);
+          await this.hooks.loggedOut.inTransaction(tx, loggedOut(userId, ended, [deviceId]));
+          return { userId, ended };
         }
         if (old.expiryMs !== undefined && old.expiryMs <= nowMs) return { userId };
         if (locked) throw MatrixError.userLocked();
@@ -185,6 +199,11 @@ export class SessionService {
       { name: 'session_refresh' },
     );
     if (!outcome) throw unknownToken('Unknown refresh token', false);
+    if (outcome.ended) {
+      const { userId, deviceId } = owner;
+      await this.hooks.loggedOut.afterCommit(loggedOut(userId, outcome.ended, [deviceId]));
+      await this.modules.loggedOut(userId, deviceId, '', {});
+    }
     if (!outcome.issued) throw unknownToken('The refresh token is not valid anymore', true);
     return outcome.issued;
   }
@@ -212,9 +231,14 @@ export class SessionService {
     if (deviceIds.length === 0) return;
     const ended = new Set<string | null>(deviceIds);
     await this.tellModules(userId, ending, (deviceId) => ended.has(deviceId));
-    const { tokens, devices } = await this.database.write((tx) => this.#closeDevices(tx, userId, deviceIds), {
-      name: 'session_close_devices',
-    });
+    const { tokens, devices } = await this.database.write(
+      async (tx) => {
+        // It came with a session that ends, or with one before that: its id is to open no other.
+        await forgetRegistration(tx, userId);
+        return this.#closeDevices(tx, userId, deviceIds);
+      },
+      { name: 'session_close_devices' },
+    );
     await this.#tellLoggedOut(userId, tokens, devices);
   }
 
@@ -265,6 +289,7 @@ export class SessionService {
     this.#invalidateWith(tx, userId);
     // A login that is just getting its session is waited for, so that the session ends; one that comes later finds its token gone.
     await holdAccountAlone(tx, userId);
+    await forgetRegistration(tx, userId);
     const devices = (await deviceIdsOf(tx, userId)).filter((id) => id !== exceptDeviceId);
     const closed = devices.length > 0 ? await this.#closeDevices(tx, userId, devices) : { tokens: [], devices };
     const rest = await deleteTokensOfUser(tx, userId, exceptDeviceId);
@@ -313,6 +338,13 @@ export class SessionService {
     return this.caches.tokens.fetch(hash, nowMs, () => this.#readOwner(hash, nowMs));
   }
 
+  /** As {@link findOwner}, but only where the token works: it has not expired, and its account is neither locked nor closed. */
+  async findActing(accessToken: string): Promise<TokenOwner | undefined> {
+    const owner = await this.findOwner(accessToken);
+    const isOver = (owner?.validUntilMs ?? Infinity) <= this.clock.nowMs();
+    return owner === undefined || isOver || owner.locked || owner.deactivated ? undefined : owner;
+  }
+
   async #readOwner(hash: string, nowMs: number): Promise<TokenOwner | undefined> {
     const owner = await findTokenOwner(this.database, hash);
     if (owner?.refreshTokenId === undefined || owner.used || (owner.validUntilMs ?? Infinity) <= nowMs) return owner;
@@ -338,13 +370,6 @@ export class SessionService {
 
   /** Calls `listener` whenever something about a user's sessions or account may have changed, or anybody's (`undefined`); it must not throw. */
   onChange(listener: (userId: string | undefined) => void): void {
-  /** As {@link findOwner}, but only where the token works: it has not expired, and its account is neither locked nor closed. */
-  async findActing(accessToken: string): Promise<TokenOwner | undefined> {
-    const owner = await this.findOwner(accessToken);
-    const isOver = (owner?.validUntilMs ?? Infinity) <= this.clock.nowMs();
-    return owner === undefined || isOver || owner.locked || owner.deactivated ? undefined : owner;
-  }
-
     this.#listeners.push(listener);
   }
 
@@ -357,25 +382,23 @@ export class SessionService {
     this.#invalidateWith(tx, userId);
     // Devices first: a session that is just being opened or renewed is waited for, and its tokens are there to be deleted.
     const devices = await deleteDevices(tx, userId, deviceIds);
-    const tokens = await deleteTokensOfDevices(tx, userId, deviceIds);
+    const tokens = await this.#revoke(tx, userId, deviceIds);
     if (devices.length > 0) await this.hooks.devicesDeleted.inTransaction(tx, { userId, deviceIds: devices });
-    if (tokens.length > 0)
-      await this.hooks.loggedOut.inTransaction(tx, {
-        userId,
-        accessTokenIds: tokens.map((token) => token.id),
-        deviceIds: devices,
-      });
+    if (tokens.length > 0) await this.hooks.loggedOut.inTransaction(tx, loggedOut(userId, tokens, devices));
     return { tokens, devices };
+  }
+
+  /** Takes tokens of devices away, and logins that they have allowed. @returns the access tokens that went */
+  async #revoke(tx: Tx, userId: string, deviceIds: readonly string[]): Promise<RevokedToken[]> {
+    const tokens = await deleteTokensOfDevices(tx, userId, deviceIds);
+    // Afterwards: who is just making one holds the access token.
+    await deleteLoginTokensOfDevices(tx, userId, deviceIds);
+    return tokens;
   }
 
   async #tellLoggedOut(userId: string, tokens: readonly RevokedToken[], deviceIds: readonly string[]): Promise<void> {
     if (deviceIds.length > 0) await this.hooks.devicesDeleted.afterCommit({ userId, deviceIds });
-    if (tokens.length > 0)
-      await this.hooks.loggedOut.afterCommit({
-        userId,
-        accessTokenIds: tokens.map((token) => token.id),
-        deviceIds,
-      });
+    if (tokens.length > 0) await this.hooks.loggedOut.afterCommit(loggedOut(userId, tokens, deviceIds));
   }
 
   #secrets(refreshable: boolean): Secrets {
@@ -455,15 +478,21 @@ interface Secrets {
   readonly lifetimeMs: number | undefined;
 }
 
+const loggedOut = (userId: string, tokens: readonly RevokedToken[], deviceIds: readonly string[]): LoggedOutEvent => ({
+  userId,
+  accessTokenIds: tokens.map((token) => token.id),
+  deviceIds,
+});
+
 function earliest(a: number | undefined, b: number | undefined): number | undefined {
   return a === undefined ? b : b === undefined ? a : Math.min(a, b);
 }
 
 /** Call {@link holdAccount} before. */
 function isProofHeld(tx: Tx, userId: string, proof: SessionProof): Promise<boolean> {
-  return 'passwordHash' in proof
-    ? hasPasswordHash(tx, userId, proof.passwordHash)
-    : isLoginTokenHeld(tx, proof.loginTokenHash);
+  if ('passwordHash' in proof) return hasPasswordHash(tx, userId, proof.passwordHash);
+  if ('registrationHash' in proof) return isRegistrationHeld(tx, proof.registrationHash, userId);
+  return isLoginTokenHeld(tx, proof.loginTokenHash);
 }
 
 function checkDeviceId(deviceId: string): void {
