@@ -1,9 +1,11 @@
 import { eventually, createTestHomeserver, FakeClock, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { acting, RegistrationFiles } from '../appservices/support.js';
 
 interface WireEvent {
   readonly event_id: string;
   readonly type: string;
   readonly sender: string;
+  readonly origin_server_ts: number;
   readonly content: Record<string, unknown>;
   readonly unsigned?: Record<string, unknown>;
 }
@@ -31,6 +33,7 @@ describe.each(['sqlite', 'postgres'] as const)('delayed events (%s)', (database)
   let roomId: string;
   // However long a request takes, nothing falls due meanwhile.
   const clock = new FakeClock(Date.now());
+  const files = new RegistrationFiles();
 
   beforeAll(async () => {
     homeserver = await createTestHomeserver({
@@ -40,13 +43,19 @@ describe.each(['sqlite', 'postgres'] as const)('delayed events (%s)', (database)
       settings: {
         max_event_delay_duration: '1h',
         rc_delayed_event_mgmt: wide,
+        app_service_config_files: [
+          files.write('bridge', { namespaces: { users: [{ regex: '@bob:.*', exclusive: false }] } }),
+        ],
         experimental_features: { msc4140_max_delayed_events_per_user: 3 },
       },
     });
     alice = await homeserver.registerUser('alice');
     bob = await homeserver.registerUser('bob');
   });
-  afterAll(() => homeserver?.stop());
+  afterAll(async () => {
+    await homeserver?.stop();
+    files.remove();
+  });
   beforeEach(async () => {
     const { body } = await alice.request('POST', '/createRoom', {
       preset: 'private_chat',
@@ -122,6 +131,25 @@ describe.each(['sqlite', 'postgres'] as const)('delayed events (%s)', (database)
     expect(own?.unsigned).not.toHaveProperty('transaction_id');
     const [others] = (await timeline(bob)).filter((event) => event.type === 'm.room.message');
     expect(others?.unsigned).not.toHaveProperty(['org.matrix.msc4140.delay_id']);
+  });
+
+  it('sends what application services leave, as users whom nobody registered, and with the time that they name', async () => {
+    const [service, puppet] = [acting(homeserver, 'bridge'), acting(homeserver, 'bridge', bob.userId)];
+    await alice.request('POST', `/rooms/${roomId}/invite`, { user_id: service.userId });
+    await service.request('POST', `/rooms/${roomId}/join`, {});
+    await schedule(service, { body: 'by itself' }, 300);
+    const content = { msgtype: 'm.text', body: 'as another' };
+    const path = `/rooms/${roomId}/send/m.room.message/ts?org.matrix.msc4140.delay=301&ts=1234567890`;
+    expect((await puppet.request('PUT', path, content)).status).toBe(200);
+    await clock.advance(301);
+    await untilSaid(2);
+    const sent = (await timeline(bob)).filter((event) => event.type === 'm.room.message');
+    expect(new Map(sent.map(({ sender, content, origin_server_ts: ts }) => [sender, [content['body'], ts]]))).toEqual(
+      new Map([
+        [service.userId, ['by itself', expect.any(Number)]],
+        [bob.userId, ['as another', 1234567890]],
+      ]),
+    );
   });
 
   it('sends at once, cancels and restarts, also without a token', async () => {

@@ -5,6 +5,8 @@ export interface DelayedEventRow {
   readonly delay_id: string;
   readonly user_localpart: string;
   readonly device_id: string | null;
+  /** The application service that asked, for itself or as one of its users. */
+  readonly appservice_id: string | null;
   /** Milliseconds, from the last start of its time. */
   readonly delay: number;
   /** When it is due, milliseconds since the epoch. */
@@ -25,6 +27,7 @@ const columns = [
   'delay_id',
   'user_localpart',
   'device_id',
+  'appservice_id',
   'delay',
   'send_ts',
   'room_id',

@@ -111,6 +111,7 @@ export class DelayedEvents implements OnApplicationBootstrap {
       delay_id: this.ids.letters(24),
       user_localpart: localpartOf(requester.userId),
       device_id: deviceKeyOf(requester),
+      appservice_id: requester.appserviceId ?? null,
       delay: delayMs,
       send_ts: this.clock.nowMs() + delayMs,
       room_id: roomId,

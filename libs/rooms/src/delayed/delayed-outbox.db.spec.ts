@@ -41,7 +41,7 @@ eachDatabase('events that are sent later', (open) => {
     const row: DelayedEventRow = {
       ...{ delay_id: id, user_localpart: 'alice', device_id: 'D', delay: delayMs, send_ts: clock.nowMs() + delayMs },
       ...{ room_id: '!r:x', event_type: 'm.room.message', state_key: null, origin_server_ts: null, content: '{}' },
-      ...{ sticky_duration_ms: null, txn_id: null },
+      ...{ sticky_duration_ms: null, txn_id: null, appservice_id: null },
     };
     await test.database.write((tx) => insertDelayed(tx, row, 1_000));
     outbox.wakeAt(row.send_ts);

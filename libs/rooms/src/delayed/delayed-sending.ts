@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
-import { AccountService, qualifyUserId } from '@rookery/users';
+import { AccountService, AppserviceDirectory, qualifyUserId } from '@rookery/users';
 import { AliasService } from '../directory/alias.service.js';
 import { MembershipService } from '../membership/membership.service.js';
 import { delayedTxnPrefix } from '../reading/event-serializer.js';
@@ -16,6 +16,7 @@ export class DelayedSending {
     private readonly memberships: MembershipService,
     private readonly aliases: AliasService,
     private readonly accounts: AccountService,
+    private readonly appservices: AppserviceDirectory,
     private readonly config: Config,
   ) {}
 
@@ -23,19 +24,20 @@ export class DelayedSending {
   async send(row: DelayedEventRow): Promise<void> {
     const userId = qualifyUserId(row.user_localpart, this.config.serverName);
     const account = await this.accounts.find(userId);
-    if (!account || account.deactivated || account.locked || account.suspended)
+    const service = row.appservice_id === null ? undefined : this.appservices.byId(row.appservice_id);
+    // Nobody needs to have registered a service's own user.
+    if (account ? account.deactivated || account.locked || account.suspended : service?.senderUserId !== userId)
       throw MatrixError.forbidden('The account may not send events');
-    const isDevice = row.device_id !== null && row.device_id !== '' && !row.device_id.startsWith('as:');
     const stateKey = row.state_key ?? undefined;
     const isMembership = row.event_type === 'm.room.member' && stateKey !== undefined;
     const content = JSON.parse(row.content) as JsonObject;
     const requester: Requester = {
       userId,
-      deviceId: isDevice && row.device_id !== null ? row.device_id : undefined,
-      appserviceId: account.appserviceId,
-      isGuest: account.isGuest,
-      isAdmin: account.isAdmin,
-      shadowBanned: account.shadowBanned,
+      deviceId: deviceOf(row),
+      appserviceId: service?.id,
+      isGuest: account?.isGuest ?? false,
+      isAdmin: account?.isAdmin ?? false,
+      shadowBanned: account?.shadowBanned ?? false,
       suspended: false,
       locked: false,
       // It was counted when it was left here, but not as the invite or the join that it may be.
@@ -61,4 +63,11 @@ export class DelayedSending {
       `${delayedTxnPrefix}${row.delay_id}`,
     );
   }
+}
+
+/** The device that left an event; `undefined` where that had none. */
+function deviceOf({ device_id: deviceKey, appservice_id: appserviceId }: DelayedEventRow): string | undefined {
+  const isNone =
+    deviceKey === null || deviceKey === '' || (appserviceId !== null && deviceKey === `as:${appserviceId}`);
+  return isNone ? undefined : deviceKey;
 }

@@ -1,4 +1,5 @@
 import type { Migration } from '@rookery/database';
+import { delayedServicesSchema, dropDelayedServices } from './delayed-services.migration.js';
 import { delayedSchema } from './delayed.migration.js';
 import { directorySchema } from './directory.migration.js';
 import { eventExpirySchema } from './event-expiry.migration.js';
@@ -83,4 +84,5 @@ export const roomsMigrations: readonly Migration[] = [
       { tables: ['events'], secondsPerMillion: 1 },
     ],
   },
+  { version: 1, name: 'rooms_24_delayed_services', up: delayedServicesSchema, back: dropDelayedServices },
 ];
