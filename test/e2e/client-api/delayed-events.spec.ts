@@ -152,6 +152,20 @@ describe.each(['sqlite', 'postgres'] as const)('delayed events (%s)', (database)
     );
   });
 
+  it.each<[string, (id: string) => Promise<unknown>]>([
+    ['sent', (id) => homeserver.request('POST', `${base}/${id}/send`, {})],
+    ['canceled', (id) => homeserver.request('POST', `${base}/${id}/cancel`, {})],
+  ])('answers a request that is repeated after its event was %s as before', async (how, act) => {
+    const id = await schedule(alice, { body: how }, 60_000, how);
+    await act(id);
+    const before = await said();
+    expect(await schedule(alice, { body: how }, 60_000, how)).toBe(id);
+    const path = `/rooms/${roomId}/send/m.room.message/${how}?org.matrix.msc4140.delay=60000`;
+    expect((await alice.request('PUT', path)).body).toEqual({ delay_id: id });
+    expect(await listed(alice)).toEqual([]);
+    expect(await said()).toEqual(before);
+  });
+
   it('sends at once, cancels and restarts, also without a token', async () => {
     const now = await schedule(alice, { body: 'now' }, 60_000);
     expect((await homeserver.request('POST', `${base}/${now}`, { action: 'send' })).status).toBe(200);

@@ -3,6 +3,7 @@ import { Access, Inbound, type InboundRequest, type Infer, json, JsonBody, Query
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
 import { DelayedEvents } from '../delayed/delayed-events.service.js';
+import { AnsweredTransactions } from '../sending/answered-transactions.js';
 import { EventCreation } from '../sending/event-creation.service.js';
 import { RelatedRedactions } from '../sending/related-redactions.service.js';
 import { type SendQuery, sendQuery } from './send-options.js';
@@ -19,6 +20,7 @@ export class SendController {
     private readonly creation: EventCreation,
     private readonly delayed: DelayedEvents,
     private readonly related: RelatedRedactions,
+    private readonly transactions: AnsweredTransactions,
   ) {}
 
   /** PUT /_matrix/client/v3/rooms/{roomId}/send/{eventType}/{txnId} */
@@ -89,13 +91,21 @@ export class SendController {
     const { ts: originServerTs, 'org.matrix.msc4140.delay': delayMs } = query;
     const stickyDurationMs = query['org.matrix.msc4354.sticky_duration_ms'];
     const event = { roomId, type, content, originServerTs, stickyDurationMs };
-    if (delayMs !== undefined) return { delay_id: await this.delayed.schedule(requester, event, delayMs, txnId) };
+    if (delayMs !== undefined) {
+      const schedule = async (): Promise<object> => ({
+        delay_id: await this.delayed.schedule(requester, event, delayMs, txnId),
+      });
+      // Its row says so as well, but only until the event is sent or canceled.
+      return txnId === undefined ? schedule() : this.transactions.once(requester, later(roomId, txnId), schedule);
+    }
     const sent = await this.creation.send(requester, event, txnId);
     return { event_id: sent.eventId };
   }
 
   /** A request to send without anything to send asks what became of the one before it. @throws MatrixError 400 `M_NOT_JSON` */
   async #repeated(requester: Requester, roomId: string, txnId: string, isLater: boolean): Promise<object> {
+    const known = isLater ? this.transactions.known(requester, later(roomId, txnId)) : undefined;
+    if (known !== undefined) return known;
     const delayId = isLater ? await this.delayed.scheduled(requester, roomId, txnId) : undefined;
     if (delayId !== undefined) return { delay_id: delayId };
     const sent = isLater ? undefined : await this.creation.sent(requester, roomId, txnId);
@@ -103,3 +113,6 @@ export class SendController {
     throw MatrixError.missingBody();
   }
 }
+
+/** As what a request to send later is remembered; whatever the type, as those that send at once. */
+const later = (roomId: string, txnId: string): string[] => ['delay', roomId, txnId];

@@ -8,7 +8,8 @@ const maxRemembered = 10_000;
 const maxKeyLength = 2000;
 
 /**
- * Requests that name a transaction and do not send one event, which has a place of its own for it: making a room, joining.
+ * Requests that name a transaction and do not send one event, which has a place of its own for it: making a room, joining, leaving an event
+ * to be sent later.
  * The answers are in memory: after a restart such a request is done anew.
  */
 @Injectable()
@@ -22,7 +23,7 @@ export class AnsweredTransactions {
    * @throws MatrixError 400 `M_INVALID_PARAM` for what is too long to be remembered
    */
   once(requester: Requester, request: readonly string[], run: () => Promise<object>): Promise<object> {
-    const key = JSON.stringify([requester.userId, deviceKeyOf(requester), ...request]);
+    const key = keyOf(requester, request);
     if (key.length > maxKeyLength) throw MatrixError.transactionIdTooLong();
     const known = this.#answers.get(key);
     if (known) return known;
@@ -33,4 +34,12 @@ export class AnsweredTransactions {
     });
     return answer;
   }
+
+  /** The answer to a request that was done by {@link once}, or is under way; `undefined` where nobody knows of it. */
+  known(requester: Requester, request: readonly string[]): Promise<object> | undefined {
+    return this.#answers.get(keyOf(requester, request));
+  }
 }
+
+const keyOf = (requester: Requester, request: readonly string[]): string =>
+  JSON.stringify([requester.userId, deviceKeyOf(requester), ...request]);
