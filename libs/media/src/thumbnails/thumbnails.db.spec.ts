@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { eachDatabase, FakeClock } from '@rookery/testing';
 import sharp, { type Sharp } from 'sharp';
 import { Database } from '@rookery/database';
+import { MatrixError } from '@rookery/matrix-types';
 import { MediaLibrary } from '../records/media-library.service.js';
 import { buildMedia, fixtureMigrations, type MediaFixture } from '../media.fixture.js';
 import type { MediaKey } from '../records/media.js';
@@ -306,6 +307,37 @@ eachDatabase('thumbnails', (open) => {
     await build({ max_image_pixels: 25_000 });
     const key = await media.upload(await animation(9), 'image/gif');
     expect(await get(key, { animated: true })).toMatchObject({ type: 'image/png', pages: 1 });
+  });
+
+  it('are not made of a file anew to see whether it moves', async () => {
+    await build();
+    const key = await media.upload(await picture(200, 100).png().toBuffer(), 'image/png');
+    await media.get(Thumbnails).settled();
+    const engine = media.get(ImageEngine);
+    const describe = engine.describe.bind(engine);
+    let looks = 0;
+    engine.describe = (source) => {
+      looks++;
+      return describe(source);
+    };
+    for (let n = 0; n < 3; n++) expect(await get(key, { animated: true })).toMatchObject({ type: 'image/png' });
+    expect(looks).toBe(1);
+  });
+
+  it.each([
+    ['ever', MatrixError.badRequest('no'), 'image/png'],
+    ['just now', MatrixError.limitExceeded(1), 'image/webp'],
+  ])('stand still where no animation can be made %s, in all sizes', async (_, failure, then) => {
+    await build({ dynamic_thumbnails: true });
+    const key = await media.upload(await animation(5), 'image/gif');
+    const engine = media.get(ImageEngine);
+    const make = engine.make.bind(engine);
+    engine.make = (source, image, sizes, animated) =>
+      animated ? Promise.reject(failure) : make(source, image, sizes, animated);
+    expect(await get(key, { animated: true })).toMatchObject({ type: 'image/png', pages: 1 });
+    expect(await get(key, { widthPx: 50, heightPx: 50 })).toMatchObject({ type: 'image/png', width: 50 });
+    engine.make = make;
+    expect(await get(key, { animated: true })).toMatchObject({ type: then });
   });
 
   it('that wait when the server stops are left for later', async () => {

@@ -16,13 +16,19 @@ export interface ThumbnailRequest extends ThumbnailSize {
   readonly animated: boolean;
 }
 
+/** A thumbnail that is there to be read. */
+interface OpenThumbnail {
+  readonly thumbnail: StoredThumbnail;
+  readonly file: OpenFile;
+}
+
 /** Animated thumbnails are WebP, and no others are. */
 const animatedType = 'image/webp';
 /** Largest side of a thumbnail that is made to order, pixels. */
 const maxDynamicPx = 2_048;
 /** Thumbnails of one file that are made to order; afterwards one of these has to do. */
 const maxDynamicCount = 64;
-/** Files whose decoding failed, which is not tried again for each request. */
+/** Files whose decoding failed, or that do not move, which is not tried again for each request. */
 const maxRemembered = 2_000;
 
 /** Small images of images: of the sizes in the settings, or made to order. */
@@ -30,6 +36,8 @@ const maxRemembered = 2_000;
 export class Thumbnails implements OnModuleDestroy {
   readonly #making = new SingleFlight<readonly StoredThumbnail[]>();
   readonly #failed: Cache<string, MatrixError>;
+  /** Files of which no animation can be made. */
+  readonly #still: Cache<string, true>;
   readonly #background = new Set<Promise<unknown>>();
 
   constructor(
@@ -41,6 +49,7 @@ export class Thumbnails implements OnModuleDestroy {
     private readonly logger: Logger,
   ) {
     this.#failed = new Cache(config, 'thumbnail_failures', { invalidation: 'never', max: 2 * maxRemembered });
+    this.#still = new Cache(config, 'thumbnail_stills', { invalidation: 'never', max: 2 * maxRemembered });
   }
 
   /** Those that are being made are finished; those that wait are left for when they are asked for. */
@@ -65,16 +74,32 @@ export class Thumbnails implements OnModuleDestroy {
   }
 
   /**
-   * The thumbnail that fits best.
+   * The thumbnail that fits best; one that stands still where there is no animation, or none can be made now.
    * @throws MatrixError 400 `M_UNKNOWN`: no image; 413 (502 for other servers' media) `M_TOO_LARGE`: too many pixels; 404
    *   `M_NOT_FOUND`: the file itself is gone
    */
-  async open(
+  async open(media: Media, wanted: ThumbnailRequest): Promise<OpenThumbnail> {
+    if (!isImage(media)) throw MatrixError.badRequest('There are no thumbnails of files of this kind');
+    const stored = await thumbnailsOf(this.database, media);
+    const moving = wanted.animated ? await this.#openAnimated(media, wanted, stored) : undefined;
+    return moving ?? this.#open(media, await this.#find(media, wanted, stored));
+  }
+
+  async #openAnimated(
     media: Media,
     wanted: ThumbnailRequest,
-  ): Promise<{ readonly thumbnail: StoredThumbnail; readonly file: OpenFile }> {
-    if (!isImage(media)) throw MatrixError.badRequest('There are no thumbnails of files of this kind');
-    const thumbnail = await this.#find(media, wanted);
+    stored: readonly StoredThumbnail[],
+  ): Promise<OpenThumbnail | undefined> {
+    try {
+      const thumbnail = await this.#animated(media, wanted, stored);
+      return thumbnail && (await this.#open(media, thumbnail));
+    } catch (error) {
+      if (MatrixError.is(error)) return undefined;
+      throw error;
+    }
+  }
+
+  async #open(media: Media, thumbnail: StoredThumbnail): Promise<OpenThumbnail> {
     const place = thumbnailPlace(media, thumbnail);
     const found = await this.files.open(place);
     if (found !== undefined) return { thumbnail, file: found };
@@ -85,13 +110,8 @@ export class Thumbnails implements OnModuleDestroy {
     return { thumbnail, file };
   }
 
-  async #find(media: Media, wanted: ThumbnailRequest): Promise<StoredThumbnail> {
-    const stored = await thumbnailsOf(this.database, media);
+  async #find(media: Media, wanted: ThumbnailRequest, stored: readonly StoredThumbnail[]): Promise<StoredThumbnail> {
     const still = stored.filter(({ type }) => type !== animatedType);
-    if (wanted.animated) {
-      const animated = await this.#animated(media, wanted, stored);
-      if (animated !== undefined) return animated;
-    }
     if (this.config.get('dynamic_thumbnails')) {
       const size = toOrder(wanted);
       const exact = still.find((one) => isSameSize(one, size));
@@ -115,7 +135,7 @@ export class Thumbnails implements OnModuleDestroy {
     const exact = animated.find((one) => isSameSize(one, size));
     if (exact !== undefined) return exact;
     if (animated.length >= maxDynamicCount) return bestThumbnail(animated, wanted);
-    if (!mayBeAnimation(media)) return undefined;
+    if (!mayBeAnimation(media) || this.#still.get(media.fileId)) return undefined;
     return (await this.#make(media, [size], true, true))[0];
   }
 
@@ -146,17 +166,20 @@ export class Thumbnails implements OnModuleDestroy {
     animated: boolean,
     toOrder: boolean,
   ): Promise<readonly StoredThumbnail[]> {
-    const failure = this.#failed.get(media.fileId);
+    const failure = animated ? undefined : this.#failed.get(media.fileId);
     if (failure !== undefined) throw failure;
     const source = await this.files.open(placeOf(media));
     if (source === undefined) throw MatrixError.noSuchMedia();
     try {
       const image = await this.engine.describe(source.path);
-      if (animated && !this.engine.mayAnimate(image)) return [];
+      if (animated && !this.engine.mayAnimate(image)) {
+        this.#still.set(media.fileId, true);
+        return [];
+      }
       const made = await this.engine.make(source.path, image, sizes, animated);
       return await this.#store(media, sizes, made, toOrder);
     } catch (error) {
-      throw this.#remembered(media, error);
+      throw this.#remembered(media, error, animated);
     } finally {
       await source.close();
     }
@@ -211,8 +234,13 @@ export class Thumbnails implements OnModuleDestroy {
     throw MatrixError.noSuchMedia();
   }
 
-  #remembered(media: Media, error: unknown): unknown {
+  #remembered(media: Media, error: unknown, animated: boolean): unknown {
     if (!MatrixError.is(error) || error.status === 429 || error.status === 404) return error;
+    if (animated) {
+      // Its first frame may well make a thumbnail.
+      this.#still.set(media.fileId, true);
+      return error;
+    }
     const failure =
       error.status === 413 && media.origin !== undefined ? MatrixError.remoteTooLarge(error.message) : error;
     this.#failed.set(media.fileId, failure);
