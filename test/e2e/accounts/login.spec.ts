@@ -30,6 +30,8 @@ describe.each(['sqlite', 'postgres'] as const)('login (%s)', (kind) => {
       fetch: validatedFetch,
       settings: {
         public_baseurl: 'https://chat.example/',
+        serve_server_wellknown: true,
+        admin_contact: 'mailto:admin@chat.example',
         default_identity_server: 'https://id.example',
         extra_well_known_client_content: { 'org.example.map': { url: 'https://map.example' } },
         jwt_config: { enabled: true, secret: 'jwt secret', algorithm: 'HS256' },
@@ -79,6 +81,17 @@ describe.each(['sqlite', 'postgres'] as const)('login (%s)', (kind) => {
       well_known: { 'm.homeserver': { base_url: 'https://chat.example/' } },
     });
     expect(await whoAmI(answer['access_token'])).toMatchObject({ user_id: ann.userId, device_id: answer['device_id'] });
+  });
+
+  it.each([
+    ['client', 3_600],
+    ['server', 86_400],
+    ['support', 3_600],
+  ])('tells how long /.well-known/matrix/%s may be kept, to pages of any origin', async (name, seconds) => {
+    const { status, headers } = await fetch(`${homeserver.baseUrl}/.well-known/matrix/${name}`);
+    expect([status, headers.get('cache-control')]).toEqual([200, `public, max-age=${seconds}`]);
+    expect(headers.get('access-control-allow-origin')).toBe('*');
+    expect(headers.get('content-type')).toBe('application/json');
   });
 
   it('says with each login what a client finds in /.well-known/matrix/client', async () => {

@@ -356,7 +356,9 @@ describe.each(['sqlite', 'postgres'] as const)('a service that authenticates use
 
   it('does not keep clients from finding the server while it is down, whether it was known or not', async () => {
     const wellKnown = async (): Promise<unknown> => {
-      const { status, body } = await homeserver.request<Json>('GET', '/.well-known/matrix/client');
+      const { status, body, headers } = await homeserver.request<Json>('GET', '/.well-known/matrix/client');
+      const isWhole = body['org.matrix.msc2965.authentication'] !== undefined;
+      expect(headers.get('cache-control')?.startsWith('public')).toBe(isWhole);
       expect([status, body['m.homeserver']]).toEqual([200, { base_url: 'https://rookery.test/' }]);
       return body['org.matrix.msc2965.authentication'];
     };

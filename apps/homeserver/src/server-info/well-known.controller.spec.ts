@@ -11,7 +11,8 @@ describe('the document in which a server says where it is', () => {
     ['[::1]:8448', '[::1]:8448'],
   ])('of %s names %s', (server_name, named) => {
     const config = Config.fromObject({ server_name, serve_server_wellknown: true });
-    expect(new WellKnownController(config, {} as AuthenticationService).server()).toEqual({ 'm.server': named });
+    const { body } = new WellKnownController(config, {} as AuthenticationService).server();
+    expect(JSON.parse(body as string)).toEqual({ 'm.server': named });
     expect(isValidServerName(named)).toBe(true);
   });
 });

@@ -1,8 +1,12 @@
 import { Controller, Get } from '@nestjs/common';
-import { Access } from '@rookery/http';
+import { Access, HttpReply } from '@rookery/http';
 import { MatrixError, parseServerName } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
 import { AuthenticationService } from '@rookery/users';
+
+/** How long who has read a document need not come again, seconds: clients and servers. */
+const clientsKeepSeconds = 3_600;
+const serversKeepSeconds = 86_400;
 
 /** The documents by which clients and servers find this one. */
 @Controller()
@@ -52,12 +56,12 @@ export class WellKnownController {
   @Access({ auth: 'none' })
   async client(): Promise<object> {
     const document = found(this.#client);
-    if (!this.service.isEnabled) return document;
+    if (!this.service.isEnabled) return kept(document, clientsKeepSeconds);
     try {
       const { issuer, account_management_uri: account } = await this.service.metadata();
-      return { ...document, 'org.matrix.msc2965.authentication': { issuer, account } };
+      return kept({ ...document, 'org.matrix.msc2965.authentication': { issuer, account } }, clientsKeepSeconds);
     } catch (error) {
-      // Where this server is does not depend on whether the service can be asked just now.
+      // Where this server is does not depend on whether the service can be asked just now; the rest is to be asked for again.
       if (MatrixError.is(error)) return document;
       throw error;
     }
@@ -66,17 +70,21 @@ export class WellKnownController {
   /** GET /.well-known/matrix/server */
   @Get('/.well-known/matrix/server')
   @Access({ auth: 'none' })
-  server(): object {
-    return found(this.#server);
+  server(): HttpReply {
+    return kept(found(this.#server), serversKeepSeconds);
   }
 
   /** GET /.well-known/matrix/support */
   @Get('/.well-known/matrix/support')
   @Access({ auth: 'none' })
-  support(): object {
-    return found(this.#support);
+  support(): HttpReply {
+    return kept(found(this.#support), clientsKeepSeconds);
   }
 }
+
+/** @spec server-server-api#getwell-knownmatrixserver */
+const kept = (document: object, seconds: number): HttpReply =>
+  HttpReply.json(200, document, { 'cache-control': `public, max-age=${seconds}` });
 
 function found(document: object | undefined): object {
   if (document === undefined) throw MatrixError.notFound();
