@@ -264,10 +264,20 @@ describe.each(['sqlite', 'postgres'] as const)('login (%s)', (kind) => {
       const second = await refresh(first['refresh_token']);
       expect([lost['status'], second['status']]).toEqual([200, 200]);
       expect(await whoAmI(second['access_token'])).toMatchObject({ status: 200 });
+      const pusher = {
+        ...{ app_id: 'org.example.app', pushkey: 'copied', kind: 'http', lang: 'en' },
+        ...{ app_display_name: 'App', device_display_name: 'Phone' },
+        data: { url: 'https://push.example/_matrix/push/v1/notify' },
+      };
+      const token = String(second['access_token']);
+      expect((await homeserver.request('POST', '/pushers/set', pusher, token)).status).toBe(200);
+      const pushers = async (): Promise<unknown> => (await ann.request('GET', '/pushers')).body['pushers'];
+      expect(await pushers()).toMatchObject([{ pushkey: 'copied' }]);
       // The thief comes with what was exchanged before.
       expect(await refresh(first['refresh_token'])).toMatchObject({ status: 401, errcode: 'M_UNKNOWN_TOKEN' });
       expect(await whoAmI(second['access_token'])).toMatchObject({ status: 401 });
       expect(await refresh(second['refresh_token'])).toMatchObject({ status: 401 });
+      expect(await pushers()).toEqual([]);
     });
 
     it('ends with the lifetimes of the refresh token and of the session', async () => {

@@ -81,6 +81,7 @@ export interface PasswordAuthProviderCallbacks {
   ): Promise<AuthSuccess | undefined> | AuthSuccess | undefined;
   /**
    * `on_logged_out`: a session is about to end, by a logout or because its device or account goes; pushers still exist.
+   * One that ends because its refresh token was copied, or because somebody logs in on its device, has ended by then.
    * @param accessToken the token, where the request that ends the session carried it; else empty, since only hashes are stored
    */
   onLoggedOut?(
