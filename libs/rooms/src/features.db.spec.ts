@@ -695,6 +695,25 @@ eachDatabase('the rest of the rooms API', (open) => {
     expect(await stateOf(old, 'm.room.tombstone')).toMatchObject({ replacement_room: replacement });
   });
 
+  it('replaces no room by what it read of it before somebody else did so', async () => {
+    const levels = { users: { [alice.userId]: 100, [bob.userId]: 100 } };
+    const old = await create({ room_version: '11', preset: 'public_chat', power_level_content_override: levels });
+    await rooms.get(JoinService).join(bob, old);
+    const state = rooms.get(RoomStateReader);
+    const current = state.current.bind(state);
+    let isFirst = true;
+    const slow = jest.spyOn(state, 'current').mockImplementation(async (...args) => {
+      const read = await current(...args);
+      if (!isFirst || args[0] !== old) return read;
+      isFirst = false;
+      await rooms.get(RoomUpgrade).upgrade(bob, old, '12', undefined);
+      return read;
+    });
+    const late = await outcome(rooms.get(RoomUpgrade).upgrade(alice, old, '12', undefined));
+    slow.mockRestore();
+    expect(late).toBe('400 M_UNKNOWN');
+  });
+
   it('replaces a room whose bans the new one cannot have all', async () => {
     const banned = async (version: string, level?: number): Promise<string> => {
       const power = level === undefined ? {} : { power_level_content_override: { users: { [carol.userId]: level } } };

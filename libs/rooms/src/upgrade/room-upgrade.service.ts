@@ -94,6 +94,7 @@ export class RoomUpgrade {
     await this.limiter.take('rc_room_creation', requester.userId, requester);
     // Bans come along: all of them have to be known.
     await this.state.whole(roomId);
+    const tombstoneBefore = await this.#tombstoneOf(roomId);
     const events = await this.#stateOf(roomId, requester.userId);
     const state = authStateOf(events);
     const create = state('m.room.create', '');
@@ -103,10 +104,17 @@ export class RoomUpgrade {
     if (this.#replaced.has(roomId)) throw MatrixError.badRequest('Somebody is replacing this room just now');
     this.#replaced.add(roomId);
     try {
+      // Whoever was at it when this began to look may be through by now.
+      if ((await this.#tombstoneOf(roomId)) !== tombstoneBefore)
+        throw MatrixError.badRequest('Somebody has just replaced this room');
       return await this.#replace(requester, create, events, rules, additionalCreators);
     } finally {
       this.#replaced.delete(roomId);
     }
+  }
+
+  async #tombstoneOf(roomId: string): Promise<string | undefined> {
+    return (await this.state.currentEvent(roomId, 'm.room.tombstone'))?.event.eventId;
   }
 
   async #replace(
