@@ -832,15 +832,105 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
     await eventually(() => updates(carol).length === 1);
     expect(updates(carol)[0]).toMatchObject({ device_id: carol.deviceId, prev_id: [] });
     expect(updates(bob)).toHaveLength(1);
-    // What happens while no room is shared is news later. Of her nothing changed.
+    // What happens while no room is shared is news later, and has the server ask anew. Of her nothing changed.
     for (const { roomId } of rooms.slice(0, 2)) await ok(bob, 'POST', `/rooms/${encodeURIComponent(roomId)}/leave`, {});
     await ok(bob, 'PUT', `/devices/${bob.deviceId}`, { display_name: 'Phone' });
     await join(carol, rooms[2]);
     await join(bob, rooms[2]);
     await eventually(() => updates(bob).length === 2);
     const [told, news] = updates(bob);
-    expect(news).toMatchObject({ device_id: bob.deviceId, prev_id: [told?.['stream_id']] });
+    expect(news).toMatchObject({ device_id: bob.deviceId, prev_id: [] });
     expect(news?.['stream_id']).toBeGreaterThan(Number(told?.['stream_id']));
     expect(updates(carol)).toHaveLength(1);
+    // What it is told next follows upon the list that it fetched then.
+    const path = `/_matrix/federation/v1/user/devices/${encodeURIComponent(bob.userId)}`;
+    const { body: list } = await played.request(home, 'GET', path);
+    expect(list['stream_id']).toBe(news?.['stream_id']);
+    await ok(bob, 'PUT', `/devices/${bob.deviceId}`, { display_name: 'Telephone' });
+    await eventually(() => updates(bob).length === 3);
+    expect(updates(bob)[2]?.['prev_id']).toEqual([list['stream_id']]);
+  });
+
+  /** Has somebody log in once more. @returns an access token */
+  const signIn = async ({ userId }: TestUser, deviceId: string): Promise<string> => {
+    const password = `password of ${userId.slice(1).split(':')[0]}`;
+    const identifier = { type: 'm.id.user', user: userId };
+    const login = { type: 'm.login.password', identifier, password, device_id: deviceId };
+    const { body } = await home.request<{ access_token: string }>('POST', '/login', login);
+    return body.access_token;
+  };
+
+  it('tells of a device that is gone, though its user joins another room meanwhile', async () => {
+    const first = await sharedRoom();
+    const erin = await home.registerUser(`erin${count}`);
+    const updates = (): JsonObject[] =>
+      edusOf('m.device_list_update').filter((update) => update['user_id'] === erin.userId);
+    await ok(erin, 'POST', '/keys/upload', keysOf(erin, `e${count}`));
+    await ok(erin, 'POST', `/join/${encodeURIComponent(first.roomId)}`, {});
+    await eventually(() => updates().length === 1);
+    // One whose id comes behind that of the device that is left, and another before it.
+    for (const deviceId of ['zzz', '000']) {
+      const another = await sharedRoom();
+      const token = await signIn(erin, deviceId);
+      const { device_keys } = keysOf({ ...erin, deviceId }, deviceId);
+      await home.request('POST', '/keys/upload', { device_keys }, token);
+      await eventually(() => updates().some((one) => one['device_id'] === deviceId && one['keys'] !== undefined));
+      const told = updates().length;
+      const held: ServerResponse[] = [];
+      played.answer = (asked, response) => (isTransaction(asked) ? void held.push(response) : takeAll(asked, response));
+      await say(alice, first.roomId, deviceId);
+      await eventually(() => held.length === 1);
+      await home.request('POST', '/logout', {}, token);
+      // It waits with what is told of the device.
+      await ok(erin, 'POST', `/join/${encodeURIComponent(another.roomId)}`, {});
+      const waiting = () =>
+        inside().query('SELECT 1 FROM device_lists_outbound_pokes WHERE destination = ? AND user_id = ?', [
+          ...[played.name, erin.userId],
+        ]);
+      await eventually(async () => (await waiting()).length === 2);
+      played.answer = takeAll;
+      held[0]?.end('{"pdus":{}}');
+      await eventually(async () => (await waiting()).length === 0);
+      const since = updates().slice(told);
+      expect(since.find(({ device_id }) => device_id === deviceId)).toMatchObject({ deleted: true });
+      expect(since.find(({ device_id }) => device_id === erin.deviceId)).toMatchObject({ prev_id: [] });
+    }
+  });
+
+  it('tells of changed devices whom a room shuts out, too: the room is shared all the same', async () => {
+    const { roomId } = await sharedRoom();
+    const fred = await home.registerUser(`fred${count}`);
+    const updates = (): JsonObject[] =>
+      edusOf('m.device_list_update').filter((update) => update['user_id'] === fred.userId);
+    await ok(fred, 'POST', '/keys/upload', keysOf(fred, `f${count}`));
+    await setState(alice, roomId, 'm.room.server_acl', { allow: ['*'], deny: [played.name] });
+    await ok(fred, 'POST', `/join/${encodeURIComponent(roomId)}`, {});
+    await eventually(() => updates().length === 1);
+    await ok(fred, 'PUT', `/devices/${fred.deviceId}`, { display_name: 'Phone' });
+    await eventually(() => updates().length === 2);
+    const [met, changed] = updates();
+    expect(changed?.['prev_id']).toEqual([met?.['stream_id']]);
+  });
+
+  it('tells keys from devices by what they are, whatever they are called', async () => {
+    const { roomId } = await sharedRoom();
+    const gina = await home.registerUser(`gina${count}`);
+    const of = (type: string): JsonObject[] => edusOf(type).filter((update) => update['user_id'] === gina.userId);
+    await ok(gina, 'POST', `/join/${encodeURIComponent(roomId)}`, {});
+    await eventually(() => of('m.device_list_update').length === 1);
+    const deviceId = 'd'.repeat(43);
+    const token = await signIn(gina, deviceId);
+    const { device_keys } = keysOf({ ...gina, deviceId }, 'key');
+    await home.request('POST', '/keys/upload', { device_keys }, token);
+    await eventually(() => of('m.device_list_update').some((update) => update['keys'] !== undefined));
+    await home.request('POST', '/logout', {}, token);
+    await eventually(() => of('m.device_list_update').some((update) => update['deleted'] === true));
+    expect(of('m.device_list_update').at(-1)).toMatchObject({ device_id: deviceId, deleted: true });
+    expect(of('m.signing_key_update')).toEqual([]);
+    const key = 'g'.repeat(43);
+    const master = { user_id: gina.userId, usage: ['master'], keys: { [`ed25519:${key}`]: key } };
+    await ok(gina, 'POST', '/keys/device_signing/upload', { master_key: master });
+    await eventually(() => of('m.signing_key_update').length === 1);
+    expect(of('m.device_list_update').some(({ device_id }) => device_id === key)).toBe(false);
   });
 });

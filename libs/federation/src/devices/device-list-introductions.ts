@@ -56,7 +56,7 @@ export class DeviceListIntroductions implements OnModuleInit, OnModuleDestroy {
   }
 
   async #introduce(arrivals: ReadonlyMap<string, ReadonlySet<string>>): Promise<void> {
-    const audiences = await this.audience.ofRooms([...arrivals.values()].flatMap((rooms) => [...rooms]));
+    const audiences = await this.audience.inRooms([...arrivals.values()].flatMap((rooms) => [...rooms]));
     const met = new Map<string, Set<string>>();
     for (const [userId, rooms] of arrivals) {
       const servers = new Set([...rooms].flatMap((roomId) => audiences.get(roomId) ?? []));

@@ -14,8 +14,10 @@ import {
   latestDevices,
   pokedServers,
   pokesDelivered,
+  lastPokeWaiting,
   pokesFor,
   serversTold,
+  wholeList,
 } from './device-pokes.query.js';
 
 /** The name of the cursor up to which servers were told, or what they are to be told was written down. */
@@ -25,8 +27,6 @@ const maxChanges = 100;
 const maxPokes = 5_000;
 /** So many servers are told at once of a user whom they meet; more of them with what they are sent next. */
 const fewServers = 50;
-/** A public key of cross-signing; a change of one is noted under it. */
-const publicKey = /^[A-Za-z0-9+/]{43}$/;
 
 /** Tells other servers how the devices of users here change. What they are to be told lies in the database until they have it. */
 @Injectable()
@@ -71,7 +71,7 @@ export class DeviceListNews implements OnModuleInit {
     let reached = changes.length < maxChanges ? upTo : (changes.at(-1)?.position ?? upTo);
     const local = changes.filter(({ userId }) => domainOf(userId) === this.config.serverName);
     if (local.length === 0) return reached;
-    const servers = await this.audience.ofUsers([...new Set(local.map(({ userId }) => userId))]);
+    const servers = await this.audience.sharedWith([...new Set(local.map(({ userId }) => userId))]);
     const pokes = new Map<string, DevicePoke & { destination: string }>();
     const told = new Set<string>();
     let before = after;
@@ -96,17 +96,17 @@ export class DeviceListNews implements OnModuleInit {
   }
 
   /**
-   * Tells servers of users whom they may not have heard of before: of one device of each, upon which they ask for the whole list.
-   * Whoever was told of everything already is not told again.
+   * Tells servers of users whom they may not have heard of before, or not of everything: of one device of each, as a change that follows
+   * upon nothing, so that they ask for the whole list. Whoever was told of everything already is not told again.
    * @param met servers that came to share a room with users, by user
    */
   async introduce(met: ReadonlyMap<string, ReadonlySet<string>>): Promise<void> {
     const { database } = this;
     const now = this.notifier.position(deviceListsStream.name);
-    for (const { userId, deviceId, changedAt } of await latestDevices(database, [...met.keys()])) {
+    for (const { userId, changedAt } of await latestDevices(database, [...met.keys()])) {
       const all = [...(met.get(userId) ?? [])];
       const servers: string[] = [];
-      const poke = { userId, deviceId, streamId: changedAt ?? now };
+      const poke = { userId, deviceId: wholeList, streamId: changedAt ?? now };
       for (let start = 0; start < all.length; start += maxPokes) {
         const some = all.slice(start, start + maxPokes);
         const told = await serversTold(database, some, userId, changedAt ?? 0);
@@ -120,9 +120,12 @@ export class DeviceListNews implements OnModuleInit {
     }
   }
 
-  /** The place of the change of a user of which a server was told last; `undefined` where it was told of none. */
-  async lastTold(destination: string, userId: string): Promise<number | undefined> {
-    return (await lastPokesOf(this.database, destination, [userId])).get(userId);
+  /**
+   * The place of the change of a user upon which the next one that a server is told of will be said to follow, what is on its way included:
+   * upon that it may just be asking. `undefined` where it was told of none.
+   */
+  lastTold(destination: string, userId: string): Promise<number | undefined> {
+    return lastPokeWaiting(this.database, destination, userId);
   }
 
   /** The changes that wait for servers. */
@@ -143,20 +146,27 @@ export class DeviceListNews implements OnModuleInit {
       lastPokesOf(this.database, destination, userIds),
     ]);
     const hasKeys = ({ userId, deviceId }: DevicePoke): boolean => keys.device_keys[userId]?.[deviceId] !== undefined;
-    const existing = await this.deviceKeys.existing(pokes.filter((poke) => !hasKeys(poke)));
+    const introduced = await this.#introduced(pokes);
+    const existing = await this.deviceKeys.existing(pokes.filter((poke) => !poke.isKey && !hasKeys(poke)));
     const edus: OutgoingEdu[] = [];
     const signing = new Set<string>();
     for (const poke of pokes) {
-      const { userId, deviceId, streamId } = poke;
-      if (!hasKeys(poke) && publicKey.test(deviceId)) {
+      const { userId, streamId } = poke;
+      if (poke.isKey) {
         signing.add(userId);
         continue;
       }
-      // An introduction and the change itself may both have been written down.
-      if (streamId <= (last.get(userId) ?? 0)) continue;
-      const isThere = hasKeys(poke) || existing.has(`${userId}\n${deviceId}`);
-      edus.push(deviceListUpdate(poke, last.get(userId), keys, isThere));
-      last.set(userId, streamId);
+      const isIntroduction = poke.deviceId === wholeList;
+      const deviceId = isIntroduction ? introduced.get(userId) : poke.deviceId;
+      // There is no device any more, or it was introduced with this change.
+      const told = last.get(userId);
+      const isKnown = !isIntroduction && streamId === told && (introduced.get(userId) ?? deviceId) === deviceId;
+      if (deviceId === undefined || isKnown) continue;
+      const isThere = isIntroduction || hasKeys(poke) || existing.has(`${userId}\n${deviceId}`);
+      // What comes late would seem to have been told: it has the server ask, too.
+      const previous = isIntroduction || told === undefined || streamId < told ? [] : [told];
+      edus.push(deviceListUpdate({ userId, deviceId, streamId }, previous, keys, isThere));
+      last.set(userId, Math.max(streamId, told ?? 0));
     }
     for (const userId of signing) {
       const content = signingKeyUpdate(userId, keys);
@@ -172,12 +182,19 @@ export class DeviceListNews implements OnModuleInit {
         }),
     };
   }
+
+  /** By which device those are introduced who are, in some pokes: the one that changed last. */
+  async #introduced(pokes: readonly DevicePoke[]): Promise<Map<string, string>> {
+    const userIds = pokes.filter(({ deviceId }) => deviceId === wholeList).map(({ userId }) => userId);
+    const devices = userIds.length > 0 ? await latestDevices(this.database, userIds) : [];
+    return new Map(devices.map(({ userId, deviceId }) => [userId, deviceId]));
+  }
 }
 
 /** @spec server-server-api#device-management */
 function deviceListUpdate(
   poke: DevicePoke,
-  previous: number | undefined,
+  previous: readonly number[],
   keys: LocalKeys,
   isThere: boolean,
 ): OutgoingEdu {
@@ -187,7 +204,7 @@ function deviceListUpdate(
     user_id: userId,
     device_id: deviceId,
     stream_id: streamId,
-    prev_id: previous === undefined ? [] : [previous],
+    prev_id: previous,
   };
   if (found === undefined) return eduOf('m.device_list_update', isThere ? about : { ...about, deleted: true });
   const { unsigned, ...device } = found;

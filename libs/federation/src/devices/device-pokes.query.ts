@@ -1,11 +1,28 @@
-import { type Db, distinctValues, type Tx } from '@rookery/database';
+import { type Db, distinctValues, type SqlBool, type Tx } from '@rookery/database';
 
-/** A change of a device, on its way to a server. */
+/** A change of a device, or an introduction, on its way to a server. */
 export interface DevicePoke {
   readonly userId: string;
+  /** {@link wholeList} in an introduction. */
   readonly deviceId: string;
   readonly streamId: number;
 }
+
+/**
+ * Stands for a device in introductions: the server is to ask for the whole list, whatever it was told before. Its place is that of the
+ * latest change.
+ */
+export const wholeList = '';
+
+/** One that waits. */
+export interface WaitingPoke extends DevicePoke {
+  /** It is no device: a cross-signing key of the user changed, which has no place in the chain of what a server is told. */
+  readonly isKey: boolean;
+}
+
+/** Whether a poke is of a cross-signing key: its id is reserved among those of the user's devices. */
+const isKey = (poke: string): string =>
+  `EXISTS (SELECT 1 FROM devices k WHERE k.user_id = ${poke}.user_id AND k.device_id = ${poke}.device_id AND k.hidden = TRUE)`;
 
 /** What a server has not taken for so long it need not be told change by change any more; milliseconds. */
 const wholeMs = 86_400_000;
@@ -38,7 +55,7 @@ export async function insertPokes(
        SELECT o.destination, o.user_id, o.device_id FROM device_lists_outbound_pokes o
        WHERE ${anyOf('o.destination')} AND ${anyOf('o.user_id')} AND o.ts < ? AND EXISTS (
          SELECT 1 FROM device_lists_outbound_pokes n WHERE n.destination = o.destination AND n.user_id = o.user_id
-           AND n.stream_id > o.stream_id)
+           AND n.stream_id > o.stream_id AND NOT ${isKey('n')})
        LIMIT ${maxGivenUp})
      RETURNING destination, user_id, stream_id`,
     [destinations, userIds, nowMs - wholeMs],
@@ -67,18 +84,35 @@ async function raiseLastPokes(
 }
 
 /** What waits for a server, oldest first. */
-export async function pokesFor(db: Db, destination: string, limit: number): Promise<DevicePoke[]> {
-  const rows = await db.query<{ user_id: string; device_id: string; stream_id: number }>(
-    `SELECT user_id, device_id, stream_id FROM device_lists_outbound_pokes
-     WHERE destination = ? ORDER BY stream_id LIMIT ${Math.trunc(limit)}`,
+export async function pokesFor(db: Db, destination: string, limit: number): Promise<WaitingPoke[]> {
+  const rows = await db.query<{ user_id: string; device_id: string; stream_id: number; is_key: SqlBool }>(
+    `SELECT p.user_id, p.device_id, p.stream_id, ${isKey('p')} AS is_key FROM device_lists_outbound_pokes p
+     WHERE p.destination = ? ORDER BY p.stream_id LIMIT ${Math.trunc(limit)}`,
     [destination],
   );
-  return rows.map((row) => ({ userId: row.user_id, deviceId: row.device_id, streamId: row.stream_id }));
+  return rows.map((row) => ({
+    ...{ userId: row.user_id, deviceId: row.device_id, streamId: row.stream_id, isKey: Boolean(row.is_key) },
+  }));
 }
 
 /** Servers for which something waits. */
 export function pokedServers(db: Db): Promise<string[]> {
   return distinctValues(db, 'device_lists_outbound_pokes', 'destination');
+}
+
+/**
+ * The place of the change of a user of which a server was told last once it has all that waits for it; `undefined` where it was told of
+ * none, and nothing waits.
+ */
+export async function lastPokeWaiting(db: Db, destination: string, userId: string): Promise<number | undefined> {
+  const rows = await db.query<{ stream_id: number }>(
+    `SELECT stream_id FROM device_lists_outbound_last_success WHERE destination = ? AND user_id = ?
+     UNION ALL
+     SELECT p.stream_id FROM device_lists_outbound_pokes p
+     WHERE p.destination = ? AND p.user_id = ? AND NOT ${isKey('p')}`,
+    [destination, userId, destination, userId],
+  );
+  return rows.length === 0 ? undefined : Math.max(...rows.map((row) => row.stream_id));
 }
 
 /** The place of the change of each user that a server got last. */
@@ -141,12 +175,21 @@ export async function pokesDelivered(
   pokes: readonly DevicePoke[],
   last: ReadonlyMap<string, number>,
 ): Promise<void> {
-  // Not all up to the last of them: older ones of others may have come meanwhile.
-  await tx.run(
-    `DELETE FROM device_lists_outbound_pokes
-     WHERE destination = ? AND ${tx.dialect.anyOf('stream_id')} AND ${tx.dialect.anyOf('user_id')}`,
-    [destination, pokes.map(({ streamId }) => streamId), [...new Set(pokes.map(({ userId }) => userId))]],
-  );
+  // Not all up to the last of them: older ones of others may have come meanwhile. No two changes have one place, but introductions
+  // have that of a change.
+  for (const [isOne, some] of [
+    ['=', pokes.filter(({ deviceId }) => deviceId === wholeList)],
+    ['<>', pokes.filter(({ deviceId }) => deviceId !== wholeList)],
+  ] as const)
+    if (some.length > 0)
+      await tx.run(
+        `DELETE FROM device_lists_outbound_pokes WHERE destination = ? AND device_id ${isOne} ?
+           AND ${tx.dialect.anyOf('stream_id')} AND ${tx.dialect.anyOf('user_id')}`,
+        [
+          ...[destination, wholeList, some.map(({ streamId }) => streamId)],
+          [...new Set(some.map(({ userId }) => userId))],
+        ],
+      );
   await raiseLastPokes(
     tx,
     [...last].map(([userId, streamId]) => [destination, userId, streamId]),

@@ -1,4 +1,4 @@
-import { databaseMigrations } from '@rookery/database';
+import { databaseMigrations, type Tx } from '@rookery/database';
 import { e2eeMigrations } from '@rookery/e2ee';
 import { roomsMigrations } from '@rookery/rooms';
 import { eachDatabase, type TestDatabase } from '@rookery/testing';
@@ -8,11 +8,13 @@ import { pendingDeviceTables, remoteDeviceTables, senderTables } from '../migrat
 import {
   insertPokes,
   lastPokesOf,
+  lastPokeWaiting,
   latestDevices,
   pokedServers,
   pokesDelivered,
   pokesFor,
   serversTold,
+  wholeList,
 } from './device-pokes.query.js';
 import {
   devicesOfUsers,
@@ -25,6 +27,10 @@ import {
   strangersAmong,
   trackedUsers,
 } from './remote-device-lists.query.js';
+
+/** As an uploaded cross-signing key reserves its id. */
+const reserveKey = (tx: Tx, userId: string, keyId: string): Promise<number> =>
+  tx.run('INSERT INTO devices (user_id, device_id, hidden) VALUES (?, ?, TRUE)', [userId, keyId]);
 
 eachDatabase('queries for changes of devices', (open) => {
   let place: TestDatabase;
@@ -39,6 +45,7 @@ eachDatabase('queries for changes of devices', (open) => {
     const scans = await scansOf(place.database, async (db) => {
       await pokesFor(db, 'far.test', 10);
       await lastPokesOf(db, 'far.test', ['@a:b']);
+      await lastPokeWaiting(db, 'far.test', '@a:b');
       await latestDevices(db, ['@a:b']);
       await serversTold(db, ['far.test'], '@a:b', 1);
       await trackedUsers(db, ['@a:b']);
@@ -98,13 +105,54 @@ eachDatabase('queries for changes of devices', (open) => {
     expect(await scansOf(database, (tx) => insertPokes(tx, [], 0))).toEqual([]);
   });
 
+  it('give up no change for a key that came later: nobody would see by that that something is missing', async () => {
+    const { database } = place;
+    const [destination, userId] = ['key.test', '@ken:b'];
+    const poke = (deviceId: string, streamId: number) => ({ destination, userId, deviceId, streamId });
+    const write = (nowMs: number, ...pokes: ReturnType<typeof poke>[]): Promise<void> =>
+      database.write((tx) => insertPokes(tx, pokes, nowMs));
+    const left = async (): Promise<unknown[]> =>
+      (await pokesFor(database, destination, 10)).map(({ deviceId, isKey }) => [deviceId, isKey]);
+    await database.write((tx) => reserveKey(tx, userId, 'KEY'));
+    await write(0, poke('A', 1));
+    await write(86_400_001, poke('KEY', 2));
+    expect(await left()).toEqual([
+      ['A', false],
+      ['KEY', true],
+    ]);
+    expect(await lastPokeWaiting(database, destination, userId)).toBe(1);
+    await write(86_400_001, poke('B', 3));
+    expect(await left()).toEqual([
+      ['KEY', true],
+      ['B', false],
+    ]);
+  });
+
+  it('forget an introduction with what was sent, and no other', async () => {
+    const { database } = place;
+    const [destination, userId] = ['met.test', '@mia:b'];
+    const poke = (deviceId: string, streamId = 5) => ({ destination, userId, deviceId, streamId });
+    const left = async (): Promise<string[]> =>
+      (await pokesFor(database, destination, 10)).map(({ deviceId }) => deviceId);
+    const sent = (...pokes: ReturnType<typeof poke>[]): Promise<void> =>
+      database.write((tx) => pokesDelivered(tx, destination, pokes, new Map([[userId, 5]])));
+    await database.write((tx) => insertPokes(tx, [poke(wholeList), poke('D')], 0));
+    await sent(poke('D'));
+    expect(await left()).toEqual([wholeList]);
+    await database.write((tx) => insertPokes(tx, [poke('E')], 0));
+    await sent(poke(wholeList));
+    expect(await left()).toEqual(['E']);
+  });
+
   it('take a later change for one that waits, and no earlier one', async () => {
     const { database } = place;
     for (const streamId of [5, 7, 6]) {
       const poke = { destination: 'late.test', userId: '@a:b', deviceId: 'D', streamId };
       await database.write((tx) => insertPokes(tx, [poke], 0));
     }
-    expect(await pokesFor(database, 'late.test', 10)).toEqual([{ userId: '@a:b', deviceId: 'D', streamId: 7 }]);
+    expect(await pokesFor(database, 'late.test', 10)).toEqual([
+      { userId: '@a:b', deviceId: 'D', streamId: 7, isKey: false },
+    ]);
   });
 
   it('tell which of some servers know how a user is now', async () => {

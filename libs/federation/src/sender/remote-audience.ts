@@ -31,7 +31,9 @@ export class RemoteAudience implements OnModuleInit {
   readonly #rooms: Cache<string, Audience | Promise<Audience>>;
   readonly #acls: Cache<string, ServerAcl>;
   #hasAny = false;
-  /** What was allowed of a list, which is the same object for all events of a room. */
+  /** What may be reached of a list, which is the same object for all events of a room. */
+  readonly #reachable = new WeakMap<readonly string[], readonly string[]>();
+  /** And what was allowed of it. */
   readonly #allowed = new WeakMap<readonly string[], { aclId: string | undefined; allowed: readonly string[] }>();
 
   constructor(
@@ -81,33 +83,28 @@ export class RemoteAudience implements OnModuleInit {
 
   /** The same for many rooms; two queries for those that are not in memory. */
   async ofRooms(roomIds: Iterable<string>): Promise<Map<string, readonly string[]>> {
-    if (!this.#hasAny) return new Map();
-    const wanted = [...new Set(roomIds)];
-    const missing = wanted.filter((roomId) => this.#rooms.get(roomId) === undefined);
-    const loading = missing.length > 0 ? this.#load(missing) : undefined;
-    if (loading) for (const roomId of missing) this.#enter(roomId, loading);
     const rooms = new Map<string, readonly string[]>();
-    for (const roomId of wanted) {
-      const entry = (await this.#rooms.get(roomId)) ?? (await loading)?.get(roomId);
-      if (entry !== undefined) rooms.set(roomId, await this.allowed(entry));
-    }
+    for (const [roomId, audience] of await this.#audiences(roomIds)) rooms.set(roomId, await this.allowed(audience));
     return rooms;
   }
 
+  /** {@link ofRooms} with those that a room does not let take part, for what is no news of the room. */
+  async inRooms(roomIds: Iterable<string>): Promise<Map<string, readonly string[]>> {
+    const rooms = await this.#audiences(roomIds);
+    return new Map([...rooms].map(([roomId, { servers }]) => [roomId, this.#inReach(servers)]));
+  }
+
   /** Other servers that share a room with each of some local users. @param hidden rooms that do not count */
-  async ofUsers(
+  ofUsers(
     userIds: readonly string[],
     hidden: ReadonlySet<string> = noRooms,
   ): Promise<Map<string, ReadonlySet<string>>> {
-    if (!this.#hasAny) return new Map();
-    const rooms = await roomsOfLocalUsers(this.database, userIds);
-    const audiences = await this.ofRooms([...rooms.values()].flat().filter((roomId) => !hidden.has(roomId)));
-    return new Map(
-      [...rooms].map(([userId, roomIds]) => [
-        userId,
-        new Set(roomIds.flatMap((roomId) => audiences.get(roomId) ?? [])),
-      ]),
-    );
+    return this.#ofUsers(userIds, (roomIds) => this.ofRooms(roomIds.filter((roomId) => !hidden.has(roomId))));
+  }
+
+  /** {@link ofUsers} with those that the rooms do not let take part: they share them all the same. */
+  sharedWith(userIds: readonly string[]): Promise<Map<string, ReadonlySet<string>>> {
+    return this.#ofUsers(userIds, (roomIds) => this.inRooms(roomIds));
   }
 
   /** Those of an audience that may be told. */
@@ -116,7 +113,7 @@ export class RemoteAudience implements OnModuleInit {
     const known = this.#allowed.get(servers);
     if (known && known.aclId === aclId) return known.allowed;
     const acl = aclId === undefined ? undefined : await this.#acl(aclId);
-    const allowed = servers.filter((server) => this.mayReach(server) && (acl?.allows(server) ?? true));
+    const allowed = this.#inReach(servers).filter((server) => acl?.allows(server) ?? true);
     this.#allowed.set(servers, { aclId, allowed });
     return allowed;
   }
@@ -141,6 +138,43 @@ export class RemoteAudience implements OnModuleInit {
   /** Whether the settings allow to send to a server, and it is another one. */
   mayReach(server: string): boolean {
     return server !== this.config.serverName && isValidServerName(server) && this.client.allows(server);
+  }
+
+  #inReach(servers: readonly string[]): readonly string[] {
+    const known = this.#reachable.get(servers);
+    if (known) return known;
+    const reachable = servers.filter((server) => this.mayReach(server));
+    this.#reachable.set(servers, reachable);
+    return reachable;
+  }
+
+  async #ofUsers(
+    userIds: readonly string[],
+    audiencesOf: (roomIds: readonly string[]) => Promise<ReadonlyMap<string, readonly string[]>>,
+  ): Promise<Map<string, ReadonlySet<string>>> {
+    if (!this.#hasAny) return new Map();
+    const rooms = await roomsOfLocalUsers(this.database, userIds);
+    const audiences = await audiencesOf([...rooms.values()].flat());
+    return new Map(
+      [...rooms].map(([userId, roomIds]) => [
+        userId,
+        new Set(roomIds.flatMap((roomId) => audiences.get(roomId) ?? [])),
+      ]),
+    );
+  }
+
+  async #audiences(roomIds: Iterable<string>): Promise<Map<string, Audience>> {
+    if (!this.#hasAny) return new Map();
+    const wanted = [...new Set(roomIds)];
+    const missing = wanted.filter((roomId) => this.#rooms.get(roomId) === undefined);
+    const loading = missing.length > 0 ? this.#load(missing) : undefined;
+    if (loading) for (const roomId of missing) this.#enter(roomId, loading);
+    const rooms = new Map<string, Audience>();
+    for (const roomId of wanted) {
+      const entry = (await this.#rooms.get(roomId)) ?? (await loading)?.get(roomId);
+      if (entry !== undefined) rooms.set(roomId, entry);
+    }
+    return rooms;
   }
 
   #enter(roomId: string, loadingAll: Promise<ReadonlyMap<string, Audience>>): void {
