@@ -1,6 +1,9 @@
-import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+import type { JsonObject } from '@rookery/matrix-types';
+import { createTestHomeserver, eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { validatedFetch } from '../../support/openapi.js';
-import { ok } from '../rooms/rooms-client.js';
+import { FederationWorld } from '../federation/federation-world.js';
+import { Visit } from '../federation/visiting-server.js';
+import { createRoom, ok, say } from '../rooms/rooms-client.js';
 import { databases, FakeService, registerGhost, RegistrationFiles } from './support.js';
 
 const claimPath = '/_matrix/app/unstable/org.matrix.msc3983/keys/claim';
@@ -102,11 +105,11 @@ describe.each(databases)('keys that application services keep themselves (%s)', 
           }
         : undefined;
     expect(await query()).toEqual({
-      THEIRS: identity('THEIRS', 'theirs'),
-      STORED: identity('STORED', 'newer'),
+      THEIRS: { ...identity('THEIRS', 'theirs'), unsigned: {} },
+      STORED: { ...identity('STORED', 'newer'), unsigned: {} },
       FALLBACK: { ...identity('FALLBACK', 'uploaded'), unsigned: expect.any(Object) },
     });
-    expect(await query('THEIRS')).toEqual({ THEIRS: identity('THEIRS', 'theirs') });
+    expect(await query('THEIRS')).toEqual({ THEIRS: { ...identity('THEIRS', 'theirs'), unsigned: {} } });
   });
 
   it('are what was uploaded where a service does not answer', async () => {
@@ -121,5 +124,62 @@ describe.each(databases)('keys that application services keep themselves (%s)', 
     }
     await service.down();
     expect(Object.keys((await query()) ?? {}).sort()).toEqual(['FALLBACK', 'STORED']);
+  });
+
+  it('are told to other servers as well as they can be, and hold up nothing', async () => {
+    const world = await FederationWorld.create();
+    const ownFiles = new RegistrationFiles();
+    const own = await FakeService.start();
+    try {
+      const home = await world.homeserver('home.test', {
+        database,
+        settings: {
+          experimental_features: { msc3984_appservice_key_query: true },
+          allow_device_name_lookup_over_federation: true,
+          app_service_config_files: [ownFiles.write('e2e', { url: own.url })],
+        },
+      });
+      const bot = await registerGhost(home, 'e2e', 'e2e_bot');
+      const bare = (deviceId: string) => ({
+        ...{ user_id: bot.userId, device_id: deviceId, keys: {}, algorithms: [] },
+        signatures: { [bot.userId]: { [`ed25519:${deviceId}`]: 's' } },
+      });
+      own.onRequest = ({ path }) =>
+        path === queryPath
+          ? {
+              status: 200,
+              // Only whole numbers can be signed.
+              body: { device_keys: { [bot.userId]: { PLAIN: bare('PLAIN'), HALF: { ...bare('HALF'), half: 0.5 } } } },
+            }
+          : undefined;
+      const played = await world.played('played.test');
+      played.answer = (_, response) => void response.end('{"pdus":{}}');
+      const roomId = await createRoom(bot, { preset: 'public_chat' });
+      await Visit.join(played, home, roomId, '@zoe:played.test');
+      for (const deviceId of ['PLAIN', 'HALF']) await bot.request('PUT', `/devices/${deviceId}`, {});
+      for (const deviceId of ['PLAIN', 'HALF'])
+        await ok(bot, 'POST', `/keys/upload?device_id=${deviceId}`, {
+          device_keys: bare(deviceId),
+        });
+      await say(bot, roomId, 'hello');
+      const sent = () => played.asked.filter(({ url }) => url.includes('/v1/send/')).map(({ body }) => body);
+      await eventually(() => sent().some((body) => body.includes('"hello"')));
+      const told = () =>
+        sent()
+          .flatMap((body) => (JSON.parse(body) as { edus: { content: JsonObject }[] }).edus)
+          .map(({ content }) => content);
+      const last = (deviceId: string) => told().findLast((content) => content['device_id'] === deviceId);
+      await eventually(() => last('PLAIN')?.['keys'] !== undefined && last('HALF') !== undefined);
+      expect(last('HALF')).not.toHaveProperty('deleted');
+      const path = `/_matrix/federation/v1/user/devices/${encodeURIComponent(bot.userId)}`;
+      const { status, body } = await played.request(home, 'GET', path);
+      expect(status).toBe(200);
+      const devices = body['devices'] as { device_id: string }[];
+      expect(devices.map(({ device_id }) => device_id).sort()).toEqual(['HALF', 'PLAIN']);
+    } finally {
+      await world.stop();
+      await own.down();
+      ownFiles.remove();
+    }
   });
 });

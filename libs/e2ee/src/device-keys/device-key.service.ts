@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { domainOf, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
+import { domainOf, isJsonObject, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config, ownTurn } from '@rookery/platform';
 import { MembershipReader } from '@rookery/rooms';
 import { isName, limits } from '../common/limits.js';
@@ -107,8 +107,8 @@ export class DeviceKeyService {
       user_id: userId,
       stream_id: position,
       devices: Object.entries(devices[userId] ?? {}).map(([deviceId, { unsigned, ...keys }]) => {
-        const { device_display_name: name } = unsigned as { device_display_name?: string };
-        return { device_id: deviceId, keys, ...(name === undefined ? {} : { device_display_name: name }) };
+        const name = (unsigned as JsonObject)['device_display_name'];
+        return { device_id: deviceId, keys, ...(typeof name === 'string' ? { device_display_name: name } : {}) };
       }),
       ...(masters[userId] === undefined ? {} : { master_key: masters[userId] }),
       ...(selfs[userId] === undefined ? {} : { self_signing_key: selfs[userId] }),
@@ -140,7 +140,7 @@ export class DeviceKeyService {
       answer.device_keys[userId]![deviceId] = keys;
     }
     for (const [userId, devices] of Object.entries(ofServices ?? {}))
-      answer.device_keys[userId] = { ...answer.device_keys[userId], ...devices };
+      answer.device_keys[userId] = { ...answer.device_keys[userId], ...withUnsigned(devices) };
     return answer;
   }
 
@@ -155,6 +155,17 @@ export class DeviceKeyService {
     const sharing = await this.memberships.sharing(requesterId, others);
     return entries.filter(([userId]) => userId === requesterId || sharing.has(userId));
   }
+}
+
+/** Devices as a service tells them, in the form of those that are stored here. */
+function withUnsigned(devices: Readonly<Record<string, unknown>>): Record<string, JsonObject> {
+  return Object.fromEntries(
+    Object.entries(devices).flatMap(([deviceId, keys]) => {
+      if (!isJsonObject(keys)) return [];
+      const { unsigned } = keys;
+      return [[deviceId, { ...keys, unsigned: isJsonObject(unsigned) ? unsigned : {} }]];
+    }),
+  );
 }
 
 function wantedDevices(wanted: JsonObject): (readonly [string, readonly string[]])[] {

@@ -1,7 +1,8 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { DeviceKeyService, deviceListsStream, type LocalKeys } from '@rookery/e2ee';
-import { domainOf, type JsonObject } from '@rookery/matrix-types';
+import { InvalidEventError } from '@rookery/events';
+import { domainOf, isJsonObject, type JsonObject } from '@rookery/matrix-types';
 import { Clock, Config, Lifecycle, Logger } from '@rookery/platform';
 import { Follower, Notifier } from '@rookery/replication';
 import { FederationSender } from '../sender/federation-sender.js';
@@ -165,13 +166,15 @@ export class DeviceListNews implements OnModuleInit {
       const isThere = isIntroduction || hasKeys(poke) || existing.has(`${userId}\n${deviceId}`);
       // What comes late would seem to have been told: it has the server ask, too.
       const previous = isIntroduction || told === undefined || streamId < told ? [] : [told];
-      edus.push(deviceListUpdate({ userId, deviceId, streamId }, previous, keys, isThere));
+      edus.push(this.#update({ userId, deviceId, streamId }, previous, keys, isThere));
       last.set(userId, Math.max(streamId, told ?? 0));
     }
     for (const userId of signing) {
-      const content = signingKeyUpdate(userId, keys);
       // Some servers know the second name only.
-      edus.push(eduOf('m.signing_key_update', content), eduOf('org.matrix.signing_key_update', content));
+      for (const type of ['m.signing_key_update', 'org.matrix.signing_key_update']) {
+        const edu = this.#written(type, signingKeyUpdate(userId, keys));
+        if (edu !== undefined) edus.push(edu);
+      }
     }
     return {
       edus,
@@ -183,33 +186,46 @@ export class DeviceListNews implements OnModuleInit {
     };
   }
 
+  /**
+   * A device whose keys cannot be sent is told without: what else the server is to get does not wait for it.
+   * @spec server-server-api#device-management
+   */
+  #update(
+    { userId, deviceId, streamId }: DevicePoke,
+    previous: readonly number[],
+    keys: LocalKeys,
+    isThere: boolean,
+  ): OutgoingEdu {
+    const type = 'm.device_list_update';
+    const about = { user_id: userId, device_id: deviceId, stream_id: streamId, prev_id: previous };
+    const found = keys.device_keys[userId]?.[deviceId];
+    if (found === undefined) return eduOf(type, isThere ? about : { ...about, deleted: true });
+    const { unsigned, ...device } = found;
+    const name = isJsonObject(unsigned) ? unsigned['device_display_name'] : undefined;
+    const isName = typeof name === 'string';
+    return (
+      this.#written(type, { ...about, keys: device, ...(isName && { device_display_name: name }) }) ??
+      eduOf(type, about)
+    );
+  }
+
+  /** @returns `undefined` for what has no form in which it could be sent */
+  #written(type: string, content: JsonObject): OutgoingEdu | undefined {
+    try {
+      return eduOf(type, content);
+    } catch (error) {
+      if (!(error instanceof InvalidEventError)) throw error;
+      this.logger.warn('Keys cannot be told to other servers', { user_id: content['user_id'], reason: error.message });
+      return undefined;
+    }
+  }
+
   /** By which device those are introduced who are, in some pokes: the one that changed last. */
   async #introduced(pokes: readonly DevicePoke[]): Promise<Map<string, string>> {
     const userIds = pokes.filter(({ deviceId }) => deviceId === wholeList).map(({ userId }) => userId);
     const devices = userIds.length > 0 ? await latestDevices(this.database, userIds) : [];
     return new Map(devices.map(({ userId, deviceId }) => [userId, deviceId]));
   }
-}
-
-/** @spec server-server-api#device-management */
-function deviceListUpdate(
-  poke: DevicePoke,
-  previous: readonly number[],
-  keys: LocalKeys,
-  isThere: boolean,
-): OutgoingEdu {
-  const { userId, deviceId, streamId } = poke;
-  const found = keys.device_keys[userId]?.[deviceId];
-  const about = {
-    user_id: userId,
-    device_id: deviceId,
-    stream_id: streamId,
-    prev_id: previous,
-  };
-  if (found === undefined) return eduOf('m.device_list_update', isThere ? about : { ...about, deleted: true });
-  const { unsigned, ...device } = found;
-  const { device_display_name: name } = unsigned as { device_display_name?: string };
-  return eduOf('m.device_list_update', { ...about, keys: device, device_display_name: name });
 }
 
 function signingKeyUpdate(userId: string, keys: LocalKeys): JsonObject {

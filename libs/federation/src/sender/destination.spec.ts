@@ -373,6 +373,29 @@ describe('Destination', () => {
     expect([messages.length, destination.isIdle]).toEqual([0, true]);
   });
 
+  it('sends events, and what lies in other stores, while one cannot be read', async () => {
+    const { destination, clock, tried, eduStore } = make();
+    let isReadable = false;
+    const lists = eduStore('device_lists', [{ type: 'm.test', text: '"list"' }]);
+    const { next } = lists;
+    const unreadable = (...asked: Parameters<typeof next>): Promise<StoredEdus> =>
+      isReadable ? next(...asked) : Promise.reject(new TypeError('no such thing'));
+    destination.addStored(Object.assign(lists, { next: unreadable }));
+    destination.addStored(eduStore('to_device', [{ type: 'm.test', text: '"message"' }]));
+    destination.addEvents([event(1)]);
+    await clock.advance(0);
+    expect(tried.map(pdusOf)).toEqual([['$1']]);
+    expect(tried[0]!.text).toContain('"message"');
+    destination.addEvents([event(2)]);
+    await clock.advance(10_000);
+    expect(tried.map(pdusOf)).toEqual([['$1'], ['$2']]);
+    isReadable = true;
+    await clock.advance(10_000);
+    expect(tried).toHaveLength(3);
+    expect(tried[2]!.text).toContain('"list"');
+    expect(destination.isIdle).toBe(true);
+  });
+
   it('goes on with messages after they could not be read once', async () => {
     const { destination, clock, tried, eduStore } = make();
     const store = eduStore('to_device', [{ type: 'm.test', text: '"message"' }]);

@@ -119,7 +119,12 @@ interface Trouble {
   readonly isGivenUp: boolean;
 }
 
-const noEdus: Pick<Load, 'edus' | 'settle'> = { edus: [], settle: () => Promise.resolve() };
+interface NextEdus extends Pick<Load, 'edus' | 'settle'> {
+  /** A store could not be read. Nothing else waits for that. */
+  readonly failure?: { readonly error: unknown } | undefined;
+}
+
+const noEdus: NextEdus = { edus: [], settle: () => Promise.resolve() };
 
 const noTrouble: Trouble = { failures: 0, refusals: 0, atMs: 0, timedOut: false, isGivenUp: false };
 
@@ -421,18 +426,24 @@ export class Destination implements TurnTaker {
       taken.push(event);
     }
     const limit = !this.#alone ? maxEdus : taken.length > 0 ? 0 : 1;
-    const { edus, settle } = this.#stored.size + this.waitingEdus === 0 ? noEdus : await this.#nextEdus(limit);
+    const { edus, settle, failure } = this.#stored.size + this.waitingEdus === 0 ? noEdus : await this.#nextEdus(limit);
     if (taken.length === 0 && edus.length === 0) {
       // What has no form in which it could be sent is forgotten: it would come first again, and hold up whatever lies behind it.
       await settle();
+      if (failure !== undefined) throw failure.error;
       return undefined;
+    }
+    if (failure !== undefined) {
+      const { error: err } = failure;
+      this.parts.logger[failureLevel(err)]('A transaction goes without some EDUs', { destination: this.name, err });
     }
     return { events: taken, pduTexts, edus, eduTexts: edus.map(({ text }) => text), settle };
   }
 
   /** EDUs for the next transaction, and what forgets them. */
-  async #nextEdus(limit: number): Promise<Pick<Load, 'edus' | 'settle'>> {
+  async #nextEdus(limit: number): Promise<NextEdus> {
     const edus: OutgoingEdu[] = [];
+    let failure: NextEdus['failure'];
     const settles: (() => Promise<void> | void)[] = [];
     for (const store of this.parts.stores) {
       if (!this.#stored.has(store)) continue;
@@ -446,6 +457,8 @@ export class Destination implements TurnTaker {
         isEmpty = batch.isAll && batch.edus.length === 0;
         edus.push(...batch.edus);
         settles.push(() => batch.delivered());
+      } catch (error) {
+        failure ??= { error };
       } finally {
         if (!isEmpty) this.#stored.add(store);
       }
@@ -459,7 +472,7 @@ export class Destination implements TurnTaker {
     const settle = async (): Promise<void> => {
       for (const one of settles) await one();
     };
-    return { edus, settle };
+    return { edus, settle, failure };
   }
 
   async #nextEvents(): Promise<readonly OutgoingEvent[]> {
