@@ -73,7 +73,7 @@ export class SyncController {
       asText: true,
     } satisfies SyncRequest;
     const answer = await (query.timeoutMs > 0
-      ? this.sessions.during(request, requester.userId, (signal) => this.service.sync(query, signal))
+      ? this.sessions.during(request, requester, (signal) => this.service.sync(query, signal))
       : this.service.sync(query, request.signal));
     if (Object.keys(answer).some((key) => !alwaysThere.has(key))) this.#count(query);
     const bytes = answerBytes(answer);

@@ -96,6 +96,32 @@ describe.each(['sqlite', 'postgres'] as const)('requests that wait (%s)', (datab
     for (const request of requests) expect(await request).toMatchObject({ status: 401, body: { errcode } });
   });
 
+  it.each<[string, (token: TestUser, admin: TestUser) => Promise<unknown>]>([
+    ['logs out', (token) => token.request('POST', '/logout', {})],
+    ['logs out everywhere', (_, admin) => admin.request('POST', '/logout/all', {})],
+    [
+      'is none any more',
+      (_, admin) => root.request('PUT', `/_synapse/admin/v2/users/${admin.userId}`, { admin: false }),
+    ],
+  ])('end with the session of an administrator who acts as a user and %s', async (_, end) => {
+    const admin = await registerWithSecret(homeserver, `admin${count}`, true);
+    const { body } = await admin.request('POST', `/_synapse/admin/v1/users/${alice.userId}/login`, {});
+    const accessToken = String(body['access_token']);
+    const acting: TestUser = {
+      ...{ userId: alice.userId, deviceId: '', accessToken },
+      request: (method, path, content) => homeserver.request(method, path, content, accessToken),
+    };
+    const since = String((await acting.request('GET', '/sync')).body['next_batch']);
+    const before = waitingNow();
+    const sync = acting.request('GET', `/sync?${long}&since=${since}`);
+    sync.catch(() => undefined);
+    await waiting(before + 1);
+    await end(acting, admin);
+    // The user's own news would wake it up, too.
+    await alice.request('POST', '/createRoom', {});
+    expect(await sync).toMatchObject({ status: 401, body: { errcode: 'M_UNKNOWN_TOKEN' } });
+  });
+
   it('have no answer where their session was ended by another process that was not heard', async () => {
     const phone = await login();
     const requests = await wait(phone);

@@ -86,7 +86,7 @@ export class LegacySyncController {
     const { room_id: roomId, from, timeout: timeoutMs } = query;
     if (roomId === undefined && requester.isGuest)
       throw MatrixError.missingParam("Guests must name a room with 'room_id'");
-    const answer = await this.sessions.during(request, requester.userId, (signal) =>
+    const answer = await this.sessions.during(request, requester, (signal) =>
       roomId === undefined
         ? this.service.since(requester, from, timeoutMs, signal)
         : this.news.since(requester, roomId, from, timeoutMs, signal),

@@ -59,7 +59,7 @@ export class SlidingSyncController {
     };
     const answer = await (query.timeoutMs === 0
       ? this.service.answer(query, inbound.signal)
-      : this.sessions.during(inbound, requester.userId, (signal) => this.service.answer(query, signal)));
+      : this.sessions.during(inbound, requester, (signal) => this.service.answer(query, signal)));
     // Rooms may come in with any answer, however large.
     return HttpReply.large(answer);
   }

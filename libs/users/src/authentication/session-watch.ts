@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { type InboundRequest, RequestAuthenticator } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
-import { Logger } from '@rookery/platform';
+import { Logger, type Requester } from '@rookery/platform';
 import { SessionService } from '../sessions/session.service.js';
 
 interface Watched {
@@ -36,16 +36,24 @@ export class SessionWatch {
 
   /**
    * Does `work` for a request that may wait long.
-   * @param userId whom the request's token belongs to, or as whom it acts
+   * @param who made the request: it is looked at again when something changes with the user as whom it acts, or with the administrator who
+   *   does
    * @param work is to end soon when its signal aborts: the client has gone, or may not have the answer any more
    * @throws what the request would be refused with if it came now, once the session is over; what `work` throws
    */
-  async during<T>(request: InboundRequest, userId: string, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  async during<T>(
+    request: InboundRequest,
+    { userId, puppetedBy }: Pick<Requester, 'userId' | 'puppetedBy'>,
+    work: (signal: AbortSignal) => Promise<T>,
+  ): Promise<T> {
+    const users = puppetedBy === undefined ? [userId] : [userId, puppetedBy];
     const watched: Watched = { request, end: new AbortController() };
     const missed = this.#missed;
-    const ofUser = this.#watched.get(userId);
-    if (ofUser) ofUser.add(watched);
-    else this.#watched.set(userId, new Set([watched]));
+    for (const user of users) {
+      const ofUser = this.#watched.get(user);
+      if (ofUser) ofUser.add(watched);
+      else this.#watched.set(user, new Set([watched]));
+    }
     // Not `AbortSignal.any`, which costs ten times as much and leaves it to the collector to tidy up.
     const gone = (): void => watched.end.abort(request.signal.reason);
     request.signal.addEventListener('abort', gone, { once: true });
@@ -59,9 +67,11 @@ export class SessionWatch {
       return answer;
     } finally {
       request.signal.removeEventListener('abort', gone);
-      const left = this.#watched.get(userId);
-      left?.delete(watched);
-      if (left?.size === 0) this.#watched.delete(userId);
+      for (const user of users) {
+        const left = this.#watched.get(user);
+        left?.delete(watched);
+        if (left?.size === 0) this.#watched.delete(user);
+      }
     }
   }
 
