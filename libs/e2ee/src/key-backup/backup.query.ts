@@ -131,13 +131,12 @@ export async function setAuthData(tx: Tx, userId: string, version: number, authD
   ]);
 }
 
-/** Marks a backup as deleted and deletes its sessions: those, too, that somebody who holds it is just storing. */
+/** Marks a backup as deleted: nothing is stored in it from then on, and whoever is just storing something is waited for. */
 export async function deleteVersion(tx: Tx, userId: string, version: number): Promise<void> {
   await tx.run('UPDATE e2e_room_keys_versions SET deleted = 1, key_count = 0 WHERE user_id = ? AND version = ?', [
     userId,
     version,
   ]);
-  await tx.run('DELETE FROM e2e_room_keys WHERE user_id = ? AND version = ?', [userId, version]);
 }
 
 /** Notes that a backup's sessions changed: a new etag, and how many more there are. */

@@ -63,7 +63,7 @@ eachDatabase('key backups', (open) => {
   it.each(['it is deleted', 'its account is closed'])('keeps nothing that is being stored while %s', async (end) => {
     const version = await create();
     const isDeleted = end === 'it is deleted';
-    const reached = holdUp(test.database, 'key_backup_store', isDeleted ? 'key_backup_delete_sessions' : 'deactivate');
+    const reached = holdUp(test.database, 'key_backup_store', isDeleted ? 'key_backup_delete' : 'deactivate');
     const storing = backups.store(alice, version, [session('!a', 's1')]);
     await reached;
     if (isDeleted) await backups.delete(alice, version);
@@ -165,6 +165,35 @@ eachDatabase('key backups', (open) => {
     await backups.delete(alice, version);
     expect(await test.database.query('SELECT 1 AS x FROM e2e_room_keys WHERE user_id = ?', [alice])).toEqual([]);
     await expect(backups.find(alice, version)).rejects.toMatchObject({ errcode: 'M_NOT_FOUND' });
+  });
+
+  it('is gone from the first moment of its deletion, and loses the rest of its keys when that is asked for again', async () => {
+    const before = await create();
+    const version = await create();
+    await backups.store(
+      alice,
+      version,
+      Array.from({ length: 1_500 }, (_, index) => session('!a', `s${index}`)),
+    );
+    const { database } = test;
+    const { write } = database;
+    const left = (): Promise<unknown[]> =>
+      database.query('SELECT 1 AS x FROM e2e_room_keys WHERE user_id = ?', [alice]);
+    let deletions = 0;
+    database.write = (work, options) =>
+      options?.name === 'key_backup_delete_sessions' && ++deletions === 2
+        ? Promise.reject(new Error('The server ends'))
+        : write.call(database, work, options);
+    try {
+      await expect(backups.delete(alice, version)).rejects.toThrow('The server ends');
+    } finally {
+      database.write = write;
+    }
+    expect(await left()).toHaveLength(500);
+    expect(await backups.find(alice, undefined)).toMatchObject({ version: Number(before) });
+    await expect(sessions(version)).rejects.toMatchObject({ errcode: 'M_NOT_FOUND' });
+    await backups.delete(alice, version);
+    expect(await left()).toEqual([]);
   });
 
   it("is one user's alone, and goes with the account", async () => {

@@ -92,17 +92,22 @@ export class KeyBackupService {
     });
   }
 
-  /** Deletes a backup with its keys; one that was deleted before is fine. @throws MatrixError 404 `M_NOT_FOUND` */
+  /**
+   * Deletes a backup with its keys; one that was deleted before is fine, and loses what is left of its keys.
+   * @throws MatrixError 404 `M_NOT_FOUND`
+   */
   async delete(userId: string, version: string): Promise<void> {
     const number = versionNumber(version);
     const found = number === undefined ? undefined : await findVersion(this.database, userId, number);
     if (found === undefined) throw unknownVersion();
-    // Its sessions before it, some at a time: what is left where that is interrupted goes when it is deleted again.
-    if (found.deleted || !(await this.#deleteSessions(userId, found.version, {}))) return;
-    await this.database.write((tx) => deleteVersion(tx, userId, found.version), {
-      name: 'key_backup_delete',
-      anyProcess: true,
-    });
+    // Before its sessions, which go some at a time: a backup that lacks most of them must not be the current one, whatever comes in between.
+    if (!found.deleted)
+      await this.database.write((tx) => deleteVersion(tx, userId, found.version), {
+        name: 'key_backup_delete',
+        anyProcess: true,
+      });
+    const deleteSome = (tx: Tx): Promise<number> => deleteSomeSessions(tx, userId, found.version, {}, sessionsDeleted);
+    await this.#untilNoneIsLeft(deleteSome);
   }
 
   /**
@@ -192,10 +197,16 @@ export class KeyBackupService {
       if (deleted > 0) await noteChange(tx, userId, version, -deleted);
       return deleted;
     };
+    return (await this.#untilNoneIsLeft(deleteSome)) !== undefined;
+  }
+
+  /** @param deleteSome deletes up to {@link sessionsDeleted}; `undefined` ends it */
+  async #untilNoneIsLeft<Deleted extends number | undefined>(
+    deleteSome: (tx: Tx) => Promise<Deleted>,
+  ): Promise<Deleted> {
     for (;;) {
       const deleted = await this.database.write(deleteSome, { name: 'key_backup_delete_sessions', anyProcess: true });
-      if (deleted === undefined) return false;
-      if (deleted < sessionsDeleted) return true;
+      if (deleted === undefined || deleted < sessionsDeleted) return deleted;
     }
   }
 
