@@ -7,7 +7,7 @@ import type { CrossSigningType } from './cross-signing.query.js';
 export interface CrossSigningKey {
   readonly type: CrossSigningType;
   readonly object: JsonObject;
-  /** Unpadded base64; serves as the key's id. */
+  /** Base64; serves as the key's id. Unpadded, but for some that were stored long ago. */
   readonly publicKey: string;
   /** `ed25519:` and the public key. */
   readonly keyId: string;
@@ -36,6 +36,17 @@ export function parseCrossSigningKey(value: unknown, type: CrossSigningType, use
   if (Buffer.byteLength(coveredText(value)) > limits.keyBytes)
     throw MatrixError.tooLarge(`'${name}' is larger than ${limits.keyBytes} bytes`);
   return { type, object: value, publicKey, keyId, verifyKey };
+}
+
+const unpaddedBase64 = /^[A-Za-z0-9+/]+$/;
+
+/**
+ * Refuses a key that others would not know by its id, or not as a key: one that is not in unpadded base64.
+ * @throws MatrixError 400 `M_INVALID_PARAM`
+ * @spec appendices#unpadded-base64
+ */
+export function checkEncoding({ type, publicKey }: CrossSigningKey): void {
+  if (!unpaddedBase64.test(publicKey)) throw MatrixError.invalidParam(`'${type}_key' must be in unpadded base64`);
 }
 
 /**

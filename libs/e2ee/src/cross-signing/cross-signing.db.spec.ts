@@ -162,6 +162,25 @@ eachDatabase('cross-signing', (open) => {
     expect((await query(alice, alice)).master_keys).toEqual({});
   });
 
+  it.each(['padded', 'URL-safe'])('takes no key in %s base64, but for one that it has already', async (encoding) => {
+    // Of both alphabets.
+    let publicKey = '';
+    while (!/[+/]/.test(publicKey)) publicKey = SigningKey.generate().publicKey;
+    const text = encoding === 'padded' ? `${publicKey}=` : publicKey.replaceAll('+', '-').replaceAll('/', '_');
+    const master = { user_id: alice, usage: ['master'], keys: { [`ed25519:${text}`]: text } };
+    await expect(upload(alice, { master_key: master })).rejects.toMatchObject({
+      ...{ status: 400, errcode: 'M_INVALID_PARAM' },
+    });
+    expect((await query(alice, alice)).master_keys).toEqual({});
+    await test.database.write((tx) =>
+      tx.run('INSERT INTO e2e_cross_signing_keys (user_id, keytype, keydata, stream_id) VALUES (?, ?, ?, ?)', [
+        ...[alice, 'master', canonicalJson(master), -serial],
+      ]),
+    );
+    await upload(alice, { master_key: master });
+    expect((await query(alice, alice)).master_keys).toEqual({ [alice]: master });
+  });
+
   it('refuses a key whose id is that of a device, and a device with the id of a key', async () => {
     const keys = keySet(alice);
     await fixture.get(DeviceService).create(alice, keys.master.publicKey, undefined);

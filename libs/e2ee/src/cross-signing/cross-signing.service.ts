@@ -5,7 +5,7 @@ import { isJsonObject, type JsonObject, MatrixError } from '@rookery/matrix-type
 import { Clock, KeyedMutex, type Requester, type RequestOrigin } from '@rookery/platform';
 import { DeviceService, holdAccount, UserAuthGate, UserHooks } from '@rookery/users';
 import { DeviceListService } from '../device-lists/device-list.service.js';
-import { coveredText, type CrossSigningKey, parseCrossSigningKey } from './cross-signing-key.js';
+import { checkEncoding, coveredText, type CrossSigningKey, parseCrossSigningKey } from './cross-signing-key.js';
 import {
   type CrossSigningRow,
   crossSigningKeysOf,
@@ -105,6 +105,8 @@ export class CrossSigningService {
     checkSignatures(keys, master, userId);
     const fresh = keys.filter((key) => !isSame(key, before.get(key.type)));
     if (fresh.length === 0) return;
+    // Not those that were taken before, which may come again.
+    for (const key of fresh) checkEncoding(key);
     if (stored.has('master') && (stored.get('master')?.replaceableUntilMs ?? 0) <= this.clock.nowMs())
       await this.gate.require(requester, request, body, { description: 'change the keys that prove your devices' });
     for (const key of fresh)
