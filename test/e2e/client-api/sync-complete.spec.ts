@@ -191,6 +191,30 @@ describe.each(databases)('a sync leaves nothing out (%s)', (database) => {
     expect((await sync(bob, { since: invited })).device_lists?.left).toEqual([frank.userId]);
   });
 
+  it('names in device_lists who is invited and has another device: what is said meanwhile is for that, too', async () => {
+    const gwen = await homeserver.registerUser(`gwen-${database}`);
+    const roomId = await createRoom(alice, { preset: 'public_chat' });
+    await join(bob, roomId);
+    await act(alice, 'invite', roomId, gwen);
+    const { next_batch: since } = await sync(bob);
+    await ok(gwen, 'POST', '/keys/upload', {
+      device_keys: {
+        ...{ user_id: gwen.userId, device_id: gwen.deviceId, algorithms: [], signatures: {} },
+        keys: { [`ed25519:${gwen.deviceId}`]: 'a2V5' },
+      },
+    });
+    const news = await sync(bob, { since });
+    expect(news.device_lists?.changed).toEqual([gwen.userId]);
+    const { changed } = await ok<{ changed: string[] }>(
+      bob,
+      'GET',
+      `/keys/changes?from=${since}&to=${news.next_batch}`,
+    );
+    expect(changed).toEqual([gwen.userId]);
+    await ok(gwen, 'PUT', `/devices/${gwen.deviceId}`, { display_name: 'Phone' });
+    expect((await sync(bob, { since: news.next_batch })).device_lists?.changed).toEqual([gwen.userId]);
+  });
+
   it('tells of a gap, also where all that follows is hidden', async () => {
     const [grace, henry] = [
       await homeserver.registerUser(`grace-${database}`),

@@ -66,25 +66,25 @@ export async function insertSignatureChange(
   );
 }
 
-/** Local users who share a joined room with somebody. */
+/** Local users who are in a room with somebody, or in one to which that one is invited: what is said there is for the invited, too. */
 export async function localUsersSharing(db: Db, userId: string): Promise<Set<string>> {
   const rows = await db.query<{ user_id: string }>(
     `SELECT DISTINCT l.user_id FROM current_state_events m
      JOIN local_current_membership l ON l.room_id = m.room_id AND l.membership = 'join'
-     WHERE m.type = 'm.room.member' AND m.state_key = ? AND m.membership = 'join'`,
+     WHERE m.type = 'm.room.member' AND m.state_key = ? AND m.membership IN ('join', 'invite')`,
     [userId],
   );
   return new Set(rows.map((row) => row.user_id));
 }
 
-/** Users with changes in `(after, upTo]` who share a joined room with `userId`, and the user. */
+/** Users with changes in `(after, upTo]` who are in a room that `userId` has joined, or invited to one, and the user. */
 export async function changedUsersSharing(db: Db, userId: string, after: number, upTo: number): Promise<string[]> {
   const rows = await db.query<{ user_id: string }>(
     `SELECT DISTINCT s.user_id FROM device_lists_stream s
      WHERE s.stream_id > ? AND s.stream_id <= ? AND (s.user_id = ? OR EXISTS (
        SELECT 1 FROM current_state_events o JOIN current_state_events m ON m.room_id = o.room_id
          AND m.type = 'm.room.member' AND m.state_key = ? AND m.membership = 'join'
-       WHERE o.type = 'm.room.member' AND o.state_key = s.user_id AND o.membership = 'join'))`,
+       WHERE o.type = 'm.room.member' AND o.state_key = s.user_id AND o.membership IN ('join', 'invite')))`,
     [after, upTo, userId, userId],
   );
   return rows.map((row) => row.user_id);

@@ -115,7 +115,7 @@ export class DeviceListService {
     return ids;
   }
 
-  /** Users of this server who share a room with a user, and the user: whom a change concerns. */
+  /** Users of this server who are in a room with a user, or in one to which the user is invited, and the user: whom a change concerns. */
   async audience(db: Db, userId: string): Promise<Set<string>> {
     return (await localUsersSharing(db, userId)).add(userId);
   }
@@ -164,8 +164,8 @@ export class DeviceListService {
   }
 
   /**
-   * `changed`: users who share a room and whose keys changed, or who began to share one or were invited to one, since what is
-   * said there may be meant for them; `left`: those who neither share a room nor are invited to one any more. No query where
+   * `changed`: users who share a room or are invited to one and whose keys changed, or who began to share one or were invited to one,
+   * since what is said there may be meant for them; `left`: those who neither share a room nor are invited to one any more. No query where
    * nothing happened; six at most, but for clients that were away for more than a thousand changes.
    */
   async changes(query: DeviceListQuery): Promise<DeviceListNews> {
@@ -208,7 +208,7 @@ export class DeviceListService {
   }
 
   /**
-   * Those whose keys changed and who share a room. It is asked of each change on the server: where a client was away for long, of some at a
+   * Those whose keys changed and who share a room or are invited to one. It is asked of each change on the server: where a client was away for long, of some at a
    * time, with a turn for others in between.
    */
   async #changedCompanions(userId: string, after: number, upTo: number): Promise<string[]> {
