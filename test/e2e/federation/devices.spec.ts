@@ -1,6 +1,7 @@
 import { Database } from '@rookery/database';
 import type { JsonObject } from '@rookery/matrix-types';
-import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { PurgeService } from '@rookery/rooms';
+import { eventually, holdUp, type TestHomeserver, type TestUser } from '@rookery/testing';
 import type { ServerResponse } from 'node:http';
 import { createRoom, databases, ok, say } from '../rooms/rooms-client.js';
 import { type Asked, FederationWorld, type PlayedServer, send } from './federation-world.js';
@@ -186,6 +187,64 @@ describe.each(databases)('devices, messages and news of other servers (%s)', (da
       );
       played.answer = (_, response) => void response.writeHead(500).end('{}');
       await eventually(async () => played.name in (await query(alice, zoe)).failures);
+    });
+
+    /** The lists that are kept of zoe. */
+    const kept = (): Promise<unknown[]> =>
+      home.server
+        .service(Database)
+        .query('SELECT stream_id FROM device_lists_remote_extremeties WHERE user_id = ?', [zoe]);
+    const leave = (): Promise<unknown> =>
+      visit.send(visit.next({ type: 'm.room.member', stateKey: zoe, sender: zoe, content: { membership: 'leave' } }));
+    const hasLeft = (): Promise<boolean> =>
+      eventually(async () => {
+        const { chunk } = await ok<{ chunk: JsonObject[] }>(
+          alice,
+          'GET',
+          `/rooms/${visit.roomId}/members?membership=leave`,
+        );
+        return chunk.some((member) => member['state_key'] === zoe);
+      });
+
+    it('keeps no list of somebody who goes while it is being kept', async () => {
+      // One write comes after the other there.
+      if (database === 'sqlite') return;
+      const reached = holdUp(home.server.service(Database), 'device_list_kept', 'persist_events');
+      const asking = devicesOf();
+      await reached;
+      const leaving = leave();
+      expect(Object.keys(await asking)).toEqual(['PHONE']);
+      await leaving;
+      await hasLeft();
+      expect(await kept()).toEqual([]);
+    });
+
+    it('keeps no list of the members of a room that is purged with people in it', async () => {
+      await devicesOf();
+      const other = `@yan:${played.name}`;
+      await Visit.join(played, home, await createRoom(alice, { preset: 'public_chat' }), other);
+      list = { ...list, user_id: other };
+      await query(alice, other);
+      expect(await kept()).toHaveLength(1);
+      await home.server.service(PurgeService).purgeRoom(visit.roomId);
+      expect(await kept()).toEqual([]);
+      const before = asked('/user/devices/').length;
+      expect((await query(alice, other)).failures).toEqual({});
+      expect(asked('/user/devices/')).toHaveLength(before);
+    });
+
+    it('forgets a list of somebody who shares no room and whose devices change', async () => {
+      await devicesOf();
+      await leave();
+      await hasLeft();
+      // As a crash or an older release may have left it.
+      await home.server
+        .service(Database)
+        .write((tx) =>
+          tx.run('INSERT INTO device_lists_remote_extremeties (user_id, stream_id) VALUES (?, ?)', [zoe, '5']),
+        );
+      await update(6, [5], 'LAPTOP', 'one');
+      await eventually(async () => (await kept()).length === 0);
     });
 
     it('believes nobody about the users of others', async () => {

@@ -18,6 +18,8 @@ import {
 } from './device-pokes.query.js';
 import {
   devicesOfUsers,
+  isJoinedHere,
+  isSharingHeld,
   keysOfUsers,
   membersBehind,
   otherDevicesOf,
@@ -25,6 +27,7 @@ import {
   sharingUsers,
   sizesOfLists,
   strangersAmong,
+  trackedBehind,
   trackedUsers,
 } from './remote-device-lists.query.js';
 
@@ -50,6 +53,10 @@ eachDatabase('queries for changes of devices', (open) => {
       await serversTold(db, ['far.test'], '@a:b', 1);
       await trackedUsers(db, ['@a:b']);
       await sharingUsers(db, ['@a:b']);
+      // It locks rows elsewhere, which is no reading.
+      if (db.dialect.name === 'sqlite') await isSharingHeld(db as Tx, '@a:b');
+      await isJoinedHere(db, '!a:b');
+      await trackedBehind(db, '', 10);
       await sizesOfLists(db, ['@a:b']);
       await devicesOfUsers(db, ['@a:b']);
       await keysOfUsers(db, ['@a:b']);

@@ -52,6 +52,39 @@ export async function sharingUsers(db: Db, userIds: readonly string[]): Promise<
   return new Set(rows.map((row) => row.state_key));
 }
 
+/**
+ * Whether a user shares a joined room with somebody here, to the end of the transaction: a leave that is under way is waited for, and one
+ * that comes then finds what was written.
+ */
+export async function isSharingHeld(tx: Tx, userId: string): Promise<boolean> {
+  const lock = tx.dialect.name === 'postgres' ? ' FOR SHARE OF m, l' : '';
+  const row = await tx.get(
+    `SELECT 1 AS found FROM current_state_events m
+     JOIN local_current_membership l ON l.room_id = m.room_id AND l.membership = 'join'
+     WHERE m.type = 'm.room.member' AND m.state_key = ? AND m.membership = 'join' LIMIT 1${lock}`,
+    [userId],
+  );
+  return row !== undefined;
+}
+
+/** Whether anybody here has joined a room. */
+export async function isJoinedHere(db: Db, roomId: string): Promise<boolean> {
+  const row = await db.get(
+    `SELECT 1 AS found FROM local_current_membership WHERE room_id = ? AND membership = 'join' LIMIT 1`,
+    [roomId],
+  );
+  return row !== undefined;
+}
+
+/** Users of whom lists are kept, behind one in the order of their ids. */
+export async function trackedBehind(db: Db, after: string, limit: number): Promise<string[]> {
+  const rows = await db.query<{ user_id: string }>(
+    `SELECT user_id FROM device_lists_remote_extremeties WHERE user_id > ? ORDER BY user_id LIMIT ${Math.trunc(limit)}`,
+    [after],
+  );
+  return rows.map((row) => row.user_id);
+}
+
 export async function devicesOfUsers(db: Db, userIds: readonly string[]): Promise<RemoteDevice[]> {
   const rows = await db.query<{ user_id: string; device_id: string; content: string }>(
     `SELECT user_id, device_id, content FROM device_lists_remote_cache WHERE ${db.dialect.anyOf('user_id')}`,

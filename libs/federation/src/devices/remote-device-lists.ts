@@ -28,6 +28,8 @@ import {
   devicesOfUsers,
   forgetUsers,
   insertPending,
+  isJoinedHere,
+  isSharingHeld,
   keysOfUsers,
   mayBeInPartialRoom,
   membersBehind,
@@ -43,6 +45,7 @@ import {
   sizesOfLists,
   strangersAmong,
   takePending,
+  trackedBehind,
   trackedUsers,
   wantResync,
 } from './remote-device-lists.query.js';
@@ -62,8 +65,8 @@ const timeoutMs = 30_000;
 const parallel = 8;
 const resyncEveryMs = 60_000;
 const pageSize = 100;
-/** Members of a room that was left who are looked at in one turn. */
-const membersPerTurn = 1_000;
+/** Users who may share no room any more that are looked at in one turn. */
+const usersPerTurn = 1_000;
 /** Users whose news wait. */
 const maxWaiting = 100;
 const none = Promise.resolve();
@@ -120,7 +123,10 @@ export class RemoteDeviceLists implements OnModuleInit {
   }
 
   onModuleInit(): void {
-    this.hooks.subscribe({ inTransaction: (tx, batch) => this.#departed(tx, batch) });
+    this.hooks.subscribe({
+      inTransaction: (tx, batch) => this.#departed(tx, batch),
+      onRoomPurged: (tx, roomId) => this.#purged(tx, roomId),
+    });
     this.lifecycle.on('streams', {
       name: 'device lists of other servers',
       start: () => {
@@ -224,11 +230,15 @@ export class RemoteDeviceLists implements OnModuleInit {
   #changed(userId: string, deviceId: string, apply: (tx: Tx, place: string) => Promise<boolean>): Promise<boolean> {
     return this.#turns.run(userId, async () => {
       // What concerns nobody here is not worth a row.
-      if ((await sharingUsers(this.database, [userId])).size === 0) return this.#postpone(userId);
+      if ((await sharingUsers(this.database, [userId])).size === 0) return this.#ofStranger(userId);
       const asking = this.#asking.get(userId);
       if (asking) asking.changed = true;
       const isComplete = await this.database.write(
         async (tx) => {
+          if (!(await isSharingHeld(tx, userId))) {
+            await forgetUsers(tx, [userId]);
+            return true;
+          }
           const place = (await trackedUsers(tx, [userId])).get(userId);
           await this.deviceLists.changed(tx, userId, [deviceId]);
           if (place === undefined || (await apply(tx, place))) return true;
@@ -241,6 +251,13 @@ export class RemoteDeviceLists implements OnModuleInit {
       if (!isComplete) void this.#job.run();
       return true;
     });
+  }
+
+  /** Of a list that was kept of somebody who shares no room any more this change would be missing. */
+  async #ofStranger(userId: string): Promise<boolean> {
+    if ((await trackedUsers(this.database, [userId])).size > 0)
+      await this.database.write((tx) => this.#forgetStrangers(tx, [userId]), { name: 'device_list_forgotten' });
+    return this.#postpone(userId);
   }
 
   /** Who may be in a room of which not all members are known is told of once they are. */
@@ -287,8 +304,7 @@ export class RemoteDeviceLists implements OnModuleInit {
       const changed = this.#asking.get(userId)?.changed === true;
       await this.database.write(
         async (tx) => {
-          const isSharing = (await sharingUsers(tx, [userId])).has(userId);
-          if (list === undefined || !isSharing) await forgetUsers(tx, [userId]);
+          if (list === undefined || !(await isSharingHeld(tx, userId))) await forgetUsers(tx, [userId]);
           else if (!changed) await replaceList(tx, userId, list.streamId, list.devices, list.keys);
           else await wantResync(tx, [userId], this.clock.nowMs());
         },
@@ -364,12 +380,22 @@ export class RemoteDeviceLists implements OnModuleInit {
   }
 
   /** The same for all members of a room that nobody here is in any more. */
-  async #forgetStrangersIn(tx: Tx, roomId: string): Promise<void> {
+  #forgetStrangersIn(tx: Tx, roomId: string): Promise<void> {
+    return this.#forgetEachStranger(tx, (after) => membersBehind(tx, roomId, after, usersPerTurn));
+  }
+
+  /** The room's members are known no longer. Where nobody here was among them, those were forgotten when the last one left. */
+  async #purged(tx: Tx, roomId: string): Promise<void> {
+    if (await isJoinedHere(tx, roomId))
+      await this.#forgetEachStranger(tx, (after) => trackedBehind(tx, after, usersPerTurn));
+  }
+
+  async #forgetEachStranger(tx: Tx, usersBehind: (after: string) => Promise<readonly string[]>): Promise<void> {
     for (let after = ''; ; await nextTurn()) {
-      const members = await membersBehind(tx, roomId, after, membersPerTurn);
-      await this.#forgetStrangers(tx, members);
-      if (members.length < membersPerTurn) return;
-      after = members.at(-1)!;
+      const users = await usersBehind(after);
+      await this.#forgetStrangers(tx, users);
+      if (users.length < usersPerTurn) return;
+      after = users.at(-1)!;
     }
   }
 }
