@@ -892,7 +892,7 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
       held[0]?.end('{"pdus":{}}');
       await eventually(async () => (await waiting()).length === 0);
       const since = updates().slice(told);
-      expect(since.find(({ device_id }) => device_id === deviceId)).toMatchObject({ deleted: true });
+      expect(since.findLast(({ device_id }) => device_id === deviceId)).toMatchObject({ deleted: true });
       expect(since.find(({ device_id }) => device_id === erin.deviceId)).toMatchObject({ prev_id: [] });
     }
   });

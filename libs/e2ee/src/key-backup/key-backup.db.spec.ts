@@ -1,3 +1,4 @@
+import type { Tx } from '@rookery/database';
 import { eachDatabase, FakeClock, holdUp, type TestDatabase } from '@rookery/testing';
 import { DeactivationService } from '@rookery/users';
 import { buildE2ee, type E2eeFixture, fixtureMigrations } from '../e2ee.fixture.js';
@@ -180,10 +181,10 @@ eachDatabase('key backups', (open) => {
     const left = (): Promise<unknown[]> =>
       database.query('SELECT 1 AS x FROM e2e_room_keys WHERE user_id = ?', [alice]);
     let deletions = 0;
-    database.write = (work, options) =>
+    database.write = <T>(work: (tx: Tx) => Promise<T>, options?: Parameters<typeof write>[1]): Promise<T> =>
       options?.name === 'key_backup_delete_sessions' && ++deletions === 2
         ? Promise.reject(new Error('The server ends'))
-        : write.call(database, work, options);
+        : (write.call(database, work, options) as Promise<T>);
     try {
       await expect(backups.delete(alice, version)).rejects.toThrow('The server ends');
     } finally {
