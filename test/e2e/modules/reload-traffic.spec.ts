@@ -23,7 +23,11 @@ describe.each(['sqlite', 'postgres'] as const)('reloads while the server is used
   const logger = new RecordingLogger();
   const entry = (instance: number, more: object = {}): object => ({ module, config: { instance, ...more } });
   const settings = (...modules: object[]): Config =>
-    Config.fromObject({ server_name: 'rookery.test', report_stats: false, modules }, { configDir: process.cwd() });
+    Config.fromObject(
+      // Limits are taken over as well.
+      { server_name: 'rookery.test', report_stats: false, modules, rc_message: { per_second: 1e5, burst_count: 1e5 } },
+      { configDir: process.cwd() },
+    );
 
   beforeAll(async () => {
     churn.live.clear();
