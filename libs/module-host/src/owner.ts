@@ -32,5 +32,10 @@ export function ownedBy<T>(owner: Owner, value: T): T {
       if (typeof member !== 'function') return member;
       return (...args: unknown[]): unknown => owners.run(owner, () => Reflect.apply(member, value, args) as unknown);
     },
+    ownKeys: () => Reflect.ownKeys(value),
+    getOwnPropertyDescriptor(_, key) {
+      const own = Reflect.getOwnPropertyDescriptor(value, key);
+      return own && { ...own, configurable: true };
+    },
   });
 }
