@@ -13,10 +13,11 @@ import {
   selectCurrentState,
   selectRoomVersions,
   type StateDelta,
+  type WantedEntry,
 } from './room-state.query.js';
 import type { StateFilter } from './state-filter.js';
 import { selectGroupsOf } from './state-groups.query.js';
-import { readCurrentState, readStateDeltas, readStates } from './state-pages.js';
+import { readCurrentEntries, readCurrentState, readStateDeltas, readStates } from './state-pages.js';
 
 /** State of rooms, now and at events. Every method takes a bounded number of queries, whatever is asked; of large rooms one for each page. */
 @Injectable()
@@ -53,6 +54,11 @@ export class RoomStateReader {
     // A transaction waits for nothing but the database.
     if (db !== this.stores.main) return selectCurrentState(db, roomIds, filter);
     return readCurrentState(db, roomIds, filter, () => this.ids.events.current());
+  }
+
+  /** Entries of current state, of each room its own, by room and {@link stateKeyOf}; rooms without any of them are absent. */
+  currentEntries(wanted: Iterable<WantedEntry>): Promise<Map<string, Map<string, string>>> {
+    return readCurrentEntries(this.stores.main, wanted);
   }
 
   /** Current state, loaded. */

@@ -50,14 +50,43 @@ export async function selectCurrentState(
   filter: StateFilter | undefined,
   atMost?: number,
 ): Promise<Map<string, Map<string, string>> | undefined> {
-  const condition = stateFilterSql(filter, (column) => db.dialect.anyOf(column));
+  const alternatives = stateFilterSql(filter, db.dialect);
   const rows = await db.query<CurrentRow>(
-    `SELECT room_id, type, state_key, event_id FROM current_state_events
-     WHERE ${db.dialect.anyOf('room_id')} ${condition ? `AND ${condition.sql}` : ''}
+    `${alternatives
+      .map(
+        ({ sql }) => `SELECT room_id, type, state_key, event_id FROM current_state_events
+     WHERE ${db.dialect.anyOf('room_id')} AND ${sql}`,
+      )
+      .join(' UNION ALL ')}
      ${atMost === undefined ? '' : `LIMIT ${Math.trunc(atMost) + 1}`}`,
-    [roomIds, ...(condition?.params ?? [])],
+    alternatives.flatMap(({ params }) => [roomIds, ...params]),
   );
-  if (atMost !== undefined && rows.length > atMost) return undefined;
+  return atMost !== undefined && rows.length > atMost ? undefined : byRoom(rows);
+}
+
+/** An entry of a room's state, by which it is looked for. */
+export type WantedEntry = readonly [roomId: string, type: string, stateKey: string];
+
+/** Entries of current state, by room and {@link stateKeyOf}; rooms without any of them are absent. Nothing else of the rooms is looked at. */
+export async function selectCurrentEntries(
+  db: Db,
+  wanted: readonly WantedEntry[],
+): Promise<Map<string, Map<string, string>>> {
+  const isSqlite = db.dialect.name === 'sqlite';
+  const given = isSqlite
+    ? `(SELECT json_extract(value, '$[0]') AS room_id, json_extract(value, '$[1]') AS type,
+         json_extract(value, '$[2]') AS state_key FROM json_each(?)) AS w CROSS JOIN`
+    : 'unnest(CAST(? AS TEXT[]), CAST(? AS TEXT[]), CAST(? AS TEXT[])) AS w(room_id, type, state_key) JOIN';
+  const columns = [0, 1, 2].map((column) => wanted.map((entry) => entry[column] ?? ''));
+  const rows = await db.query<CurrentRow>(
+    `SELECT c.room_id, c.type, c.state_key, c.event_id FROM ${given} current_state_events c
+     ON c.room_id = w.room_id AND c.type = w.type AND c.state_key = w.state_key`,
+    isSqlite ? [JSON.stringify(wanted)] : columns,
+  );
+  return byRoom(rows);
+}
+
+function byRoom(rows: readonly CurrentRow[]): Map<string, Map<string, string>> {
   const rooms = new Map<string, Map<string, string>>();
   for (const row of rows) {
     let state = rooms.get(row.room_id);

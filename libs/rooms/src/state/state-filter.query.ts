@@ -1,7 +1,7 @@
-import { batchesOf } from '@rookery/platform';
+import type { Dialect } from '@rookery/database';
 import type { StateFilter } from './state-filter.js';
 
-/** A condition over columns `type` and `state_key` for a filter; `undefined` when everything matches. */
+/** A condition over columns `type` and `state_key`. */
 export interface FilterSql {
   readonly sql: string;
   readonly params: readonly (string | readonly string[])[];
@@ -61,70 +61,64 @@ export function pageSql(
   return { sql: `${conditions.join(' ')} ORDER BY type, state_key LIMIT ${Math.trunc(limit)}`, params };
 }
 
-/** Entries that are looked for one by one; of more of them it is quicker to read on. */
+/** Entries that are looked for one by one where types and keys are crossed; more are given as a list. */
 const maxSearches = 64;
 
 /**
- * Writes a filter as SQL.
- * @param anyOf the dialect's list binding
+ * Writes a filter as SQL: conditions of which none holds for what another does, and one for whatever the filter lets through. The index is
+ * searched by each of them; by all at once, put together with OR, SQLite would read all of a state, however little is wanted.
  */
-export function stateFilterSql(
-  filter: StateFilter | undefined,
-  anyOf: (column: string) => string,
-  prefix = '',
-): FilterSql | undefined {
-  if (!filter) return undefined;
-  const type = `${prefix}type`;
-  const key = `${prefix}state_key`;
-  const parts: string[] = [];
-  const params: (string | readonly string[])[] = [];
-  if (filter.types) {
-    const wanted = typesSql(filter.types, anyOf, { type, key });
-    parts.push(wanted.sql);
-    params.push(...wanted.params);
+export function stateFilterSql(filter: StateFilter | undefined, dialect: Dialect, prefix = ''): readonly FilterSql[] {
+  const columns = { type: `${prefix}type`, key: `${prefix}state_key` };
+  const { type, key } = columns;
+  const { types, members, withoutMembers: noMembers } = filter ?? {};
+  if (types !== undefined) {
+    const parts = typesSql(types, dialect, columns);
+    if (noMembers) return parts.map(({ sql, params }) => ({ sql: `${sql} AND ${type} <> '${memberType}'`, params }));
+    if (members === undefined) return parts;
+    const also = `(${type} <> '${memberType}' OR ${dialect.anyOf(key)})`;
+    return parts.map(({ sql, params }) => ({ sql: `${sql} AND ${also}`, params: [...params, members] }));
   }
-  if (filter.withoutMembers) parts.push(`${type} <> 'm.room.member'`);
-  if (filter.members) {
-    parts.push(`(${type} <> 'm.room.member' OR ${anyOf(key)})`);
-    params.push(filter.members);
-  }
-  return parts.length > 0 ? { sql: parts.join(' AND '), params } : undefined;
+  if (members === undefined && !noMembers) return [{ sql: '1 = 1', params: [] }];
+  const others = ['<', '>'].map((is) => ({ sql: `${type} ${is} '${memberType}'`, params: [] }));
+  if (noMembers || members === undefined || members.length === 0) return others;
+  return [...others, { sql: `${type} = '${memberType}' AND ${dialect.anyOf(key)}`, params: [members] }];
 }
 
-const alternativesInGroup = 100;
-
-/** Conditions of which one holds, in brackets. Many are put in groups: SQLite takes no thousand in a row. */
-function oneOf(conditions: readonly string[]): string {
-  const groups = batchesOf(conditions, alternativesInGroup).map((group) => `(${group.join(' OR ')})`);
-  return groups.length > 1 ? `(${groups.join(' OR ')})` : (groups[0] ?? '1 = 0');
+interface Columns {
+  readonly type: string;
+  readonly key: string;
 }
 
-function typesSql(
-  types: NonNullable<StateFilter['types']>,
-  anyOf: (column: string) => string,
-  { type, key }: { readonly type: string; readonly key: string },
-): FilterSql {
-  const whole = types.filter(([, stateKey]) => stateKey === undefined).map(([name]) => name);
-  const byType = new Map<string, string[]>();
-  for (const [name, stateKey] of types) {
-    if (stateKey === undefined) continue;
-    const some = byType.get(name);
-    if (some) some.push(stateKey);
-    else byType.set(name, [stateKey]);
+function typesSql(types: NonNullable<StateFilter['types']>, dialect: Dialect, columns: Columns): FilterSql[] {
+  const whole = new Set(types.flatMap(([name, stateKey]) => (stateKey === undefined ? [name] : [])));
+  const named = types.flatMap(([name, stateKey]) =>
+    stateKey === undefined || whole.has(name) ? [] : [[name, stateKey] as const],
+  );
+  const parts: FilterSql[] = [];
+  if (whole.size > 0) parts.push({ sql: dialect.anyOf(columns.type), params: [[...whole]] });
+  if (named.length > 0) parts.push(namedSql(named, dialect, columns));
+  return parts.length > 0 ? parts : [{ sql: '1 = 0', params: [] }];
+}
+
+function namedSql(named: readonly (readonly [string, string])[], dialect: Dialect, { type, key }: Columns): FilterSql {
+  const { anyOf } = dialect;
+  const byType = Map.groupBy(named, ([name]) => name);
+  const keys = new Set(named.map(([, stateKey]) => stateKey));
+  if (byType.size > 1 && byType.size * keys.size > maxSearches) {
+    return dialect.name === 'sqlite'
+      ? {
+          sql: `(${type}, ${key}) IN (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?))`,
+          params: [JSON.stringify(named)],
+        }
+      : {
+          sql: `(${type}, ${key}) IN (SELECT * FROM unnest(CAST(? AS TEXT[]), CAST(? AS TEXT[])))`,
+          params: [named.map(([name]) => name), named.map(([, stateKey]) => stateKey)],
+        };
   }
-  const either: string[] = [];
-  const named: (string | readonly string[])[] = [];
-  if (whole.length > 0) {
-    either.push(anyOf(type));
-    named.push(whole);
-  }
-  for (const [name, some] of byType) {
-    either.push(`(${type} = ? AND ${anyOf(key)})`);
-    named.push(name, some);
-  }
-  const sql = oneOf(either);
-  const keys = new Set([...byType.values()].flat());
-  if (whole.length > 0 || byType.size < 2 || byType.size * keys.size > maxSearches) return { sql, params: named };
-  // Said twice, so that the index is searched by type and key: for alternatives SQLite reads all of a state, however few are wanted.
-  return { sql: `${anyOf(type)} AND ${anyOf(key)} AND ${sql}`, params: [[...byType.keys()], [...keys], ...named] };
+  const sql = [...byType.keys()].map(() => `(${type} = ? AND ${anyOf(key)})`).join(' OR ');
+  const params = [...byType].flatMap(([name, some]) => [name, some.map(([, stateKey]) => stateKey)]);
+  if (byType.size < 2) return { sql, params };
+  // Said twice, so that the index is searched by type and key.
+  return { sql: `${anyOf(type)} AND ${anyOf(key)} AND (${sql})`, params: [[...byType.keys()], [...keys], ...params] };
 }

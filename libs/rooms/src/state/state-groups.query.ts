@@ -71,16 +71,22 @@ export async function selectStates(
   filter: StateFilter | undefined,
   atMost?: number,
 ): Promise<Map<number, Map<string, string>> | undefined> {
-  const condition = stateFilterSql(filter, (column) => db.dialect.anyOf(column), 's.');
+  const alternatives = stateFilterSql(filter, db.dialect, 's.');
   const states = new Map<number, Map<string, string>>(groups.map((group) => [group, new Map()]));
   if (groups.length === 0) return states;
   // In no order: to bring them into one, all would be read before the first is given.
   const rows = await db.query<GroupRow & { readonly hop: number }>(
     `${chainCte(`SELECT id, id, 0 FROM state_groups WHERE ${db.dialect.anyOf('id')}`)}
-     SELECT c.root, c.hop, s.type, s.state_key, s.event_id FROM chain c CROSS JOIN state_groups_state s
-     WHERE s.state_group = c.state_group ${condition ? `AND ${condition.sql}` : ''}
+     ${alternatives
+       .map(
+         ({
+           sql,
+         }) => `SELECT c.root, c.hop, s.type, s.state_key, s.event_id FROM chain c CROSS JOIN state_groups_state s
+     WHERE s.state_group = c.state_group AND ${sql}`,
+       )
+       .join(' UNION ALL ')}
      ${atMost === undefined ? '' : `LIMIT ${Math.trunc(atMost) + 1}`}`,
-    [groups, ...(condition?.params ?? [])],
+    [groups, ...alternatives.flatMap(({ params }) => params)],
   );
   if (atMost !== undefined && rows.length > atMost) return undefined;
   rows.sort((a, b) => b.hop - a.hop);

@@ -1,11 +1,12 @@
 import { type Database, databaseMigrations, type Db, type SqlValue, type Tx } from '@rookery/database';
+import { stateKeyOf } from '@rookery/state-res';
 import { eachDatabase, type TestDatabase } from '@rookery/testing';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { roomsMigrations } from '../migrations/index.js';
 import { selectCurrentState, selectStateDeltas, type StateRow } from './room-state.query.js';
 import type { StateFilter } from './state-filter.js';
 import { selectStates } from './state-groups.query.js';
-import { currentPages, readCurrentState, readStateDeltas, readStates } from './state-pages.js';
+import { currentPages, readCurrentEntries, readCurrentState, readStateDeltas, readStates } from './state-pages.js';
 
 const room = '!large:a';
 const count = 9_000;
@@ -60,6 +61,16 @@ const filters: readonly (readonly [string, StateFilter | undefined])[] = [
   ['one type', { types: [['m.room.member']] }],
   ['all of two types, and an entry', { types: [['a.type'], ['m.room.member'], ['z.type', keyOf(5)]] }],
   ['few entries', { types: [['m.room.member', keyOf(1)]] }],
+  ['all of a type, and entries of others', { types: [['a.type'], ['m.room.member', keyOf(5)], ['z.type', keyOf(5)]] }],
+  [
+    'many entries of two types',
+    {
+      types: Array.from({ length: 400 }, (_, n) => [n % 2 === 0 ? 'm.room.member' : 'z.type', keyOf(n * 7)] as const),
+    },
+  ],
+  ['some members, of some types', { types: [['a.type', keyOf(1)], ['m.room.member']], members: [keyOf(7)] }],
+  ['no members, of some types', { types: [['a.type', keyOf(1)], ['m.room.member']], withoutMembers: true }],
+  ['nothing', { types: [] }],
 ];
 
 eachDatabase('states that are read in pages', (open) => {
@@ -150,6 +161,53 @@ eachDatabase('states that are read in pages', (open) => {
     expect(await readStates(watched, [3, 1, 99], filter)).toEqual(await selectStates(database, [3, 1, 99], filter));
     // Beside entries it is groups that are read, few of them.
     expect(Math.max(...watched.rowsPerTurn)).toBeLessThanOrEqual(4_010);
+  });
+
+  it.each(filters.slice(1, -1))('are searched for what is wanted: %s', async (_what, filter) => {
+    watched = new WatchedDb(database);
+    // What SQLite says it goes by: the whole key, or a part of it that begins with a type.
+    if (database.dialect.name !== 'sqlite') return;
+    const plans: string[] = [];
+    const explaining: Db = {
+      dialect: database.dialect,
+      get: (sql, params) => database.get(sql, params),
+      query: async <Row>(sql: string, params?: readonly SqlValue[]): Promise<Row[]> => {
+        const plan = await database.query<{ detail: string }>(`EXPLAIN QUERY PLAN ${sql}`, params);
+        plans.push(...plan.map(({ detail }) => detail));
+        return database.query<Row>(sql, params);
+      },
+    };
+    await selectCurrentState(explaining, [room], filter);
+    await selectStates(explaining, [3], filter);
+    const found = plans.filter((detail) => /^SEARCH (?:current_state_events|s) /.test(detail));
+    expect(found.length).toBeGreaterThanOrEqual(2);
+    expect(found.filter((detail) => !/\btype(?:=|<|>)\?/.test(detail))).toEqual([]);
+  });
+
+  it('have entries looked up that rooms name, so many in a turn of the event loop', async () => {
+    watched = new WatchedDb(database);
+    const members = Array.from({ length: 2_500 }, (_, n) => [room, 'm.room.member', keyOf(n)] as const);
+    const wanted = [
+      ...members,
+      ['!small:a', 'a.type', ''],
+      [room, 'a.type', 'no key'],
+      ['!no:a', 'a.type', ''],
+    ] as const;
+    const found = await readCurrentEntries(watched, wanted);
+    expect([...found.keys()].sort()).toEqual([room, '!small:a']);
+    expect(found.get('!small:a')).toEqual(new Map([[stateKeyOf('a.type', ''), '$small']]));
+    const all = (await selectCurrentState(database, [room], { types: [['m.room.member']] })).get(room)!;
+    expect(found.get(room)).toEqual(new Map([...all].slice(0, 2_500)));
+    expect(watched.rowsPerTurn).toEqual([1_000, 1_000, 501]);
+    await nextTurn();
+    // The same where every room is asked for the same.
+    watched.rowsPerTurn.length = 0;
+    const types = members.map(([, type, key]) => [type, key] as const);
+    expect(await readCurrentState(watched, ['!nowhere:a', room], { types }, () => 0)).toEqual(
+      new Map([[room, found.get(room)]]),
+    );
+    expect(Math.max(...watched.rowsPerTurn)).toBeLessThanOrEqual(1_000);
+    expect(await readCurrentEntries(database, [])).toEqual(new Map());
   });
 
   it('are rows of all of a room', async () => {

@@ -2,11 +2,13 @@ import type { Db } from '@rookery/database';
 import { ownTurn } from '@rookery/platform';
 import { stateKeyOf, type StateMap } from '@rookery/state-res';
 import {
+  selectCurrentEntries,
   selectCurrentPage,
   selectCurrentState,
   selectStateDeltas,
   type StateDelta,
   type StateRow,
+  type WantedEntry,
 } from './room-state.query.js';
 import { filterState, type StateFilter } from './state-filter.js';
 import { spansOf, type StateSpan, type StateSpans } from './state-filter.query.js';
@@ -14,6 +16,8 @@ import { type ChainLink, selectChain, selectGroupPage, selectStates } from './st
 
 /** Entries that are read in one turn of the event loop, of however many rooms; and of one of which there are more. */
 const [entriesAtOnce, entriesPerPage] = [4_000, 2_000];
+/** Entries that are looked for one by one in a turn of the event loop. */
+const searchesPerTurn = 1_000;
 /** A chain is read once more when it was written anew meanwhile, which seldom happens twice. */
 const maxAttempts = 5;
 
@@ -42,9 +46,47 @@ export const currentPages = <Row extends StateRow>(db: Db, roomId: string): Asyn
 export const groupPages = (db: Db, group: number): AsyncGenerator<StateRow[]> =>
   pagesOf<StateRow>([{}], (span, after) => selectGroupPage(db, group, span, after, entriesPerPage));
 
+/** Entries of current state, by room and {@link stateKeyOf}, some in a turn of the event loop; rooms without any of them are absent. */
+export async function readCurrentEntries(
+  db: Db,
+  wanted: Iterable<WantedEntry>,
+): Promise<Map<string, Map<string, string>>> {
+  const rooms = new Map<string, Map<string, string>>();
+  const read = async (part: readonly WantedEntry[]): Promise<void> => {
+    for (const [roomId, found] of await selectCurrentEntries(db, part)) {
+      const known = rooms.get(roomId);
+      if (known === undefined) rooms.set(roomId, found);
+      else for (const [key, eventId] of found) known.set(key, eventId);
+    }
+  };
+  let part: WantedEntry[] = [];
+  for (const entry of wanted) {
+    if (part.length === searchesPerTurn) {
+      await read(part);
+      part = [];
+      await ownTurn();
+    }
+    part.push(entry);
+  }
+  if (part.length > 0) await read(part);
+  return rooms;
+}
+
+function* crossed(roomIds: readonly string[], types: NonNullable<StateFilter['types']>): Generator<WantedEntry> {
+  for (const roomId of roomIds) for (const [type, stateKey = ''] of types) yield [roomId, type, stateKey];
+}
+
+/** The entries that a filter names in rooms, where it names each of them, and they are too many for a turn of the event loop. */
+function manyEntries(roomIds: readonly string[], filter: StateFilter | undefined): Iterable<WantedEntry> | undefined {
+  const { types, members, withoutMembers } = filter ?? {};
+  if (types === undefined || members !== undefined || withoutMembers) return undefined;
+  if (roomIds.length * types.length <= searchesPerTurn) return undefined;
+  return crossed(roomIds, types);
+}
+
 /**
  * Current state of rooms, by {@link stateKeyOf}, as it was at one moment; much of it is read in several turns of the event loop. Rooms without any matching
- * entry are absent.
+ * entry are absent. Of more entries than can be looked for in a turn, which are named one by one, each is as it is when it is looked for.
  * @param position up to which events are known to be stored by now
  */
 export async function readCurrentState(
@@ -54,7 +96,10 @@ export async function readCurrentState(
   position: () => number,
 ): Promise<Map<string, Map<string, string>>> {
   const spans = spansOf(filter);
-  if (spans === undefined) return selectCurrentState(db, roomIds, filter);
+  if (spans === undefined) {
+    const many = manyEntries(roomIds, filter);
+    return many === undefined ? selectCurrentState(db, roomIds, filter) : readCurrentEntries(db, many);
+  }
   const few = await selectCurrentState(db, roomIds, filter, entriesAtOnce);
   if (few !== undefined) return few;
   const rooms = new Map<string, Map<string, string>>();

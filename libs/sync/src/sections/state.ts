@@ -149,11 +149,16 @@ export class RoomStates {
     context: SyncContext,
   ): Promise<void> {
     const joined = entries.filter((entry) => entry.section === 'join');
-    const users = [...sendersOf(joined, shown), ...[...heroes.values()].flat(), context.userId];
-    const keys = new Map(users.map((userId) => [userId, stateKeyOf(memberType, userId)]));
-    const members = await this.state.currentIdsOf(
-      joined.map((entry) => entry.roomId),
-      { types: [...keys.keys()].map((userId) => [memberType, userId] as const) },
+    const neededIn = new Map(
+      joined.map(({ roomId, fresh }) => {
+        const timeline = shown.get(roomId) ?? [];
+        const needed = new Set([...timeline.map((stored) => stored.event.sender), ...(heroes.get(roomId) ?? [])]);
+        if (fresh || context.fullState) needed.add(context.userId);
+        return [roomId, needed] as const;
+      }),
+    );
+    const members = await this.state.currentEntries(
+      [...neededIn].flatMap(([roomId, needed]) => [...needed].map((userId) => [roomId, memberType, userId] as const)),
     );
     const claimed = await claimedMembers(
       this.partial,
@@ -165,13 +170,10 @@ export class RoomStates {
       const ids = result.get(roomId);
       if (ids === undefined) continue;
       const isWhole = fresh || context.fullState;
-      const timeline = shown.get(roomId) ?? [];
-      const inTimeline = new Set(timeline.map((stored) => stored.event.eventId));
-      const needed = new Set([...timeline.map((stored) => stored.event.sender), ...(heroes.get(roomId) ?? [])]);
-      if (isWhole) needed.add(context.userId);
+      const inTimeline = new Set((shown.get(roomId) ?? []).map((stored) => stored.event.eventId));
       const wanted = new Map<string, string>();
-      for (const userId of needed) {
-        const key = keys.get(userId)!;
+      for (const userId of neededIn.get(roomId)!) {
+        const key = stateKeyOf(memberType, userId);
         const eventId = ids.get(key) ?? members.get(roomId)?.get(key) ?? claimed.get(claimKey(roomId, userId));
         if (eventId === undefined || (inTimeline.has(eventId) && !context.useStateAfter)) continue;
         // The id as the event itself holds it: what is remembered per device should not keep the database's copy.

@@ -93,8 +93,7 @@ export class Timelines {
     current: CurrentStates,
   ): Promise<ReadonlyMap<string, ReadonlyMap<string, string | undefined>>> {
     const final = new Map<string, ReadonlyMap<string, string | undefined>>();
-    const asked = new Set<string>();
-    const types = new Map<string, readonly [string, string]>();
+    const asked = new Map<string, readonly [roomId: string, type: string, stateKey: string]>();
     for (const { roomId, section, fresh: isFresh } of entries) {
       const told = (slices.get(roomId)?.events ?? []).filter(({ event }) => event.stateKey !== undefined);
       if (told.length === 0) continue;
@@ -108,13 +107,12 @@ export class Timelines {
           const key = stateKeyOf(event.type, event.stateKey ?? '');
           // Where members are loaded lazily, none is in what is known.
           if (known?.has(key) === true) continue;
-          asked.add(roomId);
-          types.set(key, [event.type, event.stateKey ?? '']);
+          asked.set(`${roomId}\n${key}`, [roomId, event.type, event.stateKey ?? '']);
         }
       }
     }
     if (asked.size === 0) return final;
-    const more = await this.state.currentIdsOf([...asked], { types: [...types.values()] });
+    const more = await this.state.currentEntries([...asked.values()]);
     for (const [roomId, ids] of more) final.set(roomId, new Map([...(final.get(roomId) ?? []), ...ids]));
     return final;
   }

@@ -16,7 +16,7 @@ import type { TakeMembers, WantedMembers } from '../request/device-members.js';
 import { claimedMembers, claimKey } from '../sections/claimed-members.js';
 import { idsOfRooms } from '../sections/state-ids.js';
 import type { RoomPart } from './room-plan.js';
-import type { StateDelta, StateFilter } from '../model/rooms.js';
+import type { StateDelta } from '../model/rooms.js';
 
 type StateIds = Map<string, string>;
 
@@ -140,20 +140,29 @@ export class RoomDetailsReader {
     if (parts.length === 0) return new Map();
     const isWhole = (part: RoomPart): boolean => part.initial || part.formerState !== undefined;
     const whole = parts.filter(isWhole);
-    const followed = parts.filter((part) => !isWhole(part));
     const roomsOf = (list: readonly RoomPart[]): string[] => list.map((part) => part.roomId);
-    const members = new Set([...needed.values()].flatMap((ids) => [...ids]));
-    const named = (list: readonly RoomPart[]): StateFilter => ({
-      types: [...namedBy(list, userId), ...[...members].map((member) => [memberType, member] as const)],
+    // Of those with equal wishes once: what they name, and types of which they want all.
+    const groups = [...Map.groupBy(parts, (part) => (isWhole(part) ? part.config.requiredState.key : '')).values()].map(
+      (group) => ({ group, types: namedBy(group.filter(isWhole), userId) }),
+    );
+    const entries = groups.flatMap(({ group, types }) =>
+      group.flatMap(({ roomId }) => [
+        ...types.flatMap(([type, stateKey]) => (stateKey === undefined ? [] : [[roomId, type, stateKey] as const])),
+        ...[...(needed.get(roomId) ?? none)].map((member) => [roomId, memberType, member] as const),
+      ]),
+    );
+    const types = groups.flatMap(({ group, types: named }) => {
+      const all = named.filter(([, stateKey]) => stateKey === undefined);
+      return all.length > 0 ? [{ group, types: all }] : [];
     });
-    const groups = [...Map.groupBy(whole, (part) => part.config.requiredState.key).values()];
+    const everyType = { group: types.flatMap((one) => one.group), types: types.flatMap((one) => one.types) };
     const everything = whole.filter((part) => part.config.requiredState.breadth === 'all');
     const almost = whole.filter((part) => part.config.requiredState.breadth === 'withoutMembers');
     const states = await Promise.all([
-      followed.length > 0 ? this.state.currentIdsOf(roomsOf(followed), named([])) : undefined,
+      this.state.currentEntries(entries),
       // Each with what it names itself: one room of which all members are wanted must not make every other room costly.
-      ...(groups.length > maxGroups ? [whole] : groups).map((group) =>
-        this.state.currentIdsOf(roomsOf(group), named(group)),
+      ...(types.length > maxGroups ? [everyType] : types).map((one) =>
+        this.state.currentIdsOf(roomsOf(one.group), { types: one.types }),
       ),
       almost.length > 0 ? this.state.currentIdsOf(roomsOf(almost), { withoutMembers: true }) : undefined,
       everything.length > 0 ? this.state.currentIdsOf(roomsOf(everything)) : undefined,
@@ -250,11 +259,9 @@ export class RoomDetailsReader {
   /** The members by which rooms without a name are called, with what they are called themselves. */
   async #heroes(roomIds: readonly string[], userId: string): Promise<Map<string, JsonObject[]>> {
     const heroes = await this.heroes.of(roomIds, userId);
-    const users = new Set([...heroes.values()].flat());
-    if (users.size === 0) return new Map();
-    const members = await this.state.currentIdsOf([...heroes.keys()], {
-      types: [...users].map((member) => [memberType, member] as const),
-    });
+    const members = await this.state.currentEntries(
+      [...heroes].flatMap(([roomId, named]) => named.map((member) => [roomId, memberType, member] as const)),
+    );
     const ids = new Map(
       [...heroes].map(([roomId, named]) => [
         roomId,
