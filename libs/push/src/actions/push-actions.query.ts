@@ -50,16 +50,30 @@ export async function selectTold(
   return new Set(rows.map((row) => row.event_id));
 }
 
-/** Takes back what events meant: they were redacted, or are out of sight. @returns whether they had notified anybody */
-export async function withdrawPushes(tx: Tx, eventIds: readonly string[]): Promise<boolean> {
-  const shared = await withdrawPushNotes(tx, eventIds);
-  const own = await deleteOwnPushes(tx, eventIds);
-  return shared + own > 0;
+/** Takes back what events meant: they were redacted, or are out of sight. */
+export async function withdrawPushes(tx: Tx, eventIds: readonly string[]): Promise<void> {
+  await withdrawPushNotes(tx, eventIds);
+  await deleteOwnPushes(tx, eventIds);
 }
 
-/** Deletes what lies beside the rows of events, before these go: they say where it is. @returns how many rows */
-export async function deleteOwnPushes(tx: Tx, eventIds: readonly string[]): Promise<number> {
-  return tx.run(
+/** Up to where some events have notified anybody, by thread; empty where they have not. */
+export async function selectReach(db: Db, eventIds: readonly string[]): Promise<Map<string, number>> {
+  const rows = await db.query<{ thread_id: string; position: number }>(
+    `SELECT thread_id, MAX(position) AS position FROM (
+       SELECT push_thread AS thread_id, stream_ordering AS position FROM events
+       WHERE ${db.dialect.anyOf('event_id')} AND push_thread IS NOT NULL
+       UNION ALL
+       SELECT a.thread_id, a.stream_ordering AS position FROM events e
+       CROSS JOIN event_push_actions a WHERE a.stream_ordering = e.stream_ordering AND ${db.dialect.anyOf('e.event_id')}
+     ) AS told GROUP BY thread_id`,
+    [eventIds, eventIds],
+  );
+  return new Map(rows.map((row) => [row.thread_id, row.position]));
+}
+
+/** Deletes what lies beside the rows of events, before these go: they say where it is. */
+export async function deleteOwnPushes(tx: Tx, eventIds: readonly string[]): Promise<void> {
+  await tx.exec(
     `DELETE FROM event_push_actions WHERE stream_ordering IN (
        SELECT stream_ordering FROM events WHERE ${tx.dialect.anyOf('event_id')})`,
     [eventIds],
@@ -195,6 +209,8 @@ interface Stretch {
   /** Which of them come, where there are more than the limit. */
   readonly first: 'newest' | 'oldest';
   readonly limit: number;
+  /** That the positions see to the limit. */
+  readonly isBounded?: boolean;
 }
 
 /**
@@ -214,6 +230,12 @@ function stretchOf(dialect: Dialect, stretch: Stretch): { readonly sql: string; 
   const params = [...afterParams, before, ...alsoParams];
   if (dialect.name === 'postgres')
     return { sql: `CROSS JOIN LATERAL (SELECT x.* ${within} LIMIT ${limit}) AS e`, params };
+  if (stretch.isBounded) {
+    return {
+      sql: `CROSS JOIN ${table} e ON ${keyed('e')} AND e.stream_ordering > ${after} AND e.stream_ordering < ? ${also('e')}`,
+      params,
+    };
+  }
   const rest = `(SELECT x.stream_ordering ${within} LIMIT 1 OFFSET ${limit})`;
   return first === 'newest'
     ? {
@@ -240,42 +262,51 @@ export async function selectCountedRooms(db: Db, userId: string): Promise<string
   return rows.map((row) => row.room_id);
 }
 
-/** Of so many events, the newest ones of a room, those are counted that a user has not read. */
-const maxCounted = 100_000;
+/** A part of what users have not read of rooms. */
+export interface CountedPart {
+  readonly rows: CountRow[];
+  /** Where to go on in rooms of which there is more: everything before this position is left. */
+  readonly rest: Map<string, number>;
+}
 
 /**
- * Unread notifications by room and thread, in one query.
- * @param upTo events behind this position do not count
+ * Unread notifications by room and thread among the newest events of each room before a position.
+ * @param limit of so many events of each room
  */
 export async function selectCounts(
   db: Db,
   userId: string,
   roomIds: readonly string[],
-  upTo = Number.MAX_SAFE_INTEGER - 1,
-): Promise<CountRow[]> {
-  const unread = {
-    after: 'm.read_up_to',
-    before: upTo + 1,
-    first: 'newest',
-    limit: maxCounted,
-  } as const;
+  { before, limit }: { readonly before: number; readonly limit: number },
+): Promise<CountedPart> {
+  // Nobody is notified of what is not among the events.
+  const unread = { after: 'COALESCE(m.rest, m.read_up_to)', before, first: 'newest', limit, isBounded: true } as const;
   const shared = stretchOf(db.dialect, { table: 'events', ...unread });
   const own = stretchOf(db.dialect, { table: 'event_push_actions', ...unread });
-  const mine = `m.user_id = ? AND ${db.dialect.anyOf('m.room_id')} AND m.thread_id = ''`;
-  return db.query<CountRow>(
-    `SELECT room_id, thread_id, CAST(SUM(notify) AS BIGINT) AS notify, CAST(SUM(highlight) AS BIGINT) AS highlight FROM (
+  const rows = await db.query<Omit<CountRow, 'thread_id'> & { readonly thread_id: string | null }>(
+    `WITH m AS MATERIALIZED (
+       SELECT r.user_id, r.room_id, r.read_up_to, (SELECT x.stream_ordering FROM events x
+           WHERE x.room_id = r.room_id AND x.stream_ordering > r.read_up_to AND x.stream_ordering < ?
+           ORDER BY x.stream_ordering DESC LIMIT 1 OFFSET ${Math.trunc(limit)}) AS rest
+       FROM push_read_marks r WHERE r.user_id = ? AND ${db.dialect.anyOf('r.room_id')} AND r.thread_id = '')
+     SELECT room_id, thread_id, CAST(SUM(notify) AS BIGINT) AS notify, CAST(SUM(highlight) AS BIGINT) AS highlight FROM (
        SELECT e.room_id, e.push_thread AS thread_id, COUNT(*) AS notify, SUM(e.push_highlight) AS highlight
-       FROM push_read_marks m ${shared.sql}
-       WHERE ${mine} AND ${sharedWith(db.dialect, 'e')} AND ${unreadThread('e', 'push_thread')}
+       FROM m ${shared.sql}
+       WHERE ${sharedWith(db.dialect, 'e')} AND ${unreadThread('e', 'push_thread')}
        GROUP BY e.room_id, e.push_thread
        UNION ALL
        SELECT e.room_id, e.thread_id, COUNT(*) AS notify, SUM(e.highlight) AS highlight
-       FROM push_read_marks m ${own.sql}
-       WHERE ${mine} AND ${unreadThread('e', 'thread_id')}
+       FROM m ${own.sql}
+       WHERE ${unreadThread('e', 'thread_id')}
        GROUP BY e.room_id, e.thread_id) AS counted
-     GROUP BY room_id, thread_id`,
-    [...shared.params, userId, roomIds, ...sharedParams(userId), ...own.params, userId, roomIds],
+     GROUP BY room_id, thread_id
+     UNION ALL SELECT room_id, NULL, rest, 0 FROM m WHERE rest IS NOT NULL`,
+    [before, userId, roomIds, ...shared.params, ...sharedParams(userId), ...own.params],
   );
+  return {
+    rows: rows.filter((row): row is CountRow => row.thread_id !== null),
+    rest: new Map(rows.flatMap((row) => (row.thread_id === null ? [[row.room_id, row.notify + 1] as const] : []))),
+  };
 }
 
 /** What an event means to members of its room, as far as it counts; a row for each who is notified in a way of their own. */
@@ -426,6 +457,22 @@ export async function selectUnread(
   );
 }
 
+/** How far users have read threads of a room, by user and thread; the empty thread is the room as a whole. */
+export async function selectMarksIn(
+  db: Db,
+  roomId: string,
+  userIds: readonly string[],
+  threadIds: readonly string[],
+): Promise<Map<string, Map<string, number>>> {
+  const { anyOf } = db.dialect;
+  const rows = await db.query<{ user_id: string; thread_id: string; read_up_to: number }>(
+    `SELECT user_id, thread_id, read_up_to FROM push_read_marks
+     WHERE ${anyOf('user_id')} AND room_id = ? AND ${anyOf('thread_id')}`,
+    [userIds, roomId, threadIds],
+  );
+  return marksBy(rows.map((row) => [row.user_id, row.thread_id, row.read_up_to]));
+}
+
 /** How far a user has read, by room and thread; the empty thread is the room as a whole. */
 export async function selectMarks(
   db: Db,
@@ -436,11 +483,17 @@ export async function selectMarks(
     `SELECT room_id, thread_id, read_up_to FROM push_read_marks WHERE user_id = ? AND ${db.dialect.anyOf('room_id')}`,
     [userId, roomIds],
   );
+  return marksBy(rows.map((row) => [row.room_id, row.thread_id, row.read_up_to]));
+}
+
+function marksBy(
+  rows: readonly (readonly [key: string, threadId: string, readUpTo: number])[],
+): Map<string, Map<string, number>> {
   const marks = new Map<string, Map<string, number>>();
-  for (const row of rows) {
-    const room = marks.get(row.room_id);
-    if (room) room.set(row.thread_id, row.read_up_to);
-    else marks.set(row.room_id, new Map([[row.thread_id, row.read_up_to]]));
+  for (const [key, threadId, readUpTo] of rows) {
+    const known = marks.get(key);
+    if (known) known.set(threadId, readUpTo);
+    else marks.set(key, new Map([[threadId, readUpTo]]));
   }
   return marks;
 }

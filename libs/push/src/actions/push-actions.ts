@@ -124,7 +124,7 @@ export class PushActions implements OnModuleInit {
         if (prepared) await this.#write(tx, batch.roomId, prepared);
       },
       onEventsPurged: async (tx, roomId, eventIds, stay) => {
-        this.counts.changeIn(tx, roomId, () => this.counts.forget(roomId));
+        await this.counts.takeBackIn(tx, roomId, eventIds);
         await (stay ? withdrawPushes(tx, eventIds) : deleteOwnPushes(tx, eventIds));
         await collectGroups(tx, roomId, eventIds);
       },
@@ -192,10 +192,7 @@ export class PushActions implements OnModuleInit {
     if (prepared.pushes.length + reads.length + joins.length + leaves.length + withdrawn.length === 0) return;
     const pushes = await this.#accepted(tx, roomId, prepared.pushes);
     const moved = [...leaves, ...joins.map(([userId]) => userId)];
-    let hasWithdrawn = false;
     this.counts.changeIn(tx, roomId, () => {
-      // Who had read what was redacted is not known here; that nobody was told of it, as of a reaction, is.
-      if (hasWithdrawn) this.counts.forget(roomId);
       for (const userId of moved) this.counts.forget(roomId, userId);
       for (const userId of regrouped.keys()) this.counts.forget(roomId, userId);
       this.rules.groupsSaved(roomId, regrouped);
@@ -205,7 +202,10 @@ export class PushActions implements OnModuleInit {
     if (joins.length > 0) await insertMarks(tx, roomId, joins);
     if (pushes.length > 0) await insertOwnPushes(tx, pushes);
     if (regrouped.size > 0) await writeGroups(tx, roomId, prepared.since, regrouped);
-    if (withdrawn.length > 0) hasWithdrawn = await withdrawPushes(tx, withdrawn);
+    if (withdrawn.length > 0) {
+      await this.counts.takeBackIn(tx, roomId, withdrawn);
+      await withdrawPushes(tx, withdrawn);
+    }
   }
 
   /**

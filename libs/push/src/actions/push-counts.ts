@@ -1,16 +1,18 @@
 import { Injectable } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
 import { domainOf } from '@rookery/matrix-types';
-import { Cache, Config, ReadGuard } from '@rookery/platform';
+import { batchesOf, Cache, Config, ownTurn, ReadGuard } from '@rookery/platform';
 import { Invalidations, type KeysOf, type Stream, Streams } from '@rookery/replication';
 import { eventsStream, InvitePermissions, RoomHooks } from '@rookery/rooms';
 import { selectGroupsOf } from '../rules/rule-groups.query.js';
+import { readCounts } from './counted-rooms.js';
 import type { EventPush } from './event-push.js';
 import { OwnReads } from './own-reads.js';
 import {
   raiseMark,
   selectCountedRooms,
-  selectCounts,
+  selectMarksIn,
+  selectReach,
   selectStoredPushes,
   type ThreadMark,
 } from './push-actions.query.js';
@@ -64,6 +66,12 @@ const maxEntries = 200_000;
 const maxShared = 256;
 /** Of so many events that another process stored, what they mean is read; beyond that, counts are read anew. */
 const maxFollowed = 500;
+/** Rooms whose unread messages are counted in a turn of the event loop. */
+const messageRoomsPerTurn = 4;
+/** Users whose marks are read at once. */
+const marksAtOnce = 500;
+/** Of events in more threads than this, it is looked only at who has read the whole room. */
+const maxThreads = 20;
 const keyOf = (roomId: string, userId: string): string => `${roomId}\n${userId}`;
 
 /**
@@ -106,7 +114,7 @@ export class PushCounts {
     });
   }
 
-  /** Unread counts of a user in rooms; one query for those that are not in memory. Rooms without any have an empty map. */
+  /** Unread counts of a user in rooms; one query for twenty that are not in memory, and more for large ones. Rooms without any have an empty map. */
   async read(userId: string, roomIds: readonly string[]): Promise<Map<string, RoomCounts>> {
     if (!this.#events.isWrittenHere) await this.#follow(roomIds);
     const result = new Map<string, RoomCounts>();
@@ -125,11 +133,13 @@ export class PushCounts {
       // Here all that is read before the end of the reading is counted; elsewhere it is known how far.
       const upTo = this.#events.isWrittenHere ? undefined : this.#events.current();
       const [rows, groups] = await Promise.all([
-        selectCounts(this.database, userId, missing, upTo),
+        readCounts(this.database, userId, missing, upTo),
         selectGroupsOf(this.database, userId, missing),
       ]);
-      for (const row of rows)
-        found.get(row.room_id)?.set(row.thread_id, { notify: row.notify, highlight: row.highlight });
+      for (const row of rows) {
+        const entry = found.get(row.room_id);
+        if (entry) change(entry, row.thread_id, row, 1);
+      }
       for (const roomId of missing) {
         const entry: Entry = found.get(roomId) ?? new Map();
         result.set(roomId, entry);
@@ -142,11 +152,17 @@ export class PushCounts {
     return result;
   }
 
-  /** How many messages a user has not read in rooms, notified or not (MSC2654); one query. Rooms without any are absent. */
+  /** How many messages a user has not read in rooms, notified or not (MSC2654); one query for a few rooms. Rooms without any are absent. */
   async unreadMessages(userId: string, roomIds: readonly string[]): Promise<ReadonlyMap<string, number>> {
     if (roomIds.length === 0) return new Map();
     await this.ownReads.settle(userId);
-    return selectUnreadMessages(this.database, userId, roomIds);
+    const counted = new Map<string, number>();
+    for (const [index, rooms] of batchesOf(roomIds, messageRoomsPerTurn).entries()) {
+      if (index > 0) await ownTurn();
+      for (const [roomId, count] of await selectUnreadMessages(this.database, userId, rooms))
+        counted.set(roomId, count);
+    }
+    return counted;
   }
 
   /** Unread notifications in all rooms of a user, and in how many rooms there are any: for badges. An open invite that the user is shown is one. */
@@ -199,6 +215,36 @@ export class PushCounts {
       done();
       if (!isCommitted) this.forget(roomId);
     });
+  }
+
+  /**
+   * Events are taken back, or go: called in the transaction that does it, while it is still known whom they notified. Whoever had read them
+   * counts on; a process that stores no events does not know who that is.
+   */
+  async takeBackIn(tx: Tx, roomId: string, eventIds: readonly string[]): Promise<void> {
+    const reach = await selectReach(tx, eventIds);
+    if (reach.size === 0) return;
+    let concerned: readonly string[] = [];
+    this.changeIn(tx, roomId, () => {
+      for (const userId of concerned) this.#drop(roomId, userId);
+      this.invalidations.send('push_counts', [roomId]);
+    });
+    concerned = await this.#unreadBy(tx, roomId, reach);
+  }
+
+  /** Users whose counts are in memory, and who may not have read some threads up to somewhere. */
+  async #unreadBy(tx: Tx, roomId: string, reach: ReadonlyMap<string, number>): Promise<string[]> {
+    const unread: string[] = [];
+    const threads = reach.size > maxThreads ? [] : [...reach.keys()];
+    for (const userIds of batchesOf([...(this.#rooms.get(roomId)?.users.keys() ?? [])], marksAtOnce)) {
+      const marks = await selectMarksIn(tx, roomId, userIds, ['', ...threads]);
+      for (const userId of userIds) {
+        const read = marks.get(userId);
+        const upTo = (threadId: string): number => Math.max(read?.get('') ?? 0, read?.get(threadId) ?? 0);
+        if ([...reach].some(([threadId, position]) => upTo(threadId) < position)) unread.push(userId);
+      }
+    }
+    return unread;
   }
 
   /**

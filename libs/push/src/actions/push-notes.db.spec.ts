@@ -1,4 +1,4 @@
-import type { Database, Tx } from '@rookery/database';
+import type { Database, SqlValue, Tx } from '@rookery/database';
 import { Config, Lifecycle, type Requester, SilentLogger } from '@rookery/platform';
 import { InProcessBus, Invalidations, Notifier, Streams } from '@rookery/replication';
 import { type InvitePermissions, RoomHooks } from '@rookery/rooms';
@@ -7,6 +7,7 @@ import { fixtureMigrations } from '../push.fixture.js';
 import type { Regrouped } from '../rules/own-rules.js';
 import { collectGroups, deleteGroups, selectGroups, selectGroupsOf, writeGroups } from '../rules/rule-groups.query.js';
 import { usersToPush } from '../pushers/pusher.query.js';
+import { readCounts } from './counted-rooms.js';
 import { type EventPush, type NotifyOutcome, noteOf } from './event-push.js';
 import {
   deleteRoomPushes,
@@ -14,8 +15,8 @@ import {
   insertOwnPushes,
   raiseMark,
   raiseThreadMarks,
-  selectCounts,
   selectNotifications,
+  selectReach,
   selectUnread,
   type ThreadMark,
   withdrawPushes,
@@ -127,9 +128,9 @@ eachDatabase('what an event means to everybody', (open) => {
     const streams = new Streams(database, new Notifier(clock, new InProcessBus()));
     return new OwnReads(database, clock, logger, new Lifecycle(clock, logger), streams);
   };
-  const newCounts = (reads = newReads()): PushCounts =>
+  const newCounts = (reads = newReads(), tables = database): PushCounts =>
     new PushCounts(
-      ...([database, config, reads] as const),
+      ...([tables, config, reads] as const),
       new Invalidations(new Notifier(new FakeClock(), new InProcessBus())),
       {} as InvitePermissions,
       new Streams(database, new Notifier(new FakeClock(), new InProcessBus())),
@@ -170,6 +171,13 @@ eachDatabase('what an event means to everybody', (open) => {
         const receipt = { roomId, userId: reader, eventStreamOrdering: position - random(8) };
         const threadId = pick([undefined, 'main', '$t1', '$t2']);
         await database.write((tx) => counts.receiptsInTransaction(tx, [{ ...receipt, threadId }]));
+      }
+      if (random(6) === 0) {
+        const eventId = `$${position - random(12)}`;
+        await database.write(async (tx) => {
+          await counts.takeBackIn(tx, roomId, [eventId]);
+          await withdrawPushes(tx, [eventId]);
+        });
       }
       const regrouped = new Map<string, string | undefined>();
       if (random(5) === 0) regrouped.set(pick(members), pick([undefined, '#one', '#two']));
@@ -246,6 +254,103 @@ eachDatabase('what an event means to everybody', (open) => {
     expect(await unread()).toEqual([]);
   });
 
+  it('counts anew what is taken back for those alone who had not read it', async () => {
+    const roomId = await newRoom();
+    const asked: string[] = [];
+    const listening = new Proxy(database, {
+      get: (target, name: keyof Database) => {
+        if (name !== 'query') return typeof target[name] === 'function' ? target[name].bind(target) : target[name];
+        return (sql: string, params: readonly SqlValue[]) => {
+          if (sql.includes('push_read_marks')) asked.push(String(params[1]));
+          return database.query(sql, params);
+        };
+      },
+    });
+    const counts = newCounts(undefined, listening);
+    const [gone, inThread, last] = [push(roomId), push(roomId, { threadId: '$t' }), push(roomId)];
+    await store([gone, inThread, last], counts);
+    // All of it, what is in no thread, and nothing.
+    await readBy(bob, roomId, inThread.streamOrdering);
+    await readBy(carol, roomId, gone.streamOrdering, 'main');
+    const unread = (): Promise<number[]> =>
+      Promise.all([bob, carol, dan].map((userId) => totalIn(counts, userId, roomId)));
+    const takeBack = (one: EventPush): Promise<void> =>
+      database.write(async (tx) => {
+        await counts.takeBackIn(tx, roomId, [one.eventId]);
+        await withdrawPushes(tx, [one.eventId]);
+      });
+    expect(await unread()).toEqual([1, 2, 3]);
+    asked.length = 0;
+    await takeBack(gone);
+    expect(await unread()).toEqual([1, 2, 2]);
+    expect(asked).toEqual([dan]);
+    await takeBack(inThread);
+    expect(await unread()).toEqual([1, 1, 1]);
+    expect(asked).toEqual([dan, carol, dan]);
+    // Of it nobody had been told any more.
+    await takeBack(inThread);
+    expect(await unread()).toEqual([1, 1, 1]);
+    expect(asked).toHaveLength(3);
+  });
+
+  it('counts many rooms, and large ones, in several turns of the event loop', async () => {
+    const small: string[] = [];
+    for (let index = 0; index < 45; index++) {
+      const roomId = await newRoom();
+      small.push(roomId);
+      await store([push(roomId), push(roomId, { sender: bob }), push(roomId, { threadId: '$t', everyone: loud })]);
+    }
+    const large = await newRoom();
+    const count = 21_000;
+    for (let done = 0; done < count; done += 3_000)
+      await store(
+        Array.from({ length: 3_000 }, (_, n) =>
+          n % 1_000 === 0
+            ? push(large, { everyone: undefined, own: new Map([[bob, loud]]) })
+            : push(large, { threadId: n % 3 === 0 ? '$t' : 'main' }),
+        ),
+      );
+    const queries: number[] = [];
+    let turn = 0;
+    let timer = setImmediate(function next() {
+      turn++;
+      timer = setImmediate(next);
+    });
+    const rows = await readCounts(
+      {
+        dialect: database.dialect,
+        get: (sql, params) => database.get(sql, params),
+        query: (sql, params) => {
+          queries.push(turn);
+          return database.query(sql, params);
+        },
+      },
+      bob,
+      [...small, large],
+    );
+    clearImmediate(timer);
+    expect(new Set(queries).size).toBe(queries.length);
+    // Three for all rooms, and the rest of the large one.
+    expect(queries).toHaveLength(3 + 2);
+    const sums = new Map<string, number[]>();
+    for (const { room_id: roomId, thread_id: threadId, notify, highlight } of rows) {
+      const sum = sums.get(`${roomId} ${threadId}`) ?? [0, 0];
+      sums.set(`${roomId} ${threadId}`, [sum[0]! + notify, sum[1]! + highlight]);
+    }
+    expect(sums.get(`${large} main`)).toEqual([21 * 667, 21]);
+    expect(sums.get(`${large} $t`)).toEqual([21 * 333, 0]);
+    for (const roomId of small) {
+      expect(sums.get(`${roomId} main`)).toEqual([1, 0]);
+      expect(sums.get(`${roomId} $t`)).toEqual([1, 1]);
+    }
+    const counts = await newCounts().read(bob, [...small, large]);
+    expect(sorted(counts.get(large))).toEqual([
+      ['$t', { notify: 21 * 333, highlight: 0 }],
+      ['main', { notify: 21 * 667, highlight: 21 }],
+    ]);
+    expect(totalOf(counts.get(small[0]!)!)).toEqual({ notify: 2, highlight: 1 });
+  });
+
   it('was read by who sends something in the same thread, and in no other one', async () => {
     const roomId = await newRoom();
     const counts = newCounts();
@@ -291,9 +396,9 @@ eachDatabase('what an event means to everybody', (open) => {
     expect(await totalIn(counts, bob, roomId)).toBe(2);
     await send(bob);
     expect(await totalIn(counts, bob, roomId)).toBe(0);
-    expect(await selectCounts(database, bob, [roomId])).toMatchObject([{ notify: 2 }]);
+    expect(await readCounts(database, bob, [roomId])).toMatchObject([{ notify: 2 }]);
     await reads.stop();
-    expect(await selectCounts(database, bob, [roomId])).toEqual([]);
+    expect(await readCounts(database, bob, [roomId])).toEqual([]);
     expect(clock.pendingTimers).toBe(0);
   });
 
@@ -337,8 +442,18 @@ eachDatabase('what an event means to everybody', (open) => {
     ];
     await store([silent, shared, own]);
     const countOf = async (): Promise<number> =>
-      (await selectCounts(database, bob, [roomId])).reduce((sum, row) => sum + row.notify, 0);
-    const withdraw = (one: EventPush): Promise<boolean> => database.write((tx) => withdrawPushes(tx, [one.eventId]));
+      (await readCounts(database, bob, [roomId])).reduce((sum, row) => sum + row.notify, 0);
+    const withdraw = async (one: EventPush): Promise<boolean> => {
+      const hasTold = (await selectReach(database, [one.eventId])).size > 0;
+      await database.write((tx) => withdrawPushes(tx, [one.eventId]));
+      return hasTold;
+    };
+    expect(
+      await selectReach(
+        database,
+        [own, silent, shared].map(({ eventId }) => eventId),
+      ),
+    ).toEqual(new Map([['main', own.streamOrdering]]));
     expect(await countOf()).toBe(2);
     expect(await withdraw(silent)).toBe(false);
     expect(await withdraw(shared)).toBe(true);
@@ -446,7 +561,7 @@ eachDatabase('what an event means to everybody', (open) => {
       [bob, '#loud'],
       [roomId, '#loud'],
     ]);
-    expect((await selectCounts(database, bob, [roomId]))[0]?.notify).toBe(2);
+    expect((await readCounts(database, bob, [roomId]))[0]?.notify).toBe(2);
     const collect = (one: EventPush): Promise<void> =>
       database.write(async (tx) => {
         await collectGroups(tx, roomId, [one.eventId]);
@@ -459,7 +574,7 @@ eachDatabase('what an event means to everybody', (open) => {
     for (let round = 0; round < 120; round++)
       await store([spared()], undefined, new Map([[bob, round % 2 === 0 ? '#quiet' : '#loud']]));
     expect((await rows()).length).toBeLessThanOrEqual(102);
-    expect((await selectCounts(database, bob, [roomId]))[0]?.notify).toBeGreaterThan(0);
+    expect((await readCounts(database, bob, [roomId]))[0]?.notify).toBeGreaterThan(0);
   });
 
   it('is pushed oldest first, and not what was read', async () => {
@@ -508,6 +623,12 @@ eachDatabase('what an event means to everybody', (open) => {
     expect(await usersToPush(database, after, position)).toEqual([]);
     await store([push(roomId)]);
     expect(await usersToPush(database, after, position)).toEqual([bob]);
+    // Who sends something is told where somebody else did as well, and not alone.
+    const said = position;
+    await store([push(roomId, { sender: bob })]);
+    expect(await usersToPush(database, said, position)).toEqual([alice]);
+    await store([push(roomId, { sender: carol })]);
+    expect((await usersToPush(database, said, position)).sort()).toEqual([alice, bob]);
     const spared = position;
     const quiet = { exceptGroups: ['#quiet'] };
     await store([push(roomId, quiet)], undefined, new Map([[bob, '#quiet']]));

@@ -1,6 +1,7 @@
 import { type Database, type Tx, type UpdateProgress } from '@rookery/database';
 import { eachDatabase, type TestDatabase } from '@rookery/testing';
-import { insertMarks, selectCounts } from '../actions/push-actions.query.js';
+import { readCounts } from '../actions/counted-rooms.js';
+import { insertMarks } from '../actions/push-actions.query.js';
 import { fixtureMigrations } from '../push.fixture.js';
 import { pushNotesUpdate } from './notes.migration.js';
 
@@ -75,7 +76,7 @@ eachDatabase('what events mean moves into their rows', (open) => {
     expect(await notes(test.database)).toEqual(moved);
     expect(await hasTable(test)).toBe(false);
     expect(await test.database.query('SELECT 1 FROM background_updates')).toEqual([]);
-    expect(await selectCounts(test.database, bob, [roomId])).toEqual(
+    expect(await readCounts(test.database, bob, [roomId])).toEqual(
       expect.arrayContaining([
         // 2, 6, 8, 9, 10 for all, and 4 for this user alone.
         { room_id: roomId, thread_id: 'main', notify: 6, highlight: 2 },
