@@ -1,12 +1,14 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Clock, Lifecycle, Logger } from '@rookery/platform';
+import { Clock, Lifecycle, Logger, ownTurn } from '@rookery/platform';
 import { Follower, Notifier, saveCursor } from '@rookery/replication';
 import { PushDelivery } from './push-delivery.js';
 import { duePushers, markDue } from './pusher.query.js';
 import { PushersService } from './pushers.service.js';
 
 const followerName = 'push_pushers';
+/** Positions that are looked at in a turn of the event loop, each of which may concern all members of a room. */
+const positionsPerStep = 200;
 
 /** Follows events in the process that writes, marks in the database which pushers have something to send, and tells whoever sends it. */
 @Injectable()
@@ -56,8 +58,10 @@ export class DuePushers implements OnModuleInit {
     await Promise.all(this.#looking);
   }
 
-  async #advance(after: number, upTo: number): Promise<number> {
-    if (!this.pushers.any) return upTo;
+  async #advance(after: number, end: number): Promise<number> {
+    if (!this.pushers.any) return end;
+    const upTo = Math.min(end, after + positionsPerStep);
+    if (upTo < end) await ownTurn();
     const users = await this.pushers.usersToPush(after, upTo);
     if (users.length === 0) return upTo;
     await this.database.write(

@@ -165,10 +165,12 @@ export async function usersToPush(db: Db, after: number, upTo: number): Promise<
      WHERE a.stream_ordering > ? AND a.stream_ordering <= ?
      UNION
      SELECT p.user_name FROM (
-         SELECT room_id, sender, push_except, MIN(stream_ordering) AS oldest, MAX(stream_ordering) AS newest FROM events
+         SELECT room_id, push_except, MIN(stream_ordering) AS oldest, MAX(stream_ordering) AS newest,
+           MIN(sender) AS sender, MAX(sender) AS other FROM events
          WHERE stream_ordering > ? AND stream_ordering <= ? AND push_thread IS NOT NULL
-         GROUP BY room_id, sender, push_except) AS e
-       JOIN local_current_membership m ON m.room_id = e.room_id AND m.membership = 'join' AND m.user_id <> e.sender
+         GROUP BY room_id, push_except) AS e
+       JOIN local_current_membership m ON m.room_id = e.room_id AND m.membership = 'join'
+         AND (m.user_id <> e.sender OR e.sender <> e.other)
        JOIN pushers p ON p.user_name = m.user_id
      WHERE e.push_except IS NULL OR NOT EXISTS (
        SELECT 1 FROM push_rule_groups g WHERE g.user_id = m.user_id AND g.room_id = m.room_id
