@@ -55,6 +55,17 @@ describe('what other servers are told of what users have read', () => {
     await clock.advance(2_000);
     expect([told.length, clock.pendingTimers]).toEqual([3, 0]);
   });
+
+  it('is remembered for a pause more, however long others go on reading', async () => {
+    const { clock, told, read } = make();
+    await read(10);
+    for (let pause = 0; pause < 3; pause++) {
+      await read(20 + pause, '@b');
+      await read(1 + pause);
+      await clock.advance(2_000);
+    }
+    expect(told).toEqual([['@a  $10'], ['@b  $20'], ['@b  $21'], ['@b  $22', '@a  $3']]);
+  });
 });
 
 describe('what other servers are told of who types', () => {

@@ -12,8 +12,12 @@ const maxReceiptRooms = 20_000;
 
 interface ReceiptRoom {
   readonly waiting: Map<string, StoredReceipt>;
-  /** The position of the newest receipt that came, by user and thread: processes may tell of them in another order than they came. */
-  readonly newest: Map<string, number>;
+  /**
+   * The position of the newest receipt that came in this pause, by user and thread: processes may tell of them in another order than they
+   * came; and in the one before.
+   */
+  newest: Map<string, number>;
+  before: ReadonlyMap<string, number>;
   timer: Timer | undefined;
 }
 
@@ -74,7 +78,7 @@ export class OutgoingReceipts implements OnModuleInit, OnModuleDestroy {
     if (room === undefined) {
       this.sender.sendReceipts(servers, receipts);
       if (this.#receiptRooms.size >= maxReceiptRooms) return;
-      room = { waiting: new Map(), newest: new Map(), timer: undefined };
+      room = { waiting: new Map(), newest: new Map(), before: new Map(), timer: undefined };
       for (const receipt of receipts) room.newest.set(placeOf(receipt), receipt.position);
       this.#receiptRooms.set(roomId, room);
       this.#rest(roomId, room, servers.length);
@@ -82,7 +86,7 @@ export class OutgoingReceipts implements OnModuleInit, OnModuleDestroy {
     }
     for (const receipt of receipts) {
       const place = placeOf(receipt);
-      if (receipt.position < (room.newest.get(place) ?? 0)) continue;
+      if (receipt.position < (room.newest.get(place) ?? room.before.get(place) ?? 0)) continue;
       room.newest.set(place, receipt.position);
       room.waiting.set(place, receipt);
     }
@@ -97,6 +101,9 @@ export class OutgoingReceipts implements OnModuleInit, OnModuleDestroy {
     const waiting = [...room.waiting.values()];
     if (waiting.length === 0) return void this.#receiptRooms.delete(roomId);
     room.waiting.clear();
+    // A room that is never quiet would keep everybody who ever read in it.
+    room.before = room.newest;
+    room.newest = new Map();
     let servers: readonly string[] = [];
     try {
       servers = await this.audience.of(roomId);
