@@ -10,7 +10,7 @@ const stateOf = (userId: string): PresenceState =>
   ({ userId, state: 'online', lastActiveTs: 0 }) as unknown as PresenceState;
 
 describe('who is there, as other servers are told', () => {
-  const make = () => {
+  const make = (names: readonly string[] = []) => {
     const [clock, logger] = [new FakeClock(), new SilentLogger()];
     const [hooks, lifecycle] = [new EphemeralHooks(logger), new Lifecycle(clock, logger)];
     let remind = (): Promise<void> => Promise.resolve();
@@ -23,13 +23,25 @@ describe('who is there, as other servers are told', () => {
     const servers = new Map([
       ['@a:home.test', new Set(['far.test'])],
       ['@lone:home.test', new Set<string>()],
+      ...names.map((userId) => [userId, new Set(['far.test'])] as const),
     ]);
-    const audience = { hasAny: true, ofUsers: async () => servers };
+    const asked: number[] = [];
+    const meanwhile: (() => void)[] = [];
+    const audience = {
+      hasAny: true,
+      ofUsers: async (userIds: readonly string[]) => {
+        asked.push(userIds.length);
+        meanwhile.pop()?.();
+        return servers;
+      },
+    };
     const presence = { localPresent: () => [...servers.keys()].map(stateOf), remindElsewhere: async () => undefined };
     const told: string[] = [];
     const sender = {
       sendPresence: (to: readonly string[], states: readonly PresenceState[]) =>
-        void told.push(...states.map(({ userId }) => `${to.join()} ${userId}`)),
+        void told.push(
+          ...states.map(({ userId, state }) => `${to.join()} ${userId}${state === 'online' ? '' : ` ${state}`}`),
+        ),
     };
     const out = new OutgoingPresence(
       ...([clock, Config.fromObject({ server_name: 'home.test' }), hooks] as const),
@@ -43,7 +55,7 @@ describe('who is there, as other servers are told', () => {
       await remind();
       return told.splice(0);
     };
-    return { after };
+    return { after, asked, meanwhile, hooks };
   };
 
   it('is told again before they take them for gone, also of those who were told of before a restart', async () => {
@@ -52,5 +64,18 @@ describe('who is there, as other servers are told', () => {
     expect(await after(16)).toEqual(['far.test @a:home.test']);
     expect(await after(5)).toEqual([]);
     expect(await after(16)).toEqual(['far.test @a:home.test']);
+  });
+
+  it('is told of some at a time, and of nobody who has gone meanwhile', async () => {
+    const names = Array.from({ length: 118 }, (_, n) => `@u${n}:home.test`);
+    const { after, asked, meanwhile, hooks } = make(names);
+    expect(await after(5)).toEqual([]);
+    // While the first are on their way.
+    meanwhile.push(() => hooks.presenceChanged([{ ...stateOf('@u117:home.test'), state: 'offline' }]));
+    const told = await after(16);
+    expect(Math.max(...asked)).toBe(50);
+    expect(told.filter((one) => one.includes('@u117:'))).toEqual(['far.test @u117:home.test offline']);
+    expect(told).toHaveLength(119);
+    expect(new Set(told).size).toBe(119);
   });
 });

@@ -1,7 +1,7 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { EphemeralHooks, PresenceReader, type PresenceState } from '@rookery/ephemeral';
 import { domainOf } from '@rookery/matrix-types';
-import { BackgroundTasks, Clock, Config, Lifecycle, Logger, Metrics } from '@rookery/platform';
+import { BackgroundTasks, batchesOf, Clock, Config, Lifecycle, Logger, Metrics, ownTurn } from '@rookery/platform';
 import { FederationSender } from '../sender/federation-sender.js';
 import { RemoteAudience } from '../sender/remote-audience.js';
 import { BestEffort } from './best-effort.js';
@@ -9,6 +9,8 @@ import { BestEffort } from './best-effort.js';
 /** Servers take users for offline of whom they hear nothing for half an hour. */
 const remindEveryMs = 25 * 60_000;
 const remindCheckMs = 5 * 60_000;
+/** Users of whom is told at once, and what is given to servers in a turn of the event loop. */
+const [usersAtOnce, statesPerTurn] = [50, 20_000];
 
 /** Tells other servers who is there. Best effort: what cannot be told now is no news later. */
 @Injectable()
@@ -73,6 +75,13 @@ export class OutgoingPresence implements OnModuleInit {
   }
 
   async #tell(states: readonly PresenceState[]): Promise<void> {
+    for (const [index, some] of batchesOf(states, usersAtOnce).entries()) {
+      if (index > 0) await ownTurn();
+      await this.#tellOf(some);
+    }
+  }
+
+  async #tellOf(states: readonly PresenceState[]): Promise<void> {
     // Who shares no room with any server may have been told to some all the same: by a module.
     for (const state of states) if (state.state === 'offline') this.#note(state);
     if (!this.audience.hasAny) return;
@@ -88,7 +97,12 @@ export class OutgoingPresence implements OnModuleInit {
       }
       if (servers.size > 0) this.#note(state);
     }
+    let count = 0;
     for (const [server, list] of byServer) {
+      if ((count += list.length) > statesPerTurn) {
+        await ownTurn();
+        count = list.length;
+      }
       this.sender.sendPresence([server], list);
       this.#presenceOut.inc({}, list.length);
     }
@@ -102,8 +116,13 @@ export class OutgoingPresence implements OnModuleInit {
       .localPresent()
       .filter(({ userId }) => (this.#told.get(userId) ?? this.#startedMs) < before);
     if (due.length === 0) return;
+    const nowMs = this.clock.monotonicMs();
     for (const state of due) this.#note(state);
-    await this.#tell(due);
+    for (const [index, some] of batchesOf(due, usersAtOnce).entries()) {
+      if (index > 0) await ownTurn();
+      // Of whom something was told meanwhile, that is newer.
+      await this.#tellOf(some.filter(({ userId }) => this.#told.get(userId) === nowMs));
+    }
     await this.presence.remindElsewhere(due);
   }
 }

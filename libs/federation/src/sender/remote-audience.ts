@@ -3,13 +3,17 @@ import { Database } from '@rookery/database';
 import { serverAclOf, type ServerAcl } from '@rookery/events';
 import { FederationClient } from '@rookery/federation-client';
 import { isValidServerName } from '@rookery/matrix-types';
-import { Cache, Config, isAwaited } from '@rookery/platform';
-import { type EventBatch, EventStore, RoomHooks } from '@rookery/rooms';
+import { batchesBySize, batchesOf, Cache, Config, isAwaited, ownTurn } from '@rookery/platform';
+import { type EventBatch, EventStore, MembershipReader, RoomHooks } from '@rookery/rooms';
 import { knowsServers, roomsOfLocalUsers, serverAclsOf, serversInRooms } from './sender.query.js';
 
 /** Servers that are kept in memory, over all rooms. */
 const maxServers = 500_000;
 const noRooms: ReadonlySet<string> = new Set();
+/** Users whose rooms are looked up at once. */
+const usersAtOnce = 50;
+/** Servers that are put together in a turn of the event loop, and members who are asked for theirs. */
+const [serversPerTurn, membersPerTurn] = [100_000, 10_000];
 
 /** Other servers with a joined member, and the event that says which of them may take part. */
 export interface Audience {
@@ -42,6 +46,7 @@ export class RemoteAudience implements OnModuleInit {
     private readonly client: FederationClient,
     private readonly events: EventStore,
     private readonly hooks: RoomHooks,
+    private readonly memberships: MembershipReader,
   ) {
     const sizeOf = (entry: Audience | Promise<Audience>): number => (isAwaited(entry) ? 1 : entry.servers.length + 1);
     this.#rooms = new Cache(config, 'federation_audiences', {
@@ -81,7 +86,7 @@ export class RemoteAudience implements OnModuleInit {
     return (await this.ofRooms([roomId])).get(roomId) ?? [];
   }
 
-  /** The same for many rooms; two queries for those that are not in memory. */
+  /** The same for many rooms; a few queries for those that are not in memory, and some more where they have many members. */
   async ofRooms(roomIds: Iterable<string>): Promise<Map<string, readonly string[]>> {
     const rooms = new Map<string, readonly string[]>();
     for (const [roomId, audience] of await this.#audiences(roomIds)) rooms.set(roomId, await this.allowed(audience));
@@ -152,15 +157,27 @@ export class RemoteAudience implements OnModuleInit {
     userIds: readonly string[],
     audiencesOf: (roomIds: readonly string[]) => Promise<ReadonlyMap<string, readonly string[]>>,
   ): Promise<Map<string, ReadonlySet<string>>> {
-    if (!this.#hasAny) return new Map();
-    const rooms = await roomsOfLocalUsers(this.database, userIds);
-    const audiences = await audiencesOf([...rooms.values()].flat());
-    return new Map(
-      [...rooms].map(([userId, roomIds]) => [
-        userId,
-        new Set(roomIds.flatMap((roomId) => audiences.get(roomId) ?? [])),
-      ]),
-    );
+    const ofUsers = new Map<string, Set<string>>();
+    if (!this.#hasAny) return ofUsers;
+    let count = 0;
+    for (const some of batchesOf(userIds, usersAtOnce)) {
+      if (ofUsers.size > 0) await ownTurn();
+      const rooms = await roomsOfLocalUsers(this.database, some);
+      const audiences = await audiencesOf([...rooms.values()].flat());
+      for (const [userId, roomIds] of rooms) {
+        const servers = new Set<string>();
+        for (const roomId of roomIds) {
+          const audience = audiences.get(roomId) ?? [];
+          if ((count += audience.length) > serversPerTurn) {
+            await ownTurn();
+            count = audience.length;
+          }
+          for (const server of audience) servers.add(server);
+        }
+        ofUsers.set(userId, servers);
+      }
+    }
+    return ofUsers;
   }
 
   async #audiences(roomIds: Iterable<string>): Promise<Map<string, Audience>> {
@@ -188,10 +205,13 @@ export class RemoteAudience implements OnModuleInit {
   }
 
   async #load(roomIds: readonly string[]): Promise<Map<string, Audience>> {
-    const [servers, acls] = await Promise.all([
-      serversInRooms(this.database, roomIds),
-      serverAclsOf(this.database, roomIds),
-    ]);
+    const acls = await serverAclsOf(this.database, roomIds);
+    const servers = new Map<string, string[]>();
+    const members = roomIds.length > 1 ? await this.memberships.counts(roomIds) : undefined;
+    for (const some of batchesBySize(roomIds, (roomId) => members?.get(roomId)?.joined ?? 1, membersPerTurn)) {
+      if (servers.size > 0) await ownTurn();
+      for (const [roomId, all] of await serversInRooms(this.database, some)) servers.set(roomId, all);
+    }
     return new Map(
       [...servers].map(([roomId, all]) => [
         roomId,
