@@ -15,6 +15,15 @@ export async function selectLocalUsers(
   return rows.map((row) => row.user_id);
 }
 
+/** Users of this server who are in any of some rooms. */
+export async function selectLocalUsersIn(db: Db, roomIds: readonly string[]): Promise<string[]> {
+  const rows = await db.query<{ user_id: string }>(
+    `SELECT DISTINCT user_id FROM local_current_membership WHERE ${db.dialect.anyOf('room_id')} AND membership = 'join'`,
+    [roomIds],
+  );
+  return rows.map((row) => row.user_id);
+}
+
 /** Whether a user of this server is in a room. */
 export async function isLocalMember(db: Db, userId: string, roomId: string): Promise<boolean> {
   const row = await db.get(

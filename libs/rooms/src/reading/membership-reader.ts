@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database, type Db } from '@rookery/database';
 import type { Membership } from '@rookery/matrix-types';
+import { batchesBySize, ownTurn } from '@rookery/platform';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import {
   type JoinedMember,
@@ -22,10 +23,12 @@ import {
   selectUserIdsIn,
   selectUsersSharingRooms,
 } from './membership.query.js';
-import { selectJoinedAmong } from './local-members.query.js';
+import { selectJoinedAmong, selectLocalUsersIn } from './local-members.query.js';
 
 /** Members that are read before others get a turn. */
 const membersPerTurn = 1_000;
+/** Members among whom those of this server are looked for before others get a turn: of most rooms they are few. */
+const localMembersPerTurn = 10_000;
 
 /** Who is in which room. Every method takes a bounded number of queries. */
 @Injectable()
@@ -85,6 +88,21 @@ export class MembershipReader {
     db: Db = this.database,
   ): Promise<Map<string, Set<string>>> {
     return selectUserIdsIn(db, roomIds, memberships);
+  }
+
+  /** Users of this server who have joined any of some rooms; rooms of a few thousand members in a turn of the event loop. */
+  async localUserIds(roomIds: readonly string[]): Promise<Set<string>> {
+    const users = new Set<string>();
+    const counts = roomIds.length > 1 ? await this.counts(roomIds) : undefined;
+    for (const [index, some] of batchesBySize(
+      roomIds,
+      (roomId) => counts?.get(roomId)?.joined ?? 1,
+      localMembersPerTurn,
+    ).entries()) {
+      if (index > 0) await ownTurn();
+      for (const userId of await selectLocalUsersIn(this.database, some)) users.add(userId);
+    }
+    return users;
   }
 
   /** Numbers of joined and invited members, per room. */

@@ -2,7 +2,7 @@ import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database, type Tx } from '@rookery/database';
 import { DeviceListService } from '@rookery/e2ee';
 import { domainOf } from '@rookery/matrix-types';
-import { Config } from '@rookery/platform';
+import { batchesOf, Config, ownTurn } from '@rookery/platform';
 import { type ChangedKeys, defineStream, type Stream, Streams } from '@rookery/replication';
 import { MembershipReader } from '@rookery/rooms';
 import { type Profile, ProfileService, UserHooks } from '@rookery/users';
@@ -18,6 +18,8 @@ import {
 const maxRecipients = 600_000;
 /** Changes that are looked at whomever they concern. */
 const maxChanges = 1_000;
+/** Users whose changes are looked up in a turn of the event loop. */
+const usersPerTurn = 5_000;
 
 /** Changes of profiles, by the users whom they concern. */
 export const profileUpdatesStream = defineStream({
@@ -88,9 +90,8 @@ export class ProfileUpdates implements OnModuleInit {
   }
 
   /** Users of this server who share one of the rooms. */
-  async membersOf(roomIds: Iterable<string>): Promise<Set<string>> {
-    const members = await this.memberships.joinedUserIds([...roomIds]);
-    return new Set([...members.values()].flatMap((users) => this.local(users)));
+  membersOf(roomIds: Iterable<string>): Promise<Set<string>> {
+    return this.memberships.localUserIds([...roomIds]);
   }
 
   /** Profiles as they are now; those without one are left out. */
@@ -119,8 +120,16 @@ export class ProfileUpdates implements OnModuleInit {
     if (this.#concerned?.hasChanged(userId, after) !== true) return new Map();
     const all = await profileUpdatesBetween(this.database, after, upTo, maxChanges);
     // After long, looking at those who share a room costs less than looking at everybody's.
-    if (all === undefined)
-      return profileUpdatesOf(this.database, [...(await this.membersOf(joinedRooms)).add(userId)], after, upTo);
+    if (all === undefined) {
+      const found = new Map<string, readonly string[]>();
+      const users = [...(await this.membersOf(joinedRooms)).add(userId)];
+      for (const some of batchesOf(users, usersPerTurn)) {
+        for (const [other, fields] of await profileUpdatesOf(this.database, some, after, upTo))
+          found.set(other, fields);
+        await ownTurn();
+      }
+      return found;
+    }
     const others = [...all.keys()].filter((other) => other !== userId);
     const sharing = others.length > 0 ? await this.memberships.sharing(userId, others) : new Set<string>();
     return new Map([...all].filter(([other]) => other === userId || sharing.has(other)));
