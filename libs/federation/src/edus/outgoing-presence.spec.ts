@@ -1,6 +1,6 @@
 import { EphemeralHooks, type PresenceReader, type PresenceState } from '@rookery/ephemeral';
 import { BackgroundTasks, Config, Lifecycle, Metrics, SilentLogger } from '@rookery/platform';
-import { FakeClock } from '@rookery/testing';
+import { eventually, FakeClock } from '@rookery/testing';
 import type { FederationSender } from '../sender/federation-sender.js';
 import type { RemoteAudience } from '../sender/remote-audience.js';
 import { OutgoingPresence } from './outgoing-presence.js';
@@ -55,7 +55,7 @@ describe('who is there, as other servers are told', () => {
       await remind();
       return told.splice(0);
     };
-    return { after, asked, meanwhile, hooks };
+    return { after, asked, meanwhile, hooks, sent: told };
   };
 
   it('is told again before they take them for gone, also of those who were told of before a restart', async () => {
@@ -68,7 +68,7 @@ describe('who is there, as other servers are told', () => {
 
   it('is told of some at a time, and of nobody who has gone meanwhile', async () => {
     const names = Array.from({ length: 118 }, (_, n) => `@u${n}:home.test`);
-    const { after, asked, meanwhile, hooks } = make(names);
+    const { after, asked, meanwhile, hooks, sent } = make(names);
     expect(await after(5)).toEqual([]);
     // While the first are on their way.
     meanwhile.push(() => hooks.presenceChanged([{ ...stateOf('@u117:home.test'), state: 'offline' }]));
@@ -77,5 +77,11 @@ describe('who is there, as other servers are told', () => {
     expect(told.filter((one) => one.includes('@u117:'))).toEqual(['far.test @u117:home.test offline']);
     expect(told).toHaveLength(119);
     expect(new Set(told).size).toBe(119);
+    // Also where it is no reminder.
+    meanwhile.push(() => hooks.presenceChanged([stateOf('@u117:home.test')]));
+    hooks.presenceChanged(names.map((userId) => ({ ...stateOf(userId), state: 'unavailable' as const })));
+    await eventually(() => sent.length >= 118);
+    expect(sent.filter((one) => one.includes('@u117:'))).toEqual(['far.test @u117:home.test']);
+    expect(sent).toHaveLength(118);
   });
 });

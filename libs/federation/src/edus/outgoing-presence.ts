@@ -17,6 +17,8 @@ const [usersAtOnce, statesPerTurn] = [50, 20_000];
 export class OutgoingPresence implements OnModuleInit {
   /** When the presence of a user was told last, milliseconds of the monotonic clock. */
   readonly #told = new Map<string, number>();
+  /** What is being told, by user. */
+  readonly #underWay = new Map<string, PresenceState>();
   /** What an earlier process told last is not known; it was before this. */
   readonly #startedMs: number;
   readonly #presenceOut;
@@ -61,6 +63,9 @@ export class OutgoingPresence implements OnModuleInit {
     if (allowed.length > 0) this.introduce(allowed, states);
   }
 
+  /** Whether nothing newer was told of a user since it was begun to tell this. */
+  readonly #isNews = (state: PresenceState): boolean => this.#underWay.get(state.userId) === state;
+
   /** Remembers that somebody's presence is told now. */
   #note({ userId, state }: PresenceState): void {
     if (state === 'offline') this.#told.delete(userId);
@@ -75,20 +80,25 @@ export class OutgoingPresence implements OnModuleInit {
   }
 
   async #tell(states: readonly PresenceState[]): Promise<void> {
-    for (const [index, some] of batchesOf(states, usersAtOnce).entries()) {
-      if (index > 0) await ownTurn();
-      await this.#tellOf(some);
+    // Who shares no room with any server may have been told to some all the same: by a module.
+    for (const state of states) if (state.state === 'offline') this.#note(state);
+    if (!this.audience.hasAny) return;
+    for (const state of states) this.#underWay.set(state.userId, state);
+    try {
+      for (const [index, some] of batchesOf(states, usersAtOnce).entries()) {
+        if (index > 0) await ownTurn();
+        await this.#tellOf(some.filter(this.#isNews));
+      }
+    } finally {
+      for (const state of states) if (this.#isNews(state)) this.#underWay.delete(state.userId);
     }
   }
 
   async #tellOf(states: readonly PresenceState[]): Promise<void> {
-    // Who shares no room with any server may have been told to some all the same: by a module.
-    for (const state of states) if (state.state === 'offline') this.#note(state);
-    if (!this.audience.hasAny) return;
     const userIds = states.map(({ userId }) => userId);
     const audiences = await this.audience.ofUsers(userIds, new Set(this.config.get('exclude_rooms_from_presence')));
     const byServer = new Map<string, PresenceState[]>();
-    for (const state of states) {
+    for (const state of states.filter(this.#isNews)) {
       const servers = audiences.get(state.userId) ?? new Set();
       for (const server of servers) {
         const list = byServer.get(server);
@@ -116,13 +126,8 @@ export class OutgoingPresence implements OnModuleInit {
       .localPresent()
       .filter(({ userId }) => (this.#told.get(userId) ?? this.#startedMs) < before);
     if (due.length === 0) return;
-    const nowMs = this.clock.monotonicMs();
     for (const state of due) this.#note(state);
-    for (const [index, some] of batchesOf(due, usersAtOnce).entries()) {
-      if (index > 0) await ownTurn();
-      // Of whom something was told meanwhile, that is newer.
-      await this.#tellOf(some.filter(({ userId }) => this.#told.get(userId) === nowMs));
-    }
+    await this.#tell(due);
     await this.presence.remindElsewhere(due);
   }
 }
