@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
-import { Database, type Db } from '@rookery/database';
+import { Database } from '@rookery/database';
 import type { Membership } from '@rookery/matrix-types';
-import { batchesBySize, ownTurn } from '@rookery/platform';
+import { batchesBySize, batchesOf, ownTurn } from '@rookery/platform';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import {
   type JoinedMember,
@@ -19,9 +19,10 @@ import {
   selectMemberCounts,
   selectMembershipChanges,
   selectMutualRooms,
+  selectNextUsersIn,
   selectRoomsOf,
+  selectStateSizes,
   selectUserIdsIn,
-  selectUsersSharingRooms,
 } from './membership.query.js';
 import { selectJoinedAmong, selectLocalUsersIn } from './local-members.query.js';
 
@@ -29,8 +30,10 @@ import { selectJoinedAmong, selectLocalUsersIn } from './local-members.query.js'
 const membersPerTurn = 1_000;
 /** Members among whom those of this server are looked for before others get a turn: of most rooms they are few. */
 const localMembersPerTurn = 10_000;
+/** Users about whom it is asked before others get a turn, and each of whom may be in many rooms. */
+const othersPerTurn = 500;
 
-/** Who is in which room. Every method takes a bounded number of queries. */
+/** Who is in which room. Every method takes a bounded number of queries, or asks of some at a time: others get a turn in between. */
 @Injectable()
 export class MembershipReader {
   constructor(private readonly database: Database) {}
@@ -77,17 +80,34 @@ export class MembershipReader {
   }
 
   /** Ids of joined members of each room, local and remote. */
-  joinedUserIds(roomIds: readonly string[], db: Db = this.database): Promise<Map<string, Set<string>>> {
-    return this.userIdsIn(roomIds, ['join'], db);
+  joinedUserIds(roomIds: readonly string[]): Promise<Map<string, Set<string>>> {
+    return this.userIdsIn(roomIds, ['join']);
   }
 
-  /** Ids of those whose membership of each room is one of these, local and remote. */
-  userIdsIn(
-    roomIds: readonly string[],
-    memberships: readonly Membership[],
-    db: Db = this.database,
-  ): Promise<Map<string, Set<string>>> {
-    return selectUserIdsIn(db, roomIds, memberships);
+  /** Ids of those whose membership of each room is one of these, local and remote, some at a time; each room has an entry. */
+  async userIdsIn(roomIds: readonly string[], memberships: readonly Membership[]): Promise<Map<string, Set<string>>> {
+    const rooms = new Map(roomIds.map((roomId) => [roomId, new Set<string>()]));
+    const sizes = roomIds.length > 1 ? await selectStateSizes(this.database, roomIds) : undefined;
+    const parts = batchesBySize([...rooms.keys()], (roomId) => sizes?.get(roomId) ?? Infinity, membersPerTurn);
+    for (const [index, part] of parts.entries()) {
+      if (index > 0) await ownTurn();
+      const [first] = part;
+      // What is alone may be of any size.
+      if (part.length === 1) await this.#addUsersIn(first!, new Set(memberships), rooms.get(first!)!);
+      else
+        for (const { roomId, userId } of await selectUserIdsIn(this.database, part, memberships))
+          rooms.get(roomId)!.add(userId);
+    }
+    return rooms;
+  }
+
+  async #addUsersIn(roomId: string, memberships: ReadonlySet<Membership>, users: Set<string>): Promise<void> {
+    for (let after: string | undefined = ''; after !== undefined;) {
+      if (after !== '') await ownTurn();
+      const page = await selectNextUsersIn(this.database, roomId, after, membersPerTurn);
+      for (const { userId, membership } of page) if (memberships.has(membership)) users.add(userId);
+      after = page.length < membersPerTurn ? undefined : page.at(-1)!.userId;
+    }
   }
 
   /** Users of this server who have joined any of some rooms; rooms of a few thousand members in a turn of the event loop. */
@@ -118,19 +138,33 @@ export class MembershipReader {
     return selectMembershipChanges(this.database, userId, after, upTo);
   }
 
-  /** Users who share a joined room with `userId`, itself included when it has joined any. */
-  usersSharingRoomsWith(userId: string): Promise<Set<string>> {
-    return selectUsersSharingRooms(this.database, userId);
+  /** Users who share a joined room with a user of this server, itself included when it has joined any. */
+  async usersSharingRoomsWith(userId: string): Promise<Set<string>> {
+    const rooms = await this.joinedUserIds(await this.joinedRoomIds(userId));
+    return new Set([...rooms.values()].flatMap((users) => [...users]));
   }
 
   /** Which of `others` share a joined room with `userId`. */
   sharing(userId: string, others: readonly string[]): Promise<Set<string>> {
-    return selectInRoomsOf(this.database, userId, others, ['join']);
+    return this.#inRoomsOf(userId, others, ['join']);
   }
 
   /** Which of `others` are in, or invited to, a room that `userId` has joined. */
   inSightOf(userId: string, others: readonly string[]): Promise<Set<string>> {
-    return selectInRoomsOf(this.database, userId, others, ['join', 'invite']);
+    return this.#inRoomsOf(userId, others, ['join', 'invite']);
+  }
+
+  async #inRoomsOf(
+    userId: string,
+    others: readonly string[],
+    memberships: readonly Membership[],
+  ): Promise<Set<string>> {
+    const found = new Set<string>();
+    for (const [index, part] of batchesOf(others, othersPerTurn).entries()) {
+      if (index > 0) await ownTurn();
+      for (const other of await selectInRoomsOf(this.database, userId, part, memberships)) found.add(other);
+    }
+    return found;
   }
 
   /** Ids of the rooms that both users have joined. */

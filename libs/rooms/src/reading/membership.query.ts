@@ -131,20 +131,42 @@ export async function selectJoinedMembers(
   }));
 }
 
-/** Ids of those whose membership of each room is one of these, local and remote; each room has an entry. */
+/** Ids of those whose membership of some rooms is one of these, local and remote. */
 export async function selectUserIdsIn(
   db: Db,
   roomIds: readonly string[],
   memberships: readonly Membership[],
-): Promise<Map<string, Set<string>>> {
+): Promise<{ readonly roomId: string; readonly userId: string }[]> {
   const rows = await db.query<{ room_id: string; state_key: string }>(
     `SELECT room_id, state_key FROM current_state_events
      WHERE ${db.dialect.anyOf('room_id')} AND type = 'm.room.member' AND ${db.dialect.anyOf('membership')}`,
     [roomIds, memberships],
   );
-  const rooms = new Map<string, Set<string>>(roomIds.map((roomId) => [roomId, new Set()]));
-  for (const row of rows) rooms.get(row.room_id)!.add(row.state_key);
-  return rooms;
+  return rows.map((row) => ({ roomId: row.room_id, userId: row.state_key }));
+}
+
+/** The next users who have, or had, to do with a room, in the order of their ids, with what has become of it. */
+export async function selectNextUsersIn(
+  db: Db,
+  roomId: string,
+  after: string,
+  limit: number,
+): Promise<{ readonly userId: string; readonly membership: Membership }[]> {
+  const rows = await db.query<{ state_key: string; membership: Membership }>(
+    `SELECT state_key, membership FROM current_state_events
+     WHERE room_id = ? AND type = 'm.room.member' AND state_key > ? ORDER BY state_key LIMIT ${Math.trunc(limit)}`,
+    [roomId, after],
+  );
+  return rows.map((row) => ({ userId: row.state_key, membership: row.membership }));
+}
+
+/** How many pieces of state each of some rooms has, members included; those of which nothing is counted are absent. */
+export async function selectStateSizes(db: Db, roomIds: readonly string[]): Promise<Map<string, number>> {
+  const rows = await db.query<{ room_id: string; current_state_events: number }>(
+    `SELECT room_id, current_state_events FROM room_stats_current WHERE ${db.dialect.anyOf('room_id')}`,
+    [roomIds],
+  );
+  return new Map(rows.map((row) => [row.room_id, row.current_state_events]));
 }
 
 /** Numbers of joined and invited members, per room. */
@@ -178,33 +200,30 @@ export async function selectMembershipChanges(
   }));
 }
 
-/** Users who share a joined room with a user, itself included when it has joined any. */
-export async function selectUsersSharingRooms(db: Db, userId: string): Promise<Set<string>> {
-  const rows = await db.query<{ state_key: string }>(
-    `SELECT DISTINCT o.state_key FROM current_state_events m
-     JOIN current_state_events o ON o.room_id = m.room_id AND o.type = 'm.room.member' AND o.membership = 'join'
-     WHERE m.type = 'm.room.member' AND m.state_key = ? AND m.membership = 'join'`,
-    [userId],
-  );
-  return new Set(rows.map((row) => row.state_key));
-}
+/** Some users who are given, as a table `w (user_id)`. */
+const givenUsers = (db: Db): string =>
+  db.dialect.name === 'sqlite'
+    ? '(SELECT value AS user_id FROM json_each(?)) AS w'
+    : 'unnest(CAST(? AS TEXT[])) AS w(user_id)';
 
-/** Which of `others` have one of these memberships in a room that a user has joined. */
+/**
+ * Which of `others` have one of these memberships in a room that a user has joined. Each is looked for by itself, in the rooms that it is
+ * in: those of the user may have very many members.
+ */
 export async function selectInRoomsOf(
   db: Db,
   userId: string,
   others: readonly string[],
   memberships: readonly Membership[],
-): Promise<Set<string>> {
-  const { dialect } = db;
-  const rows = await db.query<{ state_key: string }>(
-    `SELECT DISTINCT o.state_key FROM current_state_events o
-     JOIN current_state_events m ON m.room_id = o.room_id AND m.type = 'm.room.member' AND m.membership = 'join'
-       AND m.state_key = ?
-     WHERE o.type = 'm.room.member' AND ${dialect.anyOf('o.membership')} AND ${dialect.anyOf('o.state_key')}`,
-    [userId, memberships, others],
+): Promise<string[]> {
+  const rows = await db.query<{ user_id: string }>(
+    `SELECT w.user_id FROM ${givenUsers(db)} WHERE EXISTS (
+       SELECT 1 FROM current_state_events o CROSS JOIN current_state_events m
+       WHERE o.type = 'm.room.member' AND o.state_key = w.user_id AND ${db.dialect.anyOf('o.membership')}
+         AND m.room_id = o.room_id AND m.type = 'm.room.member' AND m.state_key = ? AND m.membership = 'join')`,
+    [others, memberships, userId],
   );
-  return new Set(rows.map((row) => row.state_key));
+  return rows.map((row) => row.user_id);
 }
 
 /** Ids of the rooms that both users have joined. */
