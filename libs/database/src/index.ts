@@ -15,6 +15,7 @@ export {
 export { DataStores } from './data-stores.js';
 export { distinctValues } from './distinct-values.query.js';
 export { DatabaseError, failureLevel, isStorageFull, isTransient, isUniqueViolation } from './errors.js';
+export { type GivenRows, givenRows } from './given-rows.js';
 export { holdsText, likeText } from './like.js';
 export type { DatabaseClaim } from './claim/claim.js';
 export { claimDatabase, claimDatabases } from './claim/database-claim.js';

@@ -1,5 +1,6 @@
 import { databaseMigrations, type Tx } from '@rookery/database';
 import { eachDatabase, eventually, type TestDatabase } from '@rookery/testing';
+import { plansOf } from '@rookery/testing/internal';
 import { usersMigrations } from '../migrations/users-01.migration.js';
 import { noteActive } from '../usage/monthly-users.query.js';
 import { recordActivity, type Sighting } from './client-activity.query.js';
@@ -55,6 +56,34 @@ eachDatabase('What processes note of activity', (open, kind) => {
     };
     expect(await counted(20)).toEqual({ timestamp: 20 });
     expect(await counted(10)).toEqual({ timestamp: 20 });
+  });
+
+  it('is looked for by user and device together', async () => {
+    const users = Array.from({ length: 30 }, (_, n) => `@many${n}:x`);
+    await test.database.write((tx) =>
+      tx.insertMany(
+        'devices',
+        ['user_id', 'device_id'],
+        users.map((userId, n) => [userId, `D${n}`]),
+      ),
+    );
+    // Each at a device of its own, and at that of the next, which is not theirs.
+    const batch = users.flatMap((userId, n) => [
+      sighting(userId, 60, { deviceId: `D${n}` }),
+      sighting(userId, 60, { deviceId: `D${(n + 1) % users.length}` }),
+    ]);
+    await note(...batch);
+    const seen = await test.database.query<{ user_id: string; device_id: string }>(
+      `SELECT user_id, device_id FROM devices WHERE user_id LIKE '@many%' AND last_seen = 60`,
+    );
+    expect(seen.map((row) => `${row.user_id} ${row.device_id}`).toSorted()).toEqual(
+      users.map((userId, n) => `${userId} D${n}`).toSorted(),
+    );
+    const plans = await test.database.write((tx) => plansOf(tx, (listening) => recordActivity(listening, batch)));
+    // Never each user with each device.
+    expect(plans.flat().filter((step) => step.includes('LIST SUBQUERY'))).toEqual([]);
+    if (kind === 'sqlite')
+      expect(plans.flat()).toContainEqual(expect.stringMatching(/^SEARCH d .*\(user_id=\? AND device_id=\?\)/));
   });
 
   if (kind === 'postgres') {

@@ -1,4 +1,4 @@
-import type { Db, Tx } from '@rookery/database';
+import { type Db, givenRows, type Tx } from '@rookery/database';
 
 /** A device that was seen at an address. */
 export interface Sighting {
@@ -31,11 +31,13 @@ export async function recordActivity(tx: Tx, batch: readonly Sighting[]): Promis
   // A device that went meanwhile, or is just going, is not brought back.
   const known = new Set<string>();
   const seen = [...latest.values()];
-  const lock = tx.dialect.name === 'postgres' ? ' ORDER BY user_id, device_id FOR KEY SHARE' : '';
+  const lock = tx.dialect.name === 'postgres' ? ' ORDER BY d.user_id, d.device_id FOR KEY SHARE OF d' : '';
+  const pairs = seen.map(({ userId, deviceId }) => [userId, deviceId]);
+  const wanted = givenRows(tx, ['user_id', 'device_id'], pairs);
   for (const row of await tx.query<{ user_id: string; device_id: string }>(
-    `SELECT user_id, device_id FROM devices
-     WHERE ${tx.dialect.anyOf('user_id')} AND ${tx.dialect.anyOf('device_id')}${lock}`,
-    [[...new Set(seen.map((one) => one.userId))], [...new Set(seen.map((one) => one.deviceId))]],
+    `SELECT d.user_id, d.device_id FROM ${wanted.sql} CROSS JOIN devices d
+     WHERE d.user_id = w.user_id AND d.device_id = w.device_id${lock}`,
+    [wanted.value],
   )) {
     known.add(`${row.user_id}\n${row.device_id}`);
   }

@@ -1,6 +1,6 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { BackgroundTasks, Cache, Config, Logger, Semaphore } from '@rookery/platform';
+import { BackgroundTasks, batchesOf, Cache, Config, Logger, ownTurn, Semaphore } from '@rookery/platform';
 import { defineRpc, Rpc } from '@rookery/replication';
 import { UserHooks } from '../hooks.js';
 import { MonthlyActiveUsers } from '../usage/monthly-active-users.service.js';
@@ -11,6 +11,8 @@ const granularityMs = 120_000;
 const flushEveryMs = 5_000;
 /** Sightings kept between two flushes; more are dropped, and noted again with the next request. */
 const maxPending = 50_000;
+/** Sightings that are written before others get a turn. */
+const writtenPerTurn = 500;
 
 const writeActivity = defineRpc<null, null>('write_client_activity');
 
@@ -62,7 +64,7 @@ export class ClientActivity implements OnModuleInit, OnModuleDestroy {
     });
   }
 
-  /** Has every process write what it noted; resolves when it is durable. A failure costs the batch and is logged. */
+  /** Has every process write what it noted; resolves when it is durable. A failure costs what is not written yet, and is logged. */
   async flush(): Promise<void> {
     await Promise.all([this.#write(), this.rpc.callOthers(writeActivity, null)]);
   }
@@ -73,15 +75,21 @@ export class ClientActivity implements OnModuleInit, OnModuleDestroy {
 
   async #flush(): Promise<void> {
     if (this.#pending.size === 0) return;
-    const batch = [...this.#pending.values()];
+    const sightings = [...this.#pending.values()];
     this.#pending = new Map();
+    let written = 0;
     try {
-      await this.database.write((tx) => recordActivity(tx, batch), { name: 'client_activity', anyProcess: true });
-      const userIds = [...new Set(batch.map((one) => one.userId))];
-      await this.monthly.seen(userIds);
-      await this.hooks.active.afterCommit({ userIds });
+      for (const batch of batchesOf(sightings, writtenPerTurn)) {
+        if (written > 0) await ownTurn();
+        await this.database.write((tx) => recordActivity(tx, batch), { name: 'client_activity', anyProcess: true });
+        const userIds = [...new Set(batch.map((one) => one.userId))];
+        await this.monthly.seen(userIds);
+        await this.hooks.active.afterCommit({ userIds });
+        written += batch.length;
+      }
     } catch (error) {
-      this.logger.error('Could not note when users were last active', { err: error, sightings: batch.length });
+      const lost = sightings.length - written;
+      this.logger.error('Could not note when users were last active', { err: error, sightings: lost });
     }
   }
 }

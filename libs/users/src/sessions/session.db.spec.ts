@@ -240,6 +240,23 @@ eachDatabase('sessions', (open) => {
     expect(await users.get(DeviceService).list(userId)).toEqual([]);
   });
 
+  it('notes of many sightings some at a time', async () => {
+    const userId = await newUser();
+    const activity = users.get(ClientActivity);
+    await activity.flush();
+    for (let n = 0; n < 1_100; n++) activity.seen(userId, 'MANY', `192.0.2.${n}`, 'client', clock.nowMs());
+    const writing = jest.spyOn(test.database, 'write');
+    await activity.flush();
+    const writes = writing.mock.calls.filter(([, options]) => options?.name === 'client_activity');
+    writing.mockRestore();
+    expect(writes).toHaveLength(3);
+    const noted = await test.database.query('SELECT ip FROM user_ips WHERE user_id = ? AND device_id = ?', [
+      userId,
+      'MANY',
+    ]);
+    expect(noted).toHaveLength(1_100);
+  });
+
   it('ends a session at its lifetime however often it is refreshed', async () => {
     const userId = await newUser();
     let tokens = await sessions
