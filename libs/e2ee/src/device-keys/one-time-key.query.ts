@@ -1,4 +1,4 @@
-import type { Db, SqlBool, Tx } from '@rookery/database';
+import { type Db, type GivenRows, givenRows, type SqlBool, type Tx } from '@rookery/database';
 
 /** A key that a device offers to those who want to write to it. */
 export interface OfferedKey {
@@ -35,36 +35,31 @@ const fromRow = (row: ClaimedRow): ClaimedKey => ({
   keyJson: row.key_json,
 });
 
-const asJson = (wanted: readonly WantedKey[]): string =>
-  JSON.stringify(
-    wanted.map(({ userId, deviceId, algorithm }) => ({ user_id: userId, device_id: deviceId, algorithm })),
+const given = (db: Db, wanted: readonly WantedKey[]): GivenRows =>
+  givenRows(
+    db,
+    ['user_id', 'device_id', 'algorithm'],
+    wanted.map(({ userId, deviceId, algorithm }) => [userId, deviceId, algorithm]),
   );
-
-/** A table `w (user_id, device_id, algorithm)` from one bound text of JSON. */
-const wantedSql = (db: Db): string =>
-  db.dialect.name === 'sqlite'
-    ? `(SELECT json_extract(value, '$.user_id') AS user_id, json_extract(value, '$.device_id') AS device_id,
-         json_extract(value, '$.algorithm') AS algorithm FROM json_each(?)) AS w`
-    : 'json_to_recordset(?::json) AS w(user_id text, device_id text, algorithm text)';
 
 /**
  * Hands out the next one-time key of each device, in the order of upload; devices without one are absent. Two claims at
  * the same time get different keys, and neither waits for the other.
  */
 export async function claimOneTimeKeys(tx: Tx, wanted: readonly WantedKey[], nowMs: number): Promise<ClaimedKey[]> {
-  const json = asJson(wanted);
+  const { sql, value } = given(tx, wanted);
   const next = `SELECT o.key_id FROM e2e_one_time_keys_json o WHERE o.user_id = w.user_id AND o.device_id = w.device_id
       AND o.algorithm = w.algorithm AND o.claimed_ts IS NULL ORDER BY o.upload_order, o.key_id LIMIT 1`;
   const rows =
     tx.dialect.name === 'sqlite'
       ? await tx.query<ClaimedRow>(
           `UPDATE e2e_one_time_keys_json SET claimed_ts = ? WHERE (user_id, device_id, algorithm, key_id) IN (
-             SELECT w.user_id, w.device_id, w.algorithm, (${next}) FROM ${wantedSql(tx)}) RETURNING ${returned}`,
-          [nowMs, json],
+             SELECT w.user_id, w.device_id, w.algorithm, (${next}) FROM ${sql}) RETURNING ${returned}`,
+          [nowMs, value],
         )
       : await tx.query<ClaimedRow>(
           `WITH chosen AS (
-             SELECT w.user_id, w.device_id, w.algorithm, k.key_id FROM ${wantedSql(tx)}
+             SELECT w.user_id, w.device_id, w.algorithm, k.key_id FROM ${sql}
              CROSS JOIN LATERAL (${next} FOR UPDATE SKIP LOCKED) k)
            UPDATE e2e_one_time_keys_json t SET claimed_ts = ? FROM chosen c
            WHERE t.user_id = c.user_id AND t.device_id = c.device_id AND t.algorithm = c.algorithm AND t.key_id = c.key_id
@@ -72,25 +67,25 @@ export async function claimOneTimeKeys(tx: Tx, wanted: readonly WantedKey[], now
              .split(', ')
              .map((column) => `t.${column}`)
              .join(', ')}`,
-          [json, nowMs],
+          [value, nowMs],
         );
   return rows.map(fromRow);
 }
 
 /** The fallback keys of devices, marked as used; devices without one are absent. */
 export async function useFallbackKeys(tx: Tx, wanted: readonly WantedKey[]): Promise<ClaimedKey[]> {
-  const json = asJson(wanted);
+  const { sql, value } = given(tx, wanted);
   const rows = await tx.query<ClaimedRow & { used: SqlBool }>(
-    `SELECT f.user_id, f.device_id, f.algorithm, f.key_id, f.key_json, f.used FROM ${wantedSql(tx)}
+    `SELECT f.user_id, f.device_id, f.algorithm, f.key_id, f.key_json, f.used FROM ${sql}
      JOIN e2e_fallback_keys_json f
        ON f.user_id = w.user_id AND f.device_id = w.device_id AND f.algorithm = w.algorithm`,
-    [json],
+    [value],
   );
   if (rows.some((row) => !row.used)) {
     await tx.run(
       `UPDATE e2e_fallback_keys_json SET used = ? WHERE used = ? AND (user_id, device_id, algorithm) IN (
-         SELECT w.user_id, w.device_id, w.algorithm FROM ${wantedSql(tx)})`,
-      [true, false, json],
+         SELECT w.user_id, w.device_id, w.algorithm FROM ${sql})`,
+      [true, false, value],
     );
   }
   return rows.map(fromRow);

@@ -1,4 +1,4 @@
-import type { Db, SqlBool, SqlValue, Tx } from '@rookery/database';
+import { type Db, givenRows, type SqlBool, type SqlValue, type Tx } from '@rookery/database';
 
 /** A key backup of a user. */
 export interface BackupVersion {
@@ -193,13 +193,15 @@ export async function existingSessions(
   db: Db,
   userId: string,
   version: number,
-  roomIds: readonly string[],
-  sessionIds: readonly string[],
+  sessions: readonly Pick<BackedUpSession, 'roomId' | 'sessionId'>[],
 ): Promise<Omit<BackedUpSession, 'sessionData'>[]> {
+  const pairs = sessions.map(({ roomId, sessionId }) => [roomId, sessionId]);
+  const wanted = givenRows(db, ['room_id', 'session_id'], pairs);
   const rows = await db.query<SessionRow>(
-    `SELECT room_id, session_id, first_message_index, forwarded_count, is_verified, '' AS session_data FROM e2e_room_keys
-     WHERE user_id = ? AND version = ? AND ${db.dialect.anyOf('room_id')} AND ${db.dialect.anyOf('session_id')}`,
-    [userId, version, roomIds, sessionIds],
+    `SELECT k.room_id, k.session_id, k.first_message_index, k.forwarded_count, k.is_verified, '' AS session_data
+     FROM ${wanted.sql} CROSS JOIN e2e_room_keys k
+     WHERE k.user_id = ? AND k.version = ? AND k.room_id = w.room_id AND k.session_id = w.session_id`,
+    [wanted.value, userId, version],
   );
   return rows.map(sessionOf);
 }

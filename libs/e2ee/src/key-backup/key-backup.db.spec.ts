@@ -1,8 +1,9 @@
-import type { Tx } from '@rookery/database';
+import type { SqlValue, Tx } from '@rookery/database';
 import { eachDatabase, FakeClock, holdUp, type TestDatabase } from '@rookery/testing';
+import { plansOf } from '@rookery/testing/internal';
 import { DeactivationService } from '@rookery/users';
 import { buildE2ee, type E2eeFixture, fixtureMigrations } from '../e2ee.fixture.js';
-import type { BackedUpSession } from './backup.query.js';
+import { type BackedUpSession, existingSessions } from './backup.query.js';
 import { KeyBackupService } from './key-backup.service.js';
 
 const algorithm = 'm.megolm_backup.v1.curve25519-aes-sha2';
@@ -195,6 +196,36 @@ eachDatabase('key backups', (open) => {
     await expect(sessions(version)).rejects.toMatchObject({ errcode: 'M_NOT_FOUND' });
     await backups.delete(alice, version);
     expect(await left()).toEqual([]);
+  });
+
+  it('is stored some sessions at a time, each looked for by room and id together', async () => {
+    const version = await create();
+    // As many rooms as sessions, and the ids of one room are those of others, too.
+    const many = Array.from({ length: 1_100 }, (_, n) => session(`!${n}`, `s${n % 100}`));
+    const other = many.map(({ roomId }, n) => session(roomId, `s${(n + 1) % 100}`));
+    const asked: number[] = [];
+    const write = test.database.write.bind(test.database);
+    const writing = jest.spyOn(test.database, 'write').mockImplementation((fn, options) =>
+      write((tx) => {
+        const query = tx.query.bind(tx);
+        tx.query = <Row>(sql: string, params: readonly SqlValue[] = []): Promise<Row[]> => {
+          if (sql.includes('e2e_room_keys k')) asked.push((JSON.parse(params[0] as string) as unknown[]).length);
+          return query<Row>(sql, params);
+        };
+        return fn(tx);
+      }, options),
+    );
+    expect(await backups.store(alice, version, many)).toEqual({ etag: '1', count: 1_100 });
+    writing.mockRestore();
+    expect(asked).toEqual([500, 500, 100]);
+    expect(await backups.store(alice, version, [...many, ...other])).toEqual({ etag: '2', count: 2_200 });
+    expect(await backups.store(alice, version, [...many, ...other])).toEqual({ etag: '2', count: 2_200 });
+    const found = await existingSessions(test.database, alice, Number(version), [...many, session('!1', 's7')]);
+    expect(found.map(({ roomId, sessionId }) => `${roomId} ${sessionId}`).toSorted()).toEqual(
+      many.map(({ roomId, sessionId }) => `${roomId} ${sessionId}`).toSorted(),
+    );
+    const plans = await plansOf(test.database, (db) => existingSessions(db, alice, Number(version), many));
+    expect(plans.flat().filter((step) => step.includes('LIST SUBQUERY'))).toEqual([]);
   });
 
   it("is one user's alone, and goes with the account", async () => {

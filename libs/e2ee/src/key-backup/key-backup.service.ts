@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database, type Db, type Tx } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
-import { ownTurn } from '@rookery/platform';
+import { batchesOf, ownTurn } from '@rookery/platform';
 import { holdAccount, UserHooks } from '@rookery/users';
 import { isName, limits, objectText } from '../common/limits.js';
 import {
@@ -27,6 +27,8 @@ import { isBetter } from './session-rules.js';
 /** Sessions that are read, and deleted, at once: a user may have kept keys for years, and a session's data may be long. */
 const sessionsRead = 50;
 const sessionsDeleted = 1_000;
+/** Sessions that are stored before others get a turn. */
+const sessionsStored = 500;
 /** What those that are read at once hold at most, bytes. */
 export const pageBytes = sessionsRead * limits.backupSessionBytes;
 
@@ -119,26 +121,20 @@ export class KeyBackupService {
     return this.database.write(
       async (tx) => {
         const current = await this.#lockCurrent(tx, userId, number);
-        const before = new Map(
-          (
-            await existingSessions(
-              tx,
-              userId,
-              current,
-              [...new Set(sessions.map((one) => one.roomId))],
-              sessions.map((one) => one.sessionId),
-            )
-          ).map((one) => [sessionKey(one), one]),
-        );
-        const better = sessions.filter((offered) => {
-          const stored = before.get(sessionKey(offered));
-          return stored === undefined || isBetter(offered, stored);
-        });
-        if (better.length > 0) {
-          await writeSessions(tx, userId, current, better);
-          const added = better.filter((one) => !before.has(sessionKey(one))).length;
-          await noteChange(tx, userId, current, added);
+        let [written, added] = [0, 0];
+        for (const [index, part] of batchesOf(sessions, sessionsStored).entries()) {
+          if (index > 0) await ownTurn();
+          const existing = await existingSessions(tx, userId, current, part);
+          const before = new Map(existing.map((one) => [sessionKey(one), one]));
+          const better = part.filter((offered) => {
+            const stored = before.get(sessionKey(offered));
+            return stored === undefined || isBetter(offered, stored);
+          });
+          if (better.length > 0) await writeSessions(tx, userId, current, better);
+          written += better.length;
+          added += better.filter((one) => !before.has(sessionKey(one))).length;
         }
+        if (written > 0) await noteChange(tx, userId, current, added);
         return this.#state(tx, userId, current);
       },
       { name: 'key_backup_store', anyProcess: true },
