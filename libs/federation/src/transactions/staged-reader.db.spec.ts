@@ -2,8 +2,10 @@ import type { Db, SqlValue } from '@rookery/database';
 import { eachDatabase, type TestDatabase } from '@rookery/testing';
 import { buildEvent, type RoomEvent, roomVersionRules } from '@rookery/events';
 import { inboundTables } from '../migrations/federation-inbound.migration.js';
+import { plansOf } from '@rookery/testing/internal';
 import { StagedReader } from './staged-reader.js';
-import { selectStagedAgain, stageEvents } from './staging.query.js';
+import { deleteStaged, selectStagedAgain, stageEvents } from './staging.query.js';
+import { Unstaging } from './unstaging.js';
 
 eachDatabase('reading events that wait', (open) => {
   let test: TestDatabase;
@@ -83,6 +85,40 @@ eachDatabase('reading events that wait', (open) => {
     // What was written behind it needs nothing of that kind.
     reader.arrived('!a:x', '$new', 3);
     expect(await next()).toEqual([early.eventId]);
+  });
+
+  it('forgets what is done some events at a time, each by room and id together', async () => {
+    const all = events(1_200).map(({ eventId }, n) => ({ roomId: `!${n % 40}:x`, eventId }));
+    const rows = (): Promise<{ room_id: string; event_id: string }[]> =>
+      test.database.query('SELECT room_id, event_id FROM federation_inbound_events_staging ORDER BY event_id');
+    const [kept, ...done] = all;
+    // Of the same id, in a room of which others are done.
+    const twin = { roomId: '!5:x', eventId: kept!.eventId };
+    await test.database.write((tx) =>
+      tx.insertMany(
+        'federation_inbound_events_staging',
+        ['origin', 'room_id', 'event_id', 'received_ts', 'event_json', 'internal_metadata', 'ordering'],
+        [...all, twin].map(({ roomId, eventId }, n) => ['other.test', roomId, eventId, 0, '{}', '{}', n]),
+      ),
+    );
+    const unstaging = new Unstaging(test.database);
+    const writing = jest.spyOn(test.database, 'write');
+    await Promise.all(
+      [...Map.groupBy([...done, twin], ({ roomId }) => roomId)].map(([roomId, some]) =>
+        unstaging.forget(
+          roomId,
+          some.map(({ eventId }) => eventId),
+        ),
+      ),
+    );
+    expect(writing).toHaveBeenCalledTimes(3);
+    writing.mockRestore();
+    expect(await rows()).toEqual([{ room_id: kept!.roomId, event_id: kept!.eventId }]);
+    const [steps] = await plansOf(test.database, (tx) => deleteStaged(tx, done));
+    if (test.database.dialect.name === 'sqlite') {
+      expect(steps).toContainEqual(expect.stringMatching(/^SEARCH .*\(room_id=\? AND event_id=\?\)/));
+      expect(steps!.filter((step) => step.includes('LIST SUBQUERY'))).toHaveLength(1);
+    }
   });
 
   it('passes over what is in somebody’s hands once, however often something comes again', async () => {

@@ -1,4 +1,4 @@
-import type { Database, Db, Tx } from '@rookery/database';
+import { type Database, type Db, givenRows, type Tx } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
 
 /** An event that waits to be put into its room. */
@@ -66,22 +66,23 @@ export async function selectOldestTs(db: Db): Promise<number | undefined> {
   return row?.oldest ?? undefined;
 }
 
+/** An event that waits in a room. */
+export interface StagedPlace {
+  readonly roomId: string;
+  readonly eventId: string;
+}
+
 /**
  * Forgets events of rooms, from whatever server they came. In rooms of which ids say nothing of the room (versions 1 and 2) a
  * server can give two events one id; it is its own events alone that it loses by that.
  */
-export async function deleteStaged(
-  database: Database,
-  rooms: readonly { readonly roomId: string; readonly eventIds: readonly string[] }[],
-): Promise<void> {
-  await database.write(
-    (tx) =>
-      tx.run(
-        `DELETE FROM federation_inbound_events_staging
-         WHERE ${tx.dialect.anyOf('room_id')} AND ${tx.dialect.anyOf('event_id')}`,
-        [rooms.map(({ roomId }) => roomId), rooms.flatMap(({ eventIds }) => eventIds)],
-      ),
-    { name: 'unstage_events' },
+export async function deleteStaged(tx: Tx, places: readonly StagedPlace[]): Promise<void> {
+  const pairs = places.map(({ roomId, eventId }) => [roomId, eventId]);
+  const done = givenRows(tx, ['room_id', 'event_id'], pairs);
+  await tx.run(
+    `DELETE FROM federation_inbound_events_staging WHERE (room_id, event_id) IN (
+       SELECT w.room_id, w.event_id FROM ${done.sql})`,
+    [done.value],
   );
 }
 

@@ -1,10 +1,14 @@
 import type { Database } from '@rookery/database';
+import { batchesOf, ownTurn } from '@rookery/platform';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { deleteStaged } from './staging.query.js';
+import { deleteStaged, type StagedPlace } from './staging.query.js';
 
-/** Forgets events that have been dealt with: those of all rooms that are through at the same time in one transaction. */
+/** Events that are forgotten before others get a turn. */
+const eventsPerTurn = 500;
+
+/** Forgets events that have been dealt with: those of all rooms that are through at the same time together. */
 export class Unstaging {
-  #waiting: { readonly roomId: string; readonly eventIds: readonly string[] }[] = [];
+  #waiting: StagedPlace[] = [];
   #next: Promise<void> | undefined;
   #running: Promise<void> = Promise.resolve();
 
@@ -13,7 +17,7 @@ export class Unstaging {
   /** Resolves when they are forgotten, from whatever server they came. */
   forget(roomId: string, eventIds: readonly string[]): Promise<void> {
     if (eventIds.length === 0) return Promise.resolve();
-    this.#waiting.push({ roomId, eventIds });
+    for (const eventId of eventIds) this.#waiting.push({ roomId, eventId });
     return (this.#next ??= this.#begin());
   }
 
@@ -21,9 +25,16 @@ export class Unstaging {
     // A failure is for those who wait for it.
     await this.#running.catch(() => undefined);
     await nextTurn();
-    const rooms = this.#waiting;
+    const events = this.#waiting;
     this.#waiting = [];
     this.#next = undefined;
-    await (this.#running = deleteStaged(this.database, rooms));
+    await (this.#running = this.#delete(events));
+  }
+
+  async #delete(events: readonly StagedPlace[]): Promise<void> {
+    for (const [index, part] of batchesOf(events, eventsPerTurn).entries()) {
+      if (index > 0) await ownTurn();
+      await this.database.write((tx) => deleteStaged(tx, part), { name: 'unstage_events' });
+    }
   }
 }
