@@ -1,10 +1,12 @@
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
+import { plansOf } from '@rookery/testing/internal';
 import { buildEphemeral, type EphemeralFixture, fixtureMigrations, requesterOf } from '../ephemeral.fixture.js';
 import { PresenceReader } from '../presence/presence-reader.js';
 import { PresenceService } from '../presence/presence.service.js';
 import { ReceiptService } from '../receipts/receipt.service.js';
 import { TypingService } from '../typing/typing.service.js';
 import { InboundEphemeral } from './inbound-edus.service.js';
+import { joinedAmong } from './joined-users.query.js';
 
 const alice = requesterOf('alice');
 const dora = '@dora:far.org';
@@ -72,6 +74,29 @@ eachDatabase('typing, receipts and presence of other servers', (open) => {
     const found = await receipts.changes(alice.userId, new Set([roomId]), since, receipts.stream.current());
     expect(found.get(roomId)).toMatchObject([{ userId: dora, eventId, ts: 7, threadId: 'main', type: 'm.read' }]);
     expect(found.get(roomId)).toHaveLength(1);
+  });
+
+  it('looks for each user in the room that they are named with', async () => {
+    const { database } = test;
+    const rooms = [roomId, await fixture.room(alice), '!partial:far.org'];
+    await database.write((tx) =>
+      tx.insertMany('partial_state_rooms_servers', ['room_id', 'server_name'], [[rooms[2]!, 'far.org']]),
+    );
+    const places = [
+      ...[dora, dora, emil].map((userId) => ({ roomId: rooms[0]!, userId })),
+      { roomId: rooms[1]!, userId: alice.userId },
+      ...[dora, emil, '@fay:other.org'].map((userId) => ({ roomId: rooms[2]!, userId })),
+    ];
+    const found = await joinedAmong(database, places);
+    const texts = found.map((one) => `${rooms.indexOf(one.roomId)} ${one.userId} ${one.isPartial}`);
+    expect([...new Set(texts)].toSorted()).toEqual([
+      `0 ${dora} false`,
+      `1 ${alice.userId} false`,
+      `2 ${dora} true`,
+      `2 ${emil} true`,
+    ]);
+    const steps = (await plansOf(database, (db) => joinedAmong(db, places))).flat();
+    expect(steps.filter((step) => step.includes('LIST SUBQUERY'))).toEqual([]);
   });
 
   it('reads no threads that were made up', async () => {

@@ -43,7 +43,7 @@ export class InboundEphemeral {
     const { room_id: roomId, user_id: userId, typing } = content;
     if (typeof roomId !== 'string' || !isValidRoomId(roomId) || typeof typing !== 'boolean') return;
     if (!isUserOf(origin, userId)) return;
-    if ((await joinedAmong(this.database, [roomId], [userId])).length === 0) return;
+    if ((await joinedAmong(this.database, [{ roomId, userId }])).length === 0) return;
     await this.typing.setRemote(roomId, userId, typing);
   }
 

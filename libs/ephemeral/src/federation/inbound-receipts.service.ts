@@ -71,9 +71,7 @@ export class InboundReceipts implements OnModuleDestroy {
    */
   async #settle(offered: readonly Receipt[]): Promise<Receipt[]> {
     if (offered.length === 0) return [];
-    const rooms = [...new Set(offered.map(({ roomId }) => roomId))];
-    const users = [...new Set(offered.map(({ userId }) => userId))];
-    const found = await joinedAmong(this.database, rooms, users);
+    const found = await joinedAmong(this.database, offered);
     const partial = new Set(found.flatMap(({ roomId, isPartial }) => (isPartial ? [roomId] : [])));
     const joined = new Set(found.map(({ roomId, userId }) => `${roomId}\n${userId}`));
     const isJoined = ({ roomId, userId }: Receipt): boolean => joined.has(`${roomId}\n${userId}`);

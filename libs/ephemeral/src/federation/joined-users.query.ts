@@ -1,4 +1,4 @@
-import type { Db } from '@rookery/database';
+import { type Db, givenRows } from '@rookery/database';
 import { domainOf } from '@rookery/matrix-types';
 
 /** A user who is in a room. */
@@ -10,26 +10,33 @@ export interface JoinedUser {
 }
 
 /**
- * Which of some users have joined which of some rooms; where not all members of a room are known, those whose server is said to be
- * in it.
+ * Who of some users has joined the room that they are named with; where not all members of it are known, whose server is said to be in it.
  */
 export async function joinedAmong(
   db: Db,
-  roomIds: readonly string[],
-  userIds: readonly string[],
+  places: readonly { readonly roomId: string; readonly userId: string }[],
 ): Promise<JoinedUser[]> {
-  const servers = [...new Set(userIds.map(domainOf))];
+  const users = givenRows(
+    db,
+    ['room_id', 'user_id'],
+    places.map(({ roomId, userId }) => [roomId, userId]),
+  );
+  const byServer = Map.groupBy(places, ({ roomId, userId }) => `${roomId}\n${domainOf(userId)}`);
+  const servers = givenRows(
+    db,
+    ['room_id', 'server'],
+    [...byServer.values()].map(([one]) => [one!.roomId, domainOf(one!.userId)]),
+  );
   const rows = await db.query<{ room_id: string; user_id: string | null; server: string | null }>(
-    `SELECT room_id, state_key AS user_id, NULL AS server FROM current_state_events
-     WHERE ${db.dialect.anyOf('room_id')} AND type = 'm.room.member' AND ${db.dialect.anyOf('state_key')}
-       AND membership = 'join'
-     UNION ALL SELECT room_id, NULL, server_name FROM partial_state_rooms_servers
-     WHERE ${db.dialect.anyOf('room_id')} AND ${db.dialect.anyOf('server_name')}`,
-    [roomIds, userIds, roomIds, servers],
+    `SELECT c.room_id, c.state_key AS user_id, NULL AS server FROM ${users.sql} CROSS JOIN current_state_events c
+     WHERE c.room_id = w.room_id AND c.type = 'm.room.member' AND c.state_key = w.user_id AND c.membership = 'join'
+     UNION ALL SELECT p.room_id, NULL, p.server_name FROM ${servers.sql} CROSS JOIN partial_state_rooms_servers p
+     WHERE p.room_id = w.room_id AND p.server_name = w.server`,
+    [users.value, servers.value],
   );
   return rows.flatMap(({ room_id: roomId, user_id: userId, server }): JoinedUser[] =>
     userId === null
-      ? userIds.filter((each) => domainOf(each) === server).map((each) => ({ roomId, userId: each, isPartial: true }))
+      ? (byServer.get(`${roomId}\n${server}`) ?? []).map((one) => ({ roomId, userId: one.userId, isPartial: true }))
       : [{ roomId, userId, isPartial: false }],
   );
 }
