@@ -42,9 +42,9 @@ export class KeyUploads {
           const isNews =
             deviceKeys !== undefined && (await writeDeviceKeys(tx, userId, deviceId, deviceKeys, this.clock.nowMs()));
           // Before positions are taken, for which others may wait.
-          const audience = isNews ? await this.deviceLists.audience(tx, userId) : undefined;
+          const audience = isNews ? await this.deviceLists.audience(tx, [userId]) : undefined;
           await this.oneTimeKeys.store(tx, userId, deviceId, oneTimeKeys, fallbackKeys);
-          if (audience) await this.deviceLists.tell(tx, [{ userId, deviceIds: [deviceId], audience }]);
+          if (audience) await this.deviceLists.tell(tx, [{ userId, deviceIds: [deviceId] }], audience);
         },
         { name: 'keys_upload', anyProcess: this.deviceLists.stream.isWrittenHere },
       );

@@ -22,28 +22,12 @@ export async function reviveKeys(tx: Tx, nowMs: number): Promise<void> {
        ORDER BY user_id, device_id LIMIT ${devicesAtATime}`,
       after,
     );
-    for (const [userId, deviceIds] of byUser(devices)) {
-      const first = position + 1;
-      position += deviceIds.length;
-      await insertChanges(
-        tx,
-        userId,
-        deviceIds,
-        deviceIds.map((_, i) => first + i),
-      );
-    }
+    await insertChanges(
+      tx,
+      devices.map(({ user_id: userId, device_id: deviceId }) => ({ userId, deviceId, position: ++position })),
+    );
     const last = devices.at(-1);
     if (last === undefined || devices.length < devicesAtATime) return;
     after = [last.user_id, last.device_id];
   }
-}
-
-function byUser(devices: readonly { user_id: string; device_id: string }[]): Map<string, string[]> {
-  const users = new Map<string, string[]>();
-  for (const { user_id: userId, device_id: deviceId } of devices) {
-    const known = users.get(userId);
-    if (known === undefined) users.set(userId, [deviceId]);
-    else known.push(deviceId);
-  }
-  return users;
 }

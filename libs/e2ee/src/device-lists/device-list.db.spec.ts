@@ -2,7 +2,7 @@ import type { SqlValue } from '@rookery/database';
 import { eachDatabase, FakeClock, type TestDatabase } from '@rookery/testing';
 import { scansOf } from '@rookery/testing/internal';
 import { buildE2ee, type E2eeFixture, fixtureMigrations } from '../e2ee.fixture.js';
-import { deleteFormerChanges, lastOfNextChanges, usersSignedBy } from './device-list.query.js';
+import { deleteFormerChanges, lastOfNextChanges, localUsersSharing, usersSignedBy } from './device-list.query.js';
 import { DeviceListService } from './device-list.service.js';
 
 const changes = 3_500;
@@ -93,6 +93,65 @@ eachDatabase('changes of devices', (open) => {
     // What lies between the positions is gone through, and nothing else.
     const scans = await scansOf(test.database, (tx) => deleteFormerChanges(tx, 0, 1));
     expect(scans.filter((scan) => scan !== 'SCAN n')).toEqual([]);
+  });
+
+  it('concern those in any room of their users, which are read some at a time', async () => {
+    const { database } = test;
+    const local = (n: number): string => `@local${String(n).padStart(4, '0')}:example.org`;
+    const movers = Array.from({ length: 120 }, (_, n) => `@mover${n}:far.test`);
+    // Each mover is in four small rooms and in a large one; of each small room others are members, and somebody has left it.
+    const small = movers.flatMap((mover, n) =>
+      [0, 1, 2, 3].map((at): [room: string, mover: string] => [`!r${4 * n + at}:far.test`, mover]),
+    );
+    const large = '!large:far.test';
+    await database.write(async (tx) => {
+      await tx.insertMany(
+        'current_state_events',
+        ['event_id', 'room_id', 'type', 'state_key', 'membership'],
+        [...small, ...movers.map((mover) => [large, mover] as const)].map(([room, mover]) => [
+          ...[`$${room}${mover}`, room, 'm.room.member', mover, 'join'],
+        ]),
+      );
+      const members = small.flatMap(([room], n) => [
+        ...Array.from({ length: 6 }, (_, at) => [room, local(5 * n + at), 'join'] as const),
+        [room, `@gone${n}:example.org`, 'leave'] as const,
+      ]);
+      for (let n = 0; n < 2_300; n++) members.push([large, local(n + 3_000), 'join']);
+      await tx.insertMany(
+        'local_current_membership',
+        ['room_id', 'user_id', 'event_id', 'membership', 'event_stream_ordering'],
+        members.map(([room, userId, membership]) => [room, userId, `$${room}${userId}`, membership, 1]),
+      );
+      await tx.insertMany(
+        'room_stats_current',
+        ['room_id', 'local_users_in_room'],
+        [...small.map(([room]) => [room, 6]), [large, 2_300]],
+      );
+    });
+    const read: number[] = [];
+    const query = database.query.bind(database);
+    database.query = async <Row>(sql: string, params: readonly SqlValue[] = []): Promise<Row[]> => {
+      const rows = await query<Row>(sql, params);
+      read.push(rows.length);
+      return rows;
+    };
+    const lists = fixture.get(DeviceListService);
+    const all = await lists.audience(database, movers);
+    const asked = read.splice(0);
+    const [one] = movers;
+    const few = await lists.audience(database, [one!]);
+    const none = await lists.audience(database, ['@nobody:far.test']);
+    database.query = query;
+    const inLarge = Array.from({ length: 2_300 }, (_, n) => local(n + 3_000));
+    const everybody = [...Array.from({ length: 2_401 }, (_, n) => local(n)), ...inLarge, ...movers];
+    expect([...all].toSorted()).toEqual(everybody.toSorted());
+    expect(Math.max(...asked)).toBeLessThanOrEqual(1_000);
+    expect(asked.length).toBeLessThanOrEqual(12);
+    const near = Array.from({ length: 21 }, (_, n) => local(n));
+    expect([...few].toSorted()).toEqual([...inLarge, ...near, one!].toSorted());
+    expect(none).toEqual(new Set(['@nobody:far.test']));
+    const scans = await scansOf(database, (db) => localUsersSharing(db, movers));
+    expect(scans).toEqual([]);
   });
 
   it('of signatures are one for each user whose keys were signed', async () => {

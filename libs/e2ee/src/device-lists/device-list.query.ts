@@ -1,5 +1,11 @@
 import type { Db, Tx } from '@rookery/database';
 import type { Membership } from '@rookery/matrix-types';
+import { batchesBySize, batchesOf, ownTurn } from '@rookery/platform';
+
+/** What is looked at before others get a turn: users and the rooms that each is in, and local members of rooms. */
+const usersPerTurn = 50;
+const roomsPerTurn = 200;
+const membersPerTurn = 1_000;
 
 /** A device whose keys are new, changed or gone, with its place in the stream `device_lists`. */
 export interface DeviceListChange {
@@ -16,17 +22,12 @@ export interface MemberTransition {
   readonly now: Membership | undefined;
 }
 
-/** Records changes; of each device only the latest is kept. `ids` has as many entries as there are devices. */
-export async function insertChanges(
-  tx: Tx,
-  userId: string,
-  deviceIds: readonly string[],
-  ids: readonly number[],
-): Promise<void> {
+/** Records changes; of each device, and none may be there twice, only the latest is kept. */
+export async function insertChanges(tx: Tx, changes: readonly DeviceListChange[]): Promise<void> {
   await tx.insertMany(
     'device_lists_stream',
     ['stream_id', 'user_id', 'device_id'],
-    deviceIds.map((deviceId, index) => [ids[index] ?? 0, userId, deviceId]),
+    changes.map(({ position, userId, deviceId }) => [position, userId, deviceId]),
     'ON CONFLICT (user_id, device_id) DO UPDATE SET stream_id = excluded.stream_id',
   );
 }
@@ -66,15 +67,52 @@ export async function insertSignatureChange(
   );
 }
 
-/** Local users who are in a room with somebody, or in one to which that one is invited: what is said there is for the invited, too. */
-export async function localUsersSharing(db: Db, userId: string): Promise<Set<string>> {
-  const rows = await db.query<{ user_id: string }>(
-    `SELECT DISTINCT l.user_id FROM current_state_events m
-     JOIN local_current_membership l ON l.room_id = m.room_id AND l.membership = 'join'
-     WHERE m.type = 'm.room.member' AND m.state_key = ? AND m.membership IN ('join', 'invite')`,
-    [userId],
-  );
-  return new Set(rows.map((row) => row.user_id));
+/**
+ * Local users who are in a room with one of some users, or in one to which such a one is invited, since what is said there is for the invited,
+ * too: of some at a time, with a turn for others in between.
+ */
+export async function localUsersSharing(db: Db, userIds: readonly string[]): Promise<Set<string>> {
+  const members = new Map<string, number>();
+  for (const [index, part] of batchesOf(userIds, usersPerTurn).entries()) {
+    if (index > 0) await ownTurn();
+    const rooms = await db.query<{ room_id: string; local_members: number | null }>(
+      `SELECT DISTINCT m.room_id, s.local_users_in_room AS local_members FROM current_state_events m
+       LEFT JOIN room_stats_current s ON s.room_id = m.room_id
+       WHERE m.type = 'm.room.member' AND ${db.dialect.anyOf('m.state_key')}
+         AND m.membership IN ('join', 'invite')`,
+      [part],
+    );
+    for (const room of rooms) members.set(room.room_id, room.local_members ?? membersPerTurn);
+  }
+  const found = new Set<string>();
+  const parts = batchesBySize([...members], ([, count]) => count, membersPerTurn, roomsPerTurn);
+  for (const [index, part] of parts.entries()) {
+    if (index > 0) await ownTurn();
+    const roomIds = part.map(([roomId]) => roomId);
+    // What is alone may have any number of them.
+    if (roomIds.length === 1) await addLocalMembers(db, roomIds[0]!, found);
+    else
+      for (const row of await db.query<{ user_id: string }>(
+        `SELECT DISTINCT user_id FROM local_current_membership
+         WHERE ${db.dialect.anyOf('room_id')} AND membership = 'join'`,
+        [roomIds],
+      ))
+        found.add(row.user_id);
+  }
+  return found;
+}
+
+async function addLocalMembers(db: Db, roomId: string, users: Set<string>): Promise<void> {
+  for (let after: string | undefined = ''; after !== undefined;) {
+    if (after !== '') await ownTurn();
+    const rows: { user_id: string }[] = await db.query(
+      `SELECT user_id FROM local_current_membership
+       WHERE room_id = ? AND membership = 'join' AND user_id > ? ORDER BY user_id LIMIT ${membersPerTurn}`,
+      [roomId, after],
+    );
+    for (const row of rows) users.add(row.user_id);
+    after = rows.length < membersPerTurn ? undefined : rows.at(-1)?.user_id;
+  }
 }
 
 /** Users with changes in `(after, upTo]` who are in a room that `userId` has joined, or invited to one, and the user. */

@@ -49,11 +49,10 @@ export interface DeviceListQuery {
 }
 
 const none: DeviceListNews = { changed: [], left: [] };
-/** Devices of a user that changed, and whom that concerns. */
+/** Devices of a user that changed. */
 interface DeviceChange {
   readonly userId: string;
   readonly deviceIds: readonly string[];
-  readonly audience: ReadonlySet<string>;
 }
 
 /**
@@ -90,34 +89,36 @@ export class DeviceListService {
     return this.changedOf(tx, [{ userId, deviceIds }]);
   }
 
-  /** {@link changed} for several users. @returns the position of each device, in their order */
-  async changedOf(
-    tx: Tx,
-    changes: readonly { readonly userId: string; readonly deviceIds: readonly string[] }[],
-  ): Promise<readonly number[]> {
-    const told: DeviceChange[] = [];
-    for (const { userId, deviceIds } of changes)
-      if (deviceIds.length > 0) told.push({ userId, deviceIds, audience: await this.audience(tx, userId) });
-    return this.tell(tx, told);
+  /** {@link changed} for several users, none of them twice. @returns the position of each device, in their order */
+  async changedOf(tx: Tx, changes: readonly DeviceChange[]): Promise<readonly number[]> {
+    const users = changes.flatMap(({ userId, deviceIds }) => (deviceIds.length > 0 ? [userId] : []));
+    return users.length === 0 ? [] : this.tell(tx, changes, await this.audience(tx, users));
   }
 
-  /** {@link changedOf} where it is known whom each change concerns: from here on others may wait for the end of the transaction. */
-  async tell(tx: Tx, changes: readonly DeviceChange[]): Promise<readonly number[]> {
-    const count = changes.reduce((sum, { deviceIds }) => sum + deviceIds.length, 0);
-    if (count === 0) return [];
-    const ids = await this.stream.allocateIn(tx, count);
-    let taken = 0;
-    for (const { userId, deviceIds, audience } of changes) {
-      const own = ids.slice(taken, (taken += deviceIds.length));
-      await insertChanges(tx, userId, deviceIds, own);
-      this.#tell(tx, own.at(-1) ?? 0, audience);
-    }
+  /**
+   * {@link changedOf} where it is known whom the changes concern, all of them together: from here on others may wait for the end of the
+   * transaction.
+   */
+  async tell(tx: Tx, changes: readonly DeviceChange[], audience: ReadonlySet<string>): Promise<readonly number[]> {
+    const devices = changes.flatMap(({ userId, deviceIds }) => deviceIds.map((deviceId) => ({ userId, deviceId })));
+    if (devices.length === 0) return [];
+    const ids = await this.stream.allocateIn(tx, devices.length);
+    await insertChanges(
+      tx,
+      devices.map((device, index) => ({ ...device, position: ids[index] ?? 0 })),
+    );
+    this.#tell(tx, ids.at(-1) ?? 0, audience);
     return ids;
   }
 
-  /** Users of this server who are in a room with a user, or in one to which the user is invited, and the user: whom a change concerns. */
-  async audience(db: Db, userId: string): Promise<Set<string>> {
-    return (await localUsersSharing(db, userId)).add(userId);
+  /**
+   * Users of this server who are in a room with one of some users, or in one to which such a one is invited, and these: whom changes concern.
+   * Rooms are read some at a time, with a turn for others in between.
+   */
+  async audience(db: Db, userIds: readonly string[]): Promise<Set<string>> {
+    const audience = await localUsersSharing(db, userIds);
+    for (const userId of userIds) audience.add(userId);
+    return audience;
   }
 
   /** Tells once more of the latest change of each of some users, for servers that may have missed it. */

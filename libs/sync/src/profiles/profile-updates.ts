@@ -105,7 +105,7 @@ export class ProfileUpdates implements OnModuleInit {
   }
 
   async #record(tx: Tx, stream: Stream<'concerned'>, userId: string, fields: readonly string[]): Promise<void> {
-    const concerned = [...(await this.deviceLists.audience(tx, userId))];
+    const concerned = [...(await this.deviceLists.audience(tx, [userId]))];
     const [streamId = 0] = await stream.allocateIn(tx);
     await insertProfileUpdates(tx, streamId, userId, fields);
     stream.announceIn(tx, streamId, { changed: { concerned }, users: concerned });
