@@ -160,11 +160,18 @@ export async function setProtected(tx: Tx, mediaId: string, isProtected: boolean
   );
 }
 
-/** A page of the ids of a user's files, in order. */
-export async function idsOfUser(db: Db, userId: string, afterId: string, limit: number): Promise<string[]> {
-  const rows = await db.query<{ media_id: string }>(
-    'SELECT media_id FROM local_media_repository WHERE user_id = ? AND media_id > ? ORDER BY media_id LIMIT ?',
-    [userId, afterId, limit],
+/** A file of a user, by its place among these. */
+export interface UserFile {
+  readonly createdTs: number;
+  readonly mediaId: string;
+}
+
+/** The next files of a user, the oldest first. */
+export async function nextFilesOf(db: Db, userId: string, after: UserFile, limit: number): Promise<UserFile[]> {
+  const rows = await db.query<{ created_ts: number; media_id: string }>(
+    `SELECT created_ts, media_id FROM local_media_repository
+     WHERE user_id = ? AND created_ts >= ? AND (created_ts, media_id) > (?, ?) ORDER BY created_ts, media_id LIMIT ?`,
+    [userId, after.createdTs, after.createdTs, after.mediaId, limit],
   );
-  return rows.map((row) => row.media_id);
+  return rows.map((row) => ({ createdTs: row.created_ts, mediaId: row.media_id }));
 }

@@ -1,12 +1,12 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
-import { Config } from '@rookery/platform';
+import { batchesOf, Config, ownTurn } from '@rookery/platform';
 import { type MediaKey, parseMxc } from '../records/media.js';
 import { holdQuarantine } from '../records/media.query.js';
 import {
   hashesOf,
-  idsOfUser,
+  nextFilesOf,
   quarantineChangesAfter,
   type QuarantineChange,
   quarantinePosition,
@@ -14,6 +14,7 @@ import {
   recordQuarantineChanges,
   setProtected,
   setQuarantine,
+  type UserFile,
 } from './quarantine.query.js';
 
 const batchSize = 500;
@@ -47,16 +48,16 @@ export class Quarantine {
   /** Withholds everything that a user of this server has uploaded. @returns how many files changed */
   async addOfUser(userId: string, by: string): Promise<number> {
     let changed = 0;
-    for (let after = ''; ;) {
-      const ids = await idsOfUser(this.database, userId, after, batchSize);
-      const last = ids.at(-1);
-      if (last === undefined) return changed;
+    for (let after: UserFile | undefined = { createdTs: 0, mediaId: '' }; after !== undefined;) {
+      const files: UserFile[] = await nextFilesOf(this.database, userId, after, batchSize);
       changed += await this.#change(
-        ids.map((mediaId) => ({ origin: undefined, mediaId })),
+        files.map(({ mediaId }) => ({ origin: undefined, mediaId })),
         by,
       );
-      after = last;
+      after = files.at(-1);
+      await ownTurn();
     }
+    return changed;
   }
 
   /**
@@ -93,8 +94,8 @@ export class Quarantine {
 
   async #change(keys: readonly MediaKey[], by: string | undefined): Promise<number> {
     let changed = 0;
-    for (let start = 0; start < keys.length; start += batchSize) {
-      const batch = keys.slice(start, start + batchSize);
+    for (const [index, batch] of batchesOf(keys, batchSize).entries()) {
+      if (index > 0) await ownTurn();
       changed += await this.database.write(
         async (tx) => {
           await holdQuarantine(tx, 'to change');

@@ -1,8 +1,9 @@
 import { databaseMigrations } from '@rookery/database';
 import { eachDatabase, type TestDatabase } from '@rookery/testing';
-import { scansOf } from '@rookery/testing/internal';
+import { plansOf, scansOf } from '@rookery/testing/internal';
 import { usersMigrations } from '@rookery/users';
 import { mediaMigrations } from '../migrations/index.js';
+import { nextFilesOf, type UserFile } from '../moderation/quarantine.query.js';
 import { localMediaPart, type MediaPart, type RemoteFile, unusedRemoteMedia } from './media.query.js';
 import { mediaUsageOrders, selectMediaUsage } from './media-usage.query.js';
 
@@ -59,6 +60,47 @@ eachDatabase('files that nobody has used', (open) => {
       await unusedRemoteMedia(db, 50, true, { origin: 'a.test', mediaId: 'm010' }, 10);
     });
     expect(scans).toEqual([]);
+  });
+});
+
+eachDatabase('files of a user', (open) => {
+  let test: TestDatabase;
+  const user = '@many:a';
+  // Some of one moment, and in an order that is not that of their ids.
+  const files = Array.from({ length: 95 }, (_, n) => ({ mediaId: `m${(n * 37) % 95}`, createdTs: Math.floor(n / 7) }));
+
+  beforeAll(async () => {
+    test = await open();
+    await test.migrate([...databaseMigrations, ...mediaMigrations]);
+    await test.database.write((tx) =>
+      tx.insertMany(
+        'local_media_repository',
+        ['media_id', 'user_id', 'media_length', 'created_ts'],
+        [...files.map(({ mediaId, createdTs }) => [mediaId, user, 1, createdTs]), ['other', '@other:a', 1, 5]],
+      ),
+    );
+  });
+  afterAll(() => test.close());
+
+  it('are read some at a time, each once', async () => {
+    const found: UserFile[] = [];
+    const sizes: number[] = [];
+    for (let after: UserFile | undefined = { createdTs: 0, mediaId: '' }; after !== undefined;) {
+      const page: UserFile[] = await nextFilesOf(test.database, user, after, 10);
+      found.push(...page);
+      sizes.push(page.length);
+      after = page.at(-1);
+    }
+    expect(found.map(({ mediaId }) => mediaId).toSorted()).toEqual(files.map(({ mediaId }) => mediaId).toSorted());
+    expect(found.map(({ createdTs }) => createdTs)).toEqual(files.map(({ createdTs }) => createdTs));
+    expect(sizes).toEqual([...Array.from({ length: 9 }, () => 10), 5, 0]);
+    // Behind the page before, and no others are read and put in order for that than those of one moment.
+    const steps = (await plansOf(test.database, (db) => nextFilesOf(db, user, files[30]!, 10))).flat();
+    if (test.database.dialect.name === 'sqlite')
+      expect(steps).toEqual([
+        expect.stringMatching(/^SEARCH .* USING INDEX local_media_repository_user \(user_id=\? AND created_ts>\?\)/),
+        'USE TEMP B-TREE FOR LAST TERM OF ORDER BY',
+      ]);
   });
 });
 
