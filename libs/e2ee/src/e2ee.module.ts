@@ -12,6 +12,7 @@ import { KeyUploads } from './device-keys/key-uploads.service.js';
 import { OneTimeKeyService } from './device-keys/one-time-key.service.js';
 import { DeviceListService } from './device-lists/device-list.service.js';
 import { SyncPositions } from './device-lists/sync-positions.js';
+import { ClosedBackups } from './key-backup/closed-backups.js';
 import { KeyBackupService } from './key-backup/key-backup.service.js';
 import { ToDeviceSending } from './to-device/to-device-sending.service.js';
 import { ToDeviceService } from './to-device/to-device.service.js';
@@ -30,6 +31,7 @@ const services = [
   ToDeviceService,
   ToDeviceSending,
   KeyBackupService,
+  ClosedBackups,
   DehydratedDeviceService,
 ];
 

@@ -249,8 +249,29 @@ export async function deleteSomeSessions(
   );
 }
 
-/** Forgets all backups of a user, with what is just being stored in them. */
-export async function deleteBackupsOf(tx: Tx, userId: string): Promise<void> {
-  await tx.run('DELETE FROM e2e_room_keys_versions WHERE user_id = ?', [userId]);
-  await tx.run('DELETE FROM e2e_room_keys WHERE user_id = ?', [userId]);
+/** Marks all backups of a user as deleted; whoever holds one is waited for. Their sessions stay until they are deleted. */
+export async function closeBackupsOf(tx: Tx, userId: string): Promise<void> {
+  await tx.run('UPDATE e2e_room_keys_versions SET deleted = 1, key_count = 0 WHERE user_id = ? AND deleted = 0', [
+    userId,
+  ]);
+}
+
+/** Those of a user's backups that are marked as deleted and have sessions still. */
+export async function closedVersionsWithSessions(db: Db, userId: string): Promise<number[]> {
+  const rows = await db.query<{ version: number }>(
+    `SELECT v.version FROM e2e_room_keys_versions v WHERE v.user_id = ? AND v.deleted = 1 AND EXISTS (
+       SELECT 1 FROM e2e_room_keys k WHERE k.user_id = v.user_id AND k.version = v.version)`,
+    [userId],
+  );
+  return rows.map((row) => row.version);
+}
+
+/** Forgets those of a user's backups that are marked as deleted and have no sessions. */
+export async function deleteClosedVersions(tx: Tx, userId: string): Promise<void> {
+  await tx.run(
+    `DELETE FROM e2e_room_keys_versions WHERE user_id = ? AND deleted = 1 AND NOT EXISTS (
+       SELECT 1 FROM e2e_room_keys k
+       WHERE k.user_id = e2e_room_keys_versions.user_id AND k.version = e2e_room_keys_versions.version)`,
+    [userId],
+  );
 }

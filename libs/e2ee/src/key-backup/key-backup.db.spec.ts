@@ -198,6 +198,36 @@ eachDatabase('key backups', (open) => {
     expect(await left()).toEqual([]);
   });
 
+  it('goes with the account some sessions at a time, also where that was interrupted', async () => {
+    const versions = [await create(), await create()];
+    const many = Array.from({ length: 1_200 }, (_, n) => session('!a', `s${n}`));
+    await backups.store(alice, versions[1]!, many);
+    const { database } = test;
+    const left = async (): Promise<number> =>
+      (await database.query('SELECT 1 AS x FROM e2e_room_keys WHERE user_id = ?', [alice])).length;
+    const deleted: number[] = [];
+    const write = database.write.bind(database);
+    let breaks = true;
+    const writing = jest.spyOn(database, 'write').mockImplementation(async (fn, options) => {
+      if (options?.name !== 'key_backup_delete_closed') return write(fn, options);
+      if (deleted.length === 1 && breaks) throw new Error('The database is away');
+      const count = await write(fn, options);
+      deleted.push(count as number);
+      return count;
+    });
+    const deactivation = fixture.get(DeactivationService);
+    await deactivation.deactivate(alice, false, false, {});
+    expect([deleted, await left()]).toEqual([[500], 700]);
+    // Nobody can read what is left, and it goes when the server starts again.
+    await expect(backups.pages(alice, versions[1]!)).rejects.toMatchObject({ errcode: 'M_NOT_FOUND' });
+    await expect(backups.find(alice, undefined)).rejects.toMatchObject({ errcode: 'M_NOT_FOUND' });
+    breaks = false;
+    await deactivation.resume();
+    writing.mockRestore();
+    expect([deleted, await left()]).toEqual([[500, 500, 200], 0]);
+    expect(await database.query('SELECT 1 AS x FROM e2e_room_keys_versions WHERE user_id = ?', [alice])).toEqual([]);
+  });
+
   it('is stored some sessions at a time, each looked for by room and id together', async () => {
     const version = await create();
     // As many rooms as sessions, and the ids of one room are those of others, too.

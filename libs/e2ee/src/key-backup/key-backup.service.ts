@@ -2,13 +2,12 @@ import { Injectable } from '@nestjs/common';
 import { Database, type Db, type Tx } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import { batchesOf, ownTurn } from '@rookery/platform';
-import { holdAccount, UserHooks } from '@rookery/users';
+import { holdAccount } from '@rookery/users';
 import { isName, limits, objectText } from '../common/limits.js';
 import {
   type BackedUpSession,
   type BackupVersion,
   currentVersion,
-  deleteBackupsOf,
   deleteSomeSessions,
   deleteVersion,
   existingSessions,
@@ -45,12 +44,7 @@ const unknownVersion = (): MatrixError => MatrixError.notFound('There is no such
 /** Room keys that users keep at the server, encrypted. @spec client-server-api#server-side-key-backups */
 @Injectable()
 export class KeyBackupService {
-  constructor(
-    private readonly database: Database,
-    userHooks: UserHooks,
-  ) {
-    userHooks.deactivated.subscribe({ inTransaction: (tx, { userId }) => deleteBackupsOf(tx, userId) });
-  }
+  constructor(private readonly database: Database) {}
 
   /**
    * Begins a backup, which is the current one from then on. @returns its version
