@@ -38,6 +38,7 @@ eachDatabase('key backups', (open) => {
   beforeEach(async () => {
     alice = await fixture.user(`alice${++serial}`, 'PHONE');
   });
+  afterEach(() => jest.restoreAllMocks());
   afterAll(() => fixture.close());
 
   it('has versions, of which the newest is current', async () => {

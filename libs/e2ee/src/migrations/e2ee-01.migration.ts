@@ -1,4 +1,5 @@
 import type { Migration } from '@rookery/database';
+import { dropLeftInboxes, leftInboxesSchema } from './left-inboxes.migration.js';
 
 /**
  * `e2e_one_time_keys_json` keeps claimed keys for a while (`claimed_ts`), so that an upload that is sent again cannot bring
@@ -69,4 +70,5 @@ export const e2eeMigrations: readonly Migration[] = [
       for (const statement of statements) await tx.run(statement);
     },
   },
+  { version: 1, name: 'e2ee_02_left_inboxes', up: leftInboxesSchema, back: dropLeftInboxes },
 ];

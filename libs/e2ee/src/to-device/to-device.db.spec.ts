@@ -1,9 +1,10 @@
 import type { JsonObject } from '@rookery/matrix-types';
-import { eachDatabase, FakeClock, holdUp, type TestDatabase } from '@rookery/testing';
+import { eachDatabase, eventually, FakeClock, holdUp, type TestDatabase } from '@rookery/testing';
 import { DeviceService, SessionService } from '@rookery/users';
 import { buildE2ee, type E2eeFixture, fixtureMigrations, requesterOf } from '../e2ee.fixture.js';
+import { dropLeftInboxes, leftInboxesSchema } from '../migrations/left-inboxes.migration.js';
 import { ToDeviceSending } from './to-device-sending.service.js';
-import { ToDeviceService } from './to-device.service.js';
+import { inboxKey, ToDeviceService } from './to-device.service.js';
 
 let serial = 0;
 
@@ -118,6 +119,53 @@ eachDatabase('to-device messages', (open) => {
     expect(await bodies(bob, 'PHONE')).toEqual([]);
     await fixture.get(SessionService).closeAll(bob);
     expect(await stored(bob)).toBe(0);
+  });
+
+  it('goes with the device some at a time, and a new device of the same name gets none of it', async () => {
+    const { database } = test;
+    await database.write(async (tx) => {
+      const positions = await service.stream.allocateIn(tx, 1_300);
+      await tx.insertMany(
+        'device_inbox',
+        ['user_id', 'device_id', 'stream_id', 'message_json'],
+        positions.map((position, n) => [bob, 'PHONE', position, JSON.stringify({ type: 'm.old', content: { n } })]),
+      );
+      service.stream.announceIn(tx, positions.at(-1)!, { changed: { device: [inboxKey(bob, 'PHONE')] }, users: [bob] });
+    });
+    await send({ [bob]: { LAPTOP: { n: 'other' } } });
+    await fixture.get(DeviceService).delete(bob, ['PHONE']);
+    expect(await stored(bob)).toBe(801);
+    await fixture.login(bob, 'PHONE');
+    expect(await bodies(bob, 'PHONE')).toEqual([]);
+    await send({ [bob]: { PHONE: { n: 'new' } } });
+    expect(await bodies(bob, 'PHONE')).toEqual(['new']);
+    // What was acknowledged goes, and nothing else with it at once.
+    await service.acknowledge(bob, 'PHONE', service.stream.current());
+    expect(await stored(bob)).toBe(801);
+    await send({ [bob]: { PHONE: { n: 'newer' } } });
+    await clock.advance(3_600_000);
+    await eventually(async () => (await stored(bob)) === 2);
+    expect(await bodies(bob, 'PHONE')).toEqual(['newer']);
+    expect(await bodies(bob, 'LAPTOP')).toEqual(['other']);
+    await eventually(async () => (await database.query('SELECT 1 AS x FROM device_inboxes_left')).length === 0);
+  });
+
+  it('goes before a program comes that does not know what is left of deleted devices', async () => {
+    const { database } = test;
+    await database.write(async (tx) => {
+      const columns = ['user_id', 'device_id', 'stream_id', 'message_json'];
+      await tx.insertMany(
+        'device_inbox',
+        columns,
+        [1, 2, 3].map((position) => [bob, 'GONE', position, '{}']),
+      );
+      await tx.insertMany('device_inboxes_left', ['user_id', 'device_id', 'stream_id'], [[bob, 'GONE', 2]]);
+      await dropLeftInboxes(tx);
+      await leftInboxesSchema(tx);
+    });
+    expect(await database.query('SELECT stream_id FROM device_inbox WHERE user_id = ?', [bob])).toEqual([
+      { stream_id: 3 },
+    ]);
   });
 
   it('goes with a device that is deleted while it is sent', async () => {

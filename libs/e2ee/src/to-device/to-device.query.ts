@@ -1,4 +1,4 @@
-import { type Db, distinctValues, type Tx } from '@rookery/database';
+import { type Db, distinctValues, givenRows, type Tx } from '@rookery/database';
 import { batchesBySize } from '@rookery/platform';
 import { devicesOfUsers } from '@rookery/users';
 import { setImmediate as nextTurn } from 'node:timers/promises';
@@ -6,6 +6,12 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 /** What is put into inboxes in one turn of the event loop: messages, and characters of them. */
 const messagesPerTurn = 1_000;
 const charsPerTurn = 1_048_576;
+
+/**
+ * Behind a position, and behind what is left of a deleted device of the same name. The parameters are the position, the user and the device.
+ */
+const behind = `stream_id > (SELECT MAX(p.stream_id) FROM (SELECT CAST(? AS BIGINT) AS stream_id
+  UNION ALL SELECT l.stream_id FROM device_inboxes_left l WHERE l.user_id = ? AND l.device_id = ?) AS p)`;
 
 /** A message in the inbox of one device. */
 export interface InboxMessage {
@@ -64,8 +70,8 @@ export async function messagesOf(
 ): Promise<StoredMessage[]> {
   const rows = await db.query<{ stream_id: number; message_json: string }>(
     `SELECT stream_id, message_json FROM device_inbox
-     WHERE user_id = ? AND device_id = ? AND stream_id > ? AND stream_id <= ? ORDER BY stream_id LIMIT ?`,
-    [userId, deviceId, after, upTo, limit],
+     WHERE user_id = ? AND device_id = ? AND ${behind} AND stream_id <= ? ORDER BY stream_id LIMIT ?`,
+    [userId, deviceId, after, userId, deviceId, upTo, limit],
   );
   return rows.map((row) => ({ position: row.stream_id, json: row.message_json }));
 }
@@ -73,28 +79,81 @@ export async function messagesOf(
 /** Whether a device has messages up to a position. */
 export async function hasMessages(db: Db, userId: string, deviceId: string, upTo: number): Promise<boolean> {
   const row = await db.get(
-    'SELECT 1 AS found FROM device_inbox WHERE user_id = ? AND device_id = ? AND stream_id <= ? LIMIT 1',
-    [userId, deviceId, upTo],
+    `SELECT 1 AS found FROM device_inbox WHERE user_id = ? AND device_id = ? AND ${behind} AND stream_id <= ? LIMIT 1`,
+    [userId, deviceId, 0, userId, deviceId, upTo],
   );
   return row !== undefined;
 }
 
 /** Deletes a device's messages up to a position. */
 export async function deleteMessages(tx: Tx, userId: string, deviceId: string, upTo: number): Promise<void> {
-  await tx.run('DELETE FROM device_inbox WHERE user_id = ? AND device_id = ? AND stream_id <= ?', [
-    userId,
-    deviceId,
-    upTo,
+  await tx.run(`DELETE FROM device_inbox WHERE user_id = ? AND device_id = ? AND ${behind} AND stream_id <= ?`, [
+    ...[userId, deviceId, 0, userId, deviceId, upTo],
   ]);
 }
 
-/** Deletes all messages of devices, and what is known of their requests. */
-export async function deleteInboxes(tx: Tx, userId: string, deviceIds: readonly string[]): Promise<void> {
-  await tx.run(`DELETE FROM device_inbox WHERE user_id = ? AND ${tx.dialect.anyOf('device_id')}`, [userId, deviceIds]);
+/**
+ * Deletes messages of devices, and what is known of their requests. Where there are more than `limit` messages, the others stay, which nobody
+ * gets any more, and of which it is noted that they are to be deleted: {@link nextLeftInbox}.
+ */
+export async function deleteInboxes(
+  tx: Tx,
+  userId: string,
+  deviceIds: readonly string[],
+  limit: number,
+): Promise<void> {
+  const deleted = await tx.run(
+    `DELETE FROM device_inbox WHERE (user_id, device_id, stream_id) IN (
+       SELECT user_id, device_id, stream_id FROM device_inbox WHERE user_id = ? AND ${tx.dialect.anyOf('device_id')}
+       LIMIT ${Math.trunc(limit)})`,
+    [userId, deviceIds],
+  );
+  if (deleted === limit) {
+    const pairs = deviceIds.map((deviceId) => [userId, deviceId]);
+    const devices = givenRows(tx, ['user_id', 'device_id'], pairs);
+    const inbox = 'FROM device_inbox i WHERE i.user_id = w.user_id AND i.device_id = w.device_id';
+    await tx.run(
+      `INSERT INTO device_inboxes_left (user_id, device_id, stream_id)
+       SELECT w.user_id, w.device_id, (SELECT MAX(i.stream_id) ${inbox}) FROM ${devices.sql} WHERE EXISTS (SELECT 1 ${inbox})
+       ON CONFLICT (user_id, device_id) DO UPDATE SET stream_id = excluded.stream_id`,
+      [devices.value],
+    );
+  }
   await tx.run(`DELETE FROM to_device_transactions WHERE user_id = ? AND ${tx.dialect.anyOf('device_id')}`, [
     userId,
     deviceIds,
   ]);
+}
+
+/** What is left of an inbox, up to a position. */
+export interface LeftInbox {
+  readonly userId: string;
+  readonly deviceId: string;
+  readonly upTo: number;
+}
+
+/** An inbox of a deleted device with messages that are to be deleted. */
+export async function nextLeftInbox(db: Db): Promise<LeftInbox | undefined> {
+  const row = await db.get<{ user_id: string; device_id: string; stream_id: number }>(
+    'SELECT user_id, device_id, stream_id FROM device_inboxes_left LIMIT 1',
+  );
+  return row && { userId: row.user_id, deviceId: row.device_id, upTo: row.stream_id };
+}
+
+/** Deletes messages of an inbox that was left, at most `limit`, and with the last ones what is noted of it. @returns whether it was all */
+export async function deleteSomeLeft(tx: Tx, { userId, deviceId, upTo }: LeftInbox, limit: number): Promise<boolean> {
+  const deleted = await tx.run(
+    `DELETE FROM device_inbox WHERE (user_id, device_id, stream_id) IN (
+       SELECT user_id, device_id, stream_id FROM device_inbox WHERE user_id = ? AND device_id = ? AND stream_id <= ?
+       LIMIT ${Math.trunc(limit)})`,
+    [userId, deviceId, upTo],
+  );
+  if (deleted >= limit) return false;
+  // Unless another device of that name has gone since.
+  await tx.run('DELETE FROM device_inboxes_left WHERE user_id = ? AND device_id = ? AND stream_id = ?', [
+    ...[userId, deviceId, upTo],
+  ]);
+  return true;
 }
 
 /** Notes a client's request. @returns false when it was made before */
@@ -181,7 +240,7 @@ export interface InboxEntry extends InboxMessage {
   readonly position: number;
 }
 
-/** Messages with `after < position <= upTo`, ascending; about `limit`, but all of those that share a position. */
+/** Messages with `after < position <= upTo`, ascending, those left of deleted devices included; about `limit`, but all of those that share a position. */
 export async function inboxEntries(db: Db, after: number, upTo: number, limit: number): Promise<InboxEntry[]> {
   const rows = await db.query<{ user_id: string; device_id: string; stream_id: number; message_json: string }>(
     `SELECT user_id, device_id, stream_id, message_json FROM device_inbox

@@ -1,17 +1,19 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import type { JsonObject } from '@rookery/matrix-types';
-import { BackgroundTasks, Cache, Clock, Config } from '@rookery/platform';
+import { BackgroundTasks, Cache, Clock, Config, ownTurn } from '@rookery/platform';
 import { type ChangedKeys, defineStream, type Stream, Streams } from '@rookery/replication';
 import { UserHooks } from '@rookery/users';
 import {
   deleteInboxes,
   deleteMessages,
   deleteOutbox,
+  deleteSomeLeft,
   forgetNoted,
   hasMessages,
   highestToDeviceId,
   messagesOf,
+  nextLeftInbox,
   outboxDestinations,
   type OutboxMessage,
   outboxOf,
@@ -32,6 +34,8 @@ export const toDeviceStream = defineStream({
 const rememberMs = 7 * 24 * 3_600_000;
 const forgetEveryMs = 3_600_000;
 const maxAcknowledged = 100_000;
+/** Messages of deleted devices that are deleted in a transaction. */
+const deletedAtOnce = 500;
 
 /** Messages for one device, and up to where the answer goes. */
 export interface ToDevicePage {
@@ -70,12 +74,12 @@ export class ToDeviceService implements OnModuleInit {
     this.stream = streams.of(toDeviceStream);
     this.#arrived = this.stream.changes('device');
     userHooks.devicesDeleted.subscribe({
-      inTransaction: (tx, { userId, deviceIds }) => deleteInboxes(tx, userId, deviceIds),
+      inTransaction: (tx, { userId, deviceIds }) => deleteInboxes(tx, userId, deviceIds, deletedAtOnce),
     });
   }
 
   onModuleInit(): void {
-    const run = (): Promise<void> => this.#forget();
+    const run = (signal: AbortSignal): Promise<void> => this.#forget(signal);
     this.tasks.add({ name: 'forget_to_device_requests', role: 'background', everyMs: forgetEveryMs, run }).start();
   }
 
@@ -137,8 +141,14 @@ export class ToDeviceService implements OnModuleInit {
     });
   }
 
-  async #forget(): Promise<void> {
+  async #forget(signal: AbortSignal): Promise<void> {
     const options = { name: 'to_device_forget', anyProcess: true };
     await this.database.write((tx) => forgetNoted(tx, this.clock.nowMs() - rememberMs), options);
+    while (!signal.aborted) {
+      const left = await nextLeftInbox(this.database);
+      if (left === undefined) return;
+      await this.database.write((tx) => deleteSomeLeft(tx, left, deletedAtOnce), options);
+      await ownTurn();
+    }
   }
 }
