@@ -146,7 +146,7 @@ eachDatabase('changes of devices', (open) => {
     const everybody = [...Array.from({ length: 2_401 }, (_, n) => local(n)), ...inLarge, ...movers];
     expect([...all].toSorted()).toEqual(everybody.toSorted());
     expect(Math.max(...asked)).toBeLessThanOrEqual(1_000);
-    expect(asked.length).toBeLessThanOrEqual(12);
+    expect(asked.length).toBeLessThanOrEqual(15);
     const near = Array.from({ length: 21 }, (_, n) => local(n));
     expect([...few].toSorted()).toEqual([...inLarge, ...near, one!].toSorted());
     expect(none).toEqual(new Set(['@nobody:far.test']));

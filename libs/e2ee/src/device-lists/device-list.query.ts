@@ -3,7 +3,7 @@ import type { Membership } from '@rookery/matrix-types';
 import { batchesBySize, batchesOf, ownTurn } from '@rookery/platform';
 
 /** What is looked at before others get a turn: users and the rooms that each is in, and local members of rooms. */
-const usersPerTurn = 50;
+const usersPerTurn = 20;
 const roomsPerTurn = 200;
 const membersPerTurn = 1_000;
 

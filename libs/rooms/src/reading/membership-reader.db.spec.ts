@@ -75,7 +75,7 @@ eachDatabase('who is in which room', (open) => {
     expect([...(await reader.inSightOf(me, [...members, ...gone]))].toSorted()).toEqual(near);
     expect([...(await reader.sharing(me, members))].toSorted()).toEqual(near.filter((_, n) => n % 3 !== 0));
     expect(await reader.sharing(me, [])).toEqual(new Set());
-    for (const { params } of asked) expect((params[0] as readonly string[]).length).toBeLessThanOrEqual(500);
+    for (const { params } of asked) expect((params[0] as readonly string[]).length).toBeLessThanOrEqual(200);
     if (test.database.dialect.name !== 'sqlite') return;
     for (const { sql, params } of asked.splice(0)) {
       const plan = await test.database.query<{ detail: string }>(`EXPLAIN QUERY PLAN ${sql}`, params);

@@ -30,8 +30,8 @@ import { selectJoinedAmong, selectLocalUsersIn } from './local-members.query.js'
 const membersPerTurn = 1_000;
 /** Members among whom those of this server are looked for before others get a turn: of most rooms they are few. */
 const localMembersPerTurn = 10_000;
-/** Users about whom it is asked before others get a turn, and each of whom may be in many rooms. */
-const othersPerTurn = 500;
+/** Users about whom it is asked before others get a turn: each of them may be in a hundred rooms, of which all are looked at in vain. */
+const othersPerTurn = 200;
 
 /** Who is in which room. Every method takes a bounded number of queries, or asks of some at a time: others get a turn in between. */
 @Injectable()
