@@ -1,8 +1,9 @@
 import { type Database, databaseMigrations } from '@rookery/database';
+import { MatrixError } from '@rookery/matrix-types';
 import type { Clock } from '@rookery/platform';
 import { replicationMigrations } from '@rookery/replication';
 import { roomsMigrations, RoomsWriterModule } from '@rookery/rooms';
-import type { MailRequest } from '@rookery/templates';
+import { isMailAddress, type MailRequest } from '@rookery/templates';
 import { createTestModule } from '@rookery/testing/internal';
 import { usersMigrations } from '@rookery/users';
 import { pushMigrations } from './migrations/index.js';
@@ -35,7 +36,10 @@ export async function buildPush(parts: {
     imports: [RoomsWriterModule, PushModule, PushSenderModule],
     mailer: {
       subject: (name: string, values?: object) => `${name} ${JSON.stringify(values)}`,
-      queue: async (_tx: unknown, mail: MailRequest) => void mails.push(mail),
+      queue: async (_tx: unknown, mail: MailRequest) => {
+        if (!isMailAddress(mail.to)) throw MatrixError.invalidParam('That is not an email address');
+        mails.push(mail);
+      },
     },
     ...parts,
   });

@@ -1,4 +1,5 @@
 /** HTML pages and mails. */
+export { isMailAddress } from './mail-address.js';
 export { Pages, pagesOptionsOf } from './pages.js';
 export { compileText, TemplateError } from './template-set.js';
 export { templatesMigrations } from './mail-queue.query.js';

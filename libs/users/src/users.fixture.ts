@@ -7,9 +7,9 @@ import {
   type OutboundRequest,
   type OutboundResponse,
 } from '@rookery/http';
-import type { JsonObject } from '@rookery/matrix-types';
+import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import type { Clock, Logger } from '@rookery/platform';
-import type { MailRequest } from '@rookery/templates';
+import { isMailAddress, type MailRequest } from '@rookery/templates';
 import { createTestModule } from '@rookery/testing/internal';
 import { UsersHttpModule } from './users-http.module.js';
 
@@ -74,7 +74,10 @@ export async function buildUsers({
     },
     mailer: mails && {
       subject: (name: string) => name,
-      queue: async (_tx: unknown, mail: MailRequest) => void mails.push(mail),
+      queue: async (_tx: unknown, mail: MailRequest) => {
+        if (!isMailAddress(mail.to)) throw MatrixError.invalidParam('That is not an email address');
+        mails.push(mail);
+      },
     },
   });
   return {

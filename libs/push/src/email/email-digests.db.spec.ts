@@ -198,6 +198,34 @@ eachDatabase('mails about missed messages', (open) => {
     expect(JSON.stringify(push.mails)).not.toContain('hello');
   });
 
+  it('go to the others, whoever cannot be written to', async () => {
+    await say('hello');
+    // First in the list: one from before addresses had this bound, and one whose mail fails for a reason of its own.
+    const rest = `user_name, app_id, profile_tag, kind, app_display_name, device_display_name, ts, lang, data, last_stream_ordering, due_after, due_up_to`;
+    const others = [`${'x'.repeat(65)}@example.com`, 'broken@example.com'];
+    await test.database.write(async (tx) => {
+      await tx.run('UPDATE pushers SET id = id + 10');
+      for (const [index, other] of others.entries())
+        await tx.run(
+          `INSERT INTO pushers (id, pushkey, ${rest}) SELECT ${index + 1}, '${other}', ${rest} FROM pushers WHERE id > 10`,
+        );
+    });
+    const { push: add } = push.mails;
+    push.mails.push = (mail) => {
+      if (mail.to.startsWith('broken')) throw new Error('a template is wrong');
+      return add.call(push.mails, mail);
+    };
+    await clock.advance(11 * minuteMs);
+    expect(await look()).toHaveLength(1);
+    expect(push.mails[0]?.to).toBe(address);
+    const due = await test.database.query<{ id: number }>('SELECT id FROM pushers WHERE due_up_to IS NOT NULL');
+    expect(due).toEqual([{ id: 2 }]);
+    push.mails.push = add;
+    await clock.advance(11 * minuteMs);
+    expect(await look()).toHaveLength(1);
+    expect(push.mails[0]?.to).toBe('broken@example.com');
+  });
+
   it('get rarer while a room goes on, and begin anew after a quiet time', async () => {
     await say('one');
     await clock.advance(11 * minuteMs);

@@ -1,7 +1,8 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { Database, failureLevel } from '@rookery/database';
+import { Database, failureLevel, isTransient } from '@rookery/database';
 import { BackgroundTasks, Clock, Lifecycle, Logger } from '@rookery/platform';
 import { EventStore, type StoredEvent } from '@rookery/rooms';
+import { isMailAddress } from '@rookery/templates';
 import { isGone } from '../actions/event-push.js';
 import { OwnReads } from '../actions/own-reads.js';
 import { selectUnread } from '../actions/push-actions.query.js';
@@ -22,6 +23,8 @@ const lookEveryMs = minuteMs;
 const pageSize = 100;
 /** Pushers of which is remembered that they have nothing to send yet; what is due for more is worked out at each look. */
 const maxWaiting = 10_000;
+/** What failed for one pusher is tried again after that. */
+const failedWaitMs = 10 * minuteMs;
 /** How often throttles of pushers that are gone are deleted. */
 const tidyEveryMs = hourMs;
 /** Notifications in one mail. */
@@ -88,7 +91,7 @@ export class EmailDigests implements OnModuleInit {
         const ids = await dueEmailPushers(this.database, last, pageSize);
         for (const id of ids) {
           if (this.#stopped) return;
-          const wait = this.#stillWaits(id) ?? (await this.#consider(id));
+          const wait = this.#stillWaits(id) ?? (await this.#considerOrLog(id));
           if (wait !== undefined && waiting.size < maxWaiting) waiting.set(id, wait);
         }
         if (ids.length < pageSize) break;
@@ -115,11 +118,27 @@ export class EmailDigests implements OnModuleInit {
     return this.clock.nowMs() < wait.untilMs ? wait : undefined;
   }
 
+  /** One pusher's trouble is not another's. */
+  async #considerOrLog(id: number): Promise<Waiting | undefined> {
+    try {
+      return await this.#consider(id);
+    } catch (error) {
+      if (isTransient(error)) throw error;
+      this.logger.error('A mail about missed messages could not be written', { pusher: id, err: error });
+      return { untilMs: this.clock.nowMs() + failedWaitMs, delayMs: this.mails.delayMs };
+    }
+  }
+
   /** Sends a mail where one is due; else until when none can be. */
   async #consider(id: number): Promise<Waiting | undefined> {
     const pusher = await findPusher(this.database, id);
     if (!pusher?.due) return undefined;
     const { upTo } = pusher.due;
+    // Nothing could ever be sent there.
+    if (!isMailAddress(pusher.pushkey)) {
+      await this.database.write((tx) => clearDue(tx, id, upTo), { name: 'pusher_done' });
+      return undefined;
+    }
     const after = Math.max(pusher.due.after, pusher.lastStreamOrdering);
     await this.ownReads.settle(pusher.userId);
     const rows = await selectUnread(this.database, pusher.userId, { after, upTo, limit: maxNotifications });

@@ -165,6 +165,36 @@ eachDatabase('account validity', (open) => {
     expect(await untold()).toEqual({ n: 0 });
   });
 
+  it('tells the others, whoever cannot be told', async () => {
+    // An address of before addresses had this bound: nothing can be written to it.
+    const tooLong = (letter: string) => ({
+      medium: 'email',
+      address: `${letter.repeat(65)}@example.org`,
+      validatedMs: 1,
+    });
+    const short = { medium: 'email', address: 'both@example.org', validatedMs: 1 };
+    const accounts = users.get(AccountService);
+    const first = await accounts.register({ localpart: 'a-long-one', threepids: [tooLong('x')], origin: {} });
+    const both = await accounts.register({ localpart: 'a-mixed-one', threepids: [tooLong('y'), short], origin: {} });
+    const { userId: broken } = await newUser('broken-mail');
+    const { userId: last } = await newUser('behind-them');
+    await test.database.write(async (tx) => {
+      for (const [index, userId] of [first, both, broken, last].entries())
+        await tx.run('UPDATE account_validity SET expiration_ts_ms = ? WHERE user_id = ?', [index, userId]);
+    });
+    const { push } = mails;
+    mails.push = (mail) => {
+      if (mail.to.startsWith('broken')) throw new Error('a template is wrong');
+      return push.call(mails, mail);
+    };
+    await users.get(RenewalMails).tellExpiring();
+    expect(mails.map(({ to }) => to)).toEqual(['both@example.org', 'behind-them@example.org']);
+    mails.push = push;
+    await users.get(RenewalMails).tellExpiring();
+    expect(mails.map(({ to }) => to).slice(2)).toEqual(['broken-mail@example.org']);
+    await expect(users.get(AccountRenewal).sendMail(first, {})).rejects.toMatchObject({ status: 400 });
+  });
+
   it('does not look at accounts without an address again and again', async () => {
     const userId = await users.get(AccountService).register({ localpart: 'unreachable', origin: {} });
     await test.database.write((tx) =>

@@ -58,12 +58,19 @@ export interface ExpiringAccount {
   readonly expiration_ts_ms: number;
 }
 
-/** Accounts that expire before a moment and were not told yet, the first ones first. */
-export async function findUntold(db: Db, beforeMs: number, limit: number): Promise<ExpiringAccount[]> {
+/** Accounts that expire before a moment and were not told yet, the first ones first, behind one of them. */
+export async function findUntold(
+  db: Db,
+  beforeMs: number,
+  after: ExpiringAccount | undefined,
+  limit: number,
+): Promise<ExpiringAccount[]> {
   return db.query(
     `SELECT v.user_id, v.expiration_ts_ms FROM account_validity v JOIN users u ON u.name = v.user_id
-     WHERE v.email_sent = ? AND v.expiration_ts_ms <= ? AND u.deactivated = ? ORDER BY v.expiration_ts_ms LIMIT ?`,
-    [false, beforeMs, false, limit],
+     WHERE v.email_sent = ? AND v.expiration_ts_ms <= ? AND u.deactivated = ?
+       ${after ? 'AND (v.expiration_ts_ms, v.user_id) > (?, ?)' : ''}
+     ORDER BY v.expiration_ts_ms, v.user_id LIMIT ?`,
+    [false, beforeMs, false, ...(after ? [after.expiration_ts_ms, after.user_id] : []), limit],
   );
 }
 

@@ -1,12 +1,13 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
-import { Database } from '@rookery/database';
+import { Database, isTransient } from '@rookery/database';
 import { ownUrl } from '@rookery/http';
-import { BackgroundTasks, Clock, Config, Ids } from '@rookery/platform';
+import { BackgroundTasks, Clock, Config, Ids, Logger } from '@rookery/platform';
+import { isMailAddress } from '@rookery/templates';
 import { newSecret, secretHash } from '../common/secrets.js';
 import { findProfile } from '../profiles/profile.query.js';
 import { AccountMailer } from '../threepids/account-mailer.js';
 import { threepidsOf } from '../threepids/threepid.query.js';
-import { findExpiry, findUntold, markTold, setRenewalToken } from './account-validity.query.js';
+import { type ExpiringAccount, findExpiry, findUntold, markTold, setRenewalToken } from './account-validity.query.js';
 
 const lookEveryMs = 30 * 60_000;
 /** Accounts looked for at a time. */
@@ -22,6 +23,7 @@ export class RenewalMails implements OnModuleInit {
     private readonly config: Config,
     private readonly mailer: AccountMailer,
     private readonly tasks: BackgroundTasks,
+    private readonly logger: Logger,
   ) {}
 
   onModuleInit(): void {
@@ -35,29 +37,40 @@ export class RenewalMails implements OnModuleInit {
     this.tasks.add({ name: 'tell_of_expiring_accounts', role: 'writer', everyMs: lookEveryMs, run }).start();
   }
 
-  /** Mails all users whose accounts are about to expire, unless it is cut short. */
+  /** Mails all users whose accounts are about to expire, unless it is cut short. One for whom that fails keeps nobody else from it. */
   async tellExpiring(signal?: AbortSignal): Promise<void> {
     if (!this.mailer.enabled) return;
     const beforeMs = this.clock.nowMs() + (this.config.get('account_validity.renew_at') ?? 0);
-    for (;;) {
-      const untold = await findUntold(this.database, beforeMs, batchSize);
-      // Each is told, or has no address and counts as told: none comes twice.
+    let after: ExpiringAccount | undefined;
+    do {
+      const untold: ExpiringAccount[] = await findUntold(this.database, beforeMs, after, batchSize);
       for (const { user_id: userId } of untold) {
         if (signal?.aborted) return;
-        await this.tell(userId, false);
+        await this.#tellOrLog(userId);
       }
-      if (untold.length < batchSize) return;
+      after = untold.length < batchSize ? undefined : untold.at(-1);
+    } while (after);
+  }
+
+  async #tellOrLog(userId: string): Promise<void> {
+    try {
+      await this.tell(userId, false);
+    } catch (error) {
+      if (isTransient(error)) throw error;
+      this.logger.error('A user could not be told that the account expires', { userId, err: error });
     }
   }
 
   /**
-   * Mails one user, at each of their addresses.
+   * Mails one user, at each of their addresses to which mails can be written. Who has none counts as told.
    * @param again mail also who was told before
    * @returns whether there was somewhere to write to
    */
   async tell(userId: string, again: boolean): Promise<boolean> {
     if (!this.mailer.enabled) return false;
-    const addresses = (await threepidsOf(this.database, userId)).filter((one) => one.medium === 'email');
+    const addresses = (await threepidsOf(this.database, userId)).filter(
+      ({ medium, address }) => medium === 'email' && isMailAddress(address),
+    );
     const expiresMs = await findExpiry(this.database, userId);
     const displayName = (await findProfile(this.database, userId))?.displayname ?? userId;
     const token = newSecret(this.ids, 'renew');

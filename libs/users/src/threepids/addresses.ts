@@ -1,7 +1,8 @@
 import { MatrixError } from '@rookery/matrix-types';
+import { isMailAddress } from '@rookery/templates';
 import { callingCodes } from './calling-codes.js';
 
-/** Longest email address, characters. */
+/** Longest text that is looked at as an email address, characters. */
 const longestEmail = 500;
 
 /**
@@ -15,24 +16,15 @@ export function canonicalAddress(medium: string, address: string): string {
 }
 
 /**
- * An email address with letters folded, so that one mailbox is one address. Nothing gets through that could end a mail
- * header or begin another address.
+ * An email address with letters folded, so that one mailbox is one address. Nothing gets through to which no mail could be written, nor
+ * what could end a mail header or begin another address.
  * @throws MatrixError 400 `M_INVALID_PARAM`
  */
 export function canonicalEmail(address: string): string {
-  const parts = address.length > longestEmail ? [] : address.split('@');
-  const [local, domain] = parts;
-  if (
-    parts.length !== 2 ||
-    !local ||
-    !domain ||
-    !/^[^\s<>()[\]\\,;:"\p{C}]+$/u.test(local) ||
-    !/^[\p{L}\p{N}](?:[\p{L}\p{M}\p{N}.-]*[\p{L}\p{N}])?$/u.test(domain) ||
-    domain.includes('..')
-  ) {
-    throw MatrixError.invalidParam('Not a valid email address');
-  }
-  return `${fold(local)}@${fold(domain)}`;
+  // As it is stored: folding makes some texts longer, and other signs of some.
+  const canonical = address.length > longestEmail ? '' : fold(address);
+  if (!isMailAddress(canonical)) throw MatrixError.invalidParam('Not a valid email address');
+  return canonical;
 }
 
 /** Case folding: what lower and upper case agree on. */
