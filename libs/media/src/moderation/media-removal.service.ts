@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { batchesOf, Config, ownTurn } from '@rookery/platform';
+import { MatrixError } from '@rookery/matrix-types';
+import { batchesOf, Config, Logger, ownTurn } from '@rookery/platform';
 import { formatMxc, type Media } from '../records/media.js';
 import {
   deleteMediaRows,
@@ -41,6 +42,7 @@ export class MediaRemoval {
     private readonly config: Config,
     private readonly database: Database,
     private readonly files: MediaFiles,
+    private readonly logger: Logger,
   ) {}
 
   /** Where libs that keep avatars say so. */
@@ -48,9 +50,13 @@ export class MediaRemoval {
     this.#avatarUses.push(uses);
   }
 
-  /** Deletes files of ours by id. @returns the ids of those that there were */
+  /**
+   * Deletes files of ours by id. @returns the ids of those that there were
+   * @throws MatrixError 500 `M_UNKNOWN` where a file cannot be removed, once all others are
+   */
   async deleteLocal(mediaIds: readonly string[]): Promise<string[]> {
     const deleted: string[] = [];
+    let kept = 0;
     const wanted = [...new Set(mediaIds)];
     for (let start = 0; start < wanted.length; start += smallBatchSize) {
       const found = await Promise.all(
@@ -59,9 +65,11 @@ export class MediaRemoval {
           .map((mediaId) => findMedia(this.database, { origin: undefined, mediaId })),
       );
       const list = found.filter((media) => media !== undefined);
-      await this.delete(list);
-      deleted.push(...list.map(({ mediaId }) => mediaId));
+      const gone = await this.delete(list);
+      deleted.push(...gone.map(({ mediaId }) => mediaId));
+      kept += list.length - gone.length;
     }
+    if (kept > 0) throw MatrixError.internal('Files could not be removed; the log of the server says why');
     return deleted;
   }
 
@@ -76,9 +84,8 @@ export class MediaRemoval {
       for (const page of batchesOf(part.media, batchSize)) {
         if (signal?.aborted) return deleted;
         const inUse = which.keepAvatars ? await this.#avatarsAmong(page) : new Set<string>();
-        const unused = page.filter((media) => !inUse.has(media.mediaId));
-        await this.delete(unused);
-        deleted.push(...unused.map(({ mediaId }) => mediaId));
+        const gone = await this.delete(page.filter((media) => !inUse.has(media.mediaId)));
+        deleted.push(...gone.map(({ mediaId }) => mediaId));
       }
       after = part.last;
       await ownTurn();
@@ -108,8 +115,7 @@ export class MediaRemoval {
       );
       for (const page of batchesOf(part.media, batchSize)) {
         if (signal?.aborted) return deleted;
-        await this.delete(page);
-        deleted += page.length;
+        deleted += (await this.delete(page)).length;
       }
       after = part.last;
       await ownTurn();
@@ -117,22 +123,30 @@ export class MediaRemoval {
     return deleted;
   }
 
-  /** Deletes files whose rows are given: files first, so that nothing is left that no row knows. */
-  async delete(list: readonly Media[]): Promise<void> {
-    if (list.length === 0) return;
+  /**
+   * Deletes files whose rows are given: files first, so that nothing is left that no row knows. One that cannot be removed keeps its row, and
+   * holds up no other.
+   * @returns those that are gone
+   */
+  async delete(list: readonly Media[]): Promise<readonly Media[]> {
     const known = new Set<string>();
+    const gone: Media[] = [];
     for (const media of list) {
       const places = (await thumbnailsOf(this.database, media)).map((one) => thumbnailPlace(media, one));
       for (const { path } of places) known.add(path);
-      if (media.fileId !== '' && media.sizeBytes !== undefined) {
-        await this.files.removeThumbnails(thumbnailFolder(media), places);
+      const isGone = await this.#unlessRefused(media, async () => {
+        if (media.fileId === '' || media.sizeBytes === undefined) return;
+        // A file that stays keeps its thumbnails.
         await this.files.remove(placeOf(media));
-      }
+        await this.files.removeThumbnails(thumbnailFolder(media), places);
+      });
+      if (isGone) gone.push(media);
     }
+    if (gone.length === 0) return gone;
     const deleted = await this.database.write(
       async (tx) => {
         const thumbnails = [];
-        for (const [origin, ids] of byOrigin(list))
+        for (const [origin, ids] of byOrigin(gone))
           thumbnails.push(...(await deleteMediaRows(tx, origin, ids)).map((row) => ({ origin, row })));
         return thumbnails;
       },
@@ -140,9 +154,22 @@ export class MediaRemoval {
     );
     // Thumbnails that were made while the files were being removed.
     for (const { origin, row } of deleted) {
-      const media = list.find((one) => one.origin === origin && one.mediaId === row.media_id);
+      const media = gone.find((one) => one.origin === origin && one.mediaId === row.media_id);
       const place = media && thumbnailPlace(media, thumbnailOf(row));
-      if (place && !known.has(place.path)) await this.files.removeThumbnails(thumbnailFolder(media), [place]);
+      if (place && !known.has(place.path))
+        await this.#unlessRefused(media, () => this.files.removeThumbnails(thumbnailFolder(media), [place]));
+    }
+    return gone;
+  }
+
+  /** @returns `false` where the disk refused that */
+  async #unlessRefused({ origin, mediaId }: Media, work: () => Promise<void>): Promise<boolean> {
+    try {
+      await work();
+      return true;
+    } catch (error) {
+      this.logger.error('A file could not be removed', { origin, media_id: mediaId, err: error });
+      return false;
     }
   }
 

@@ -3,6 +3,7 @@ import { Database } from '@rookery/database';
 import type { JsonObject } from '@rookery/matrix-types';
 import { Clock } from '@rookery/platform';
 import { MediaRemoval } from '../moderation/media-removal.service.js';
+import type { Media } from '../records/media.js';
 import { pageImagesBefore } from '../records/media.query.js';
 import { deleteExpiredPreviews, findPreview, insertPreview } from './preview.query.js';
 
@@ -54,10 +55,13 @@ export class PreviewCache {
     const now = this.clock.nowMs();
     const options = { name: 'expire_previews', anyProcess: true };
     await this.database.write((tx) => deleteExpiredPreviews(tx, now), options);
+    // Behind what was looked at: an image that cannot be removed stays.
+    let last: Media | undefined;
     while (signal?.aborted !== true) {
-      const images = await pageImagesBefore(this.database, now - imageLifetimeMs, batchSize);
+      const images: Media[] = await pageImagesBefore(this.database, now - imageLifetimeMs, last, batchSize);
       if (images.length === 0) return;
       await this.removal.delete(images);
+      last = images.at(-1);
     }
   }
 }

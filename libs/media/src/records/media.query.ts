@@ -336,12 +336,18 @@ export interface RemoteFile {
   readonly mediaId: string;
 }
 
-/** Images of previews made before a time. */
-export async function pageImagesBefore(db: Db, beforeTs: number, limit: number): Promise<Media[]> {
+/** Images of previews made before a time, the oldest first, behind one of them. */
+export async function pageImagesBefore(
+  db: Db,
+  beforeTs: number,
+  after: Pick<Media, 'createdTs' | 'mediaId'> | undefined,
+  limit: number,
+): Promise<Media[]> {
   const rows = await db.query<Row>(
     `SELECT ${localColumns} FROM local_media_repository WHERE url_cache IS NOT NULL AND created_ts < ?
-     ORDER BY created_ts LIMIT ${Math.trunc(limit)}`,
-    [beforeTs],
+       ${after ? 'AND (created_ts, media_id) > (?, ?)' : ''}
+     ORDER BY created_ts, media_id LIMIT ${Math.trunc(limit)}`,
+    [beforeTs, ...(after ? [after.createdTs, after.mediaId] : [])],
   );
   return rows.map(mediaOf);
 }

@@ -1,3 +1,5 @@
+import { mkdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import type { Database } from '@rookery/database';
 import { eventually, eachDatabase, FakeClock } from '@rookery/testing';
@@ -7,6 +9,7 @@ import { buildMedia, fixtureMigrations, type MediaFixture, requesterOf } from '.
 import { MediaRemoval } from '../moderation/media-removal.service.js';
 import { Quarantine } from '../moderation/quarantine.service.js';
 import { Thumbnails } from '../thumbnails/thumbnails.service.js';
+import { placeOf } from '../storage/file-place.js';
 import { UploadService } from '../uploads/upload.service.js';
 import { AccessTimes } from '../records/access-times.js';
 import { MediaRetention } from './retention.service.js';
@@ -77,6 +80,47 @@ eachDatabase('old media', (open) => {
     expect((await left()).length).toBe(1);
     await clock.advance(2_000);
     await eventually(async () => (await left()).length === 0);
+  });
+
+  /** Nobody, root neither, can unlink a folder. */
+  const block = async (mediaId: string): Promise<void> => {
+    const known = await media.get(MediaLibrary).find({ origin: undefined, mediaId });
+    const path = join(media.folder, placeOf(known!).path);
+    await rm(path, { force: true });
+    await mkdir(join(path, 'in it'), { recursive: true });
+  };
+
+  it('goes where a file cannot be removed, but for that file', async () => {
+    await build({ media_retention: { local_media_lifetime: '30h' } });
+    const upload = async () => (await media.upload('x', 'text/plain')).mediaId;
+    const uploads = [await upload(), await upload(), await upload()].sort();
+    const images = [await upload(), await upload(), await upload()].sort();
+    await database.write((tx) =>
+      tx.run(`UPDATE local_media_repository SET url_cache = 'https://x' WHERE ${tx.dialect.anyOf('media_id')}`, [
+        images,
+      ]),
+    );
+    await block(uploads[0]!);
+    await block(images[0]!);
+    await clock.advance(72 * hour);
+    await media.get(MediaRetention).run(new AbortController().signal);
+    const rows = await database.query<{ media_id: string }>('SELECT media_id FROM local_media_repository');
+    expect(rows.map((row) => row.media_id).sort()).toEqual([uploads[0], images[0]].sort());
+    await expect(media.get(MediaRemoval).deleteLocal([uploads[0]!])).rejects.toMatchObject({ status: 500 });
+    expect(await left()).toContain(uploads[0]);
+  });
+
+  it('of one kind goes where that of another cannot be told', async () => {
+    await build({ media_retention: { local_media_lifetime: '30h' } });
+    const { mediaId } = await media.upload('x', 'text/plain');
+    await media.upload('y', 'text/plain');
+    await database.write((tx) =>
+      tx.run(`UPDATE local_media_repository SET url_cache = 'https://x' WHERE media_id = ?`, [mediaId]),
+    );
+    media.get(MediaRemoval).addAvatarUses(() => Promise.reject(new Error('a mistake')));
+    await clock.advance(72 * hour);
+    await media.get(MediaRetention).run(new AbortController().signal);
+    expect(await database.query('SELECT url_cache FROM local_media_repository')).toEqual([{ url_cache: null }]);
   });
 
   it('takes its thumbnails and rows along', async () => {

@@ -5,6 +5,7 @@ import { eachDatabase, eventually, FakeClock } from '@rookery/testing';
 import sharp from 'sharp';
 import { buildMedia, fixtureMigrations, type MediaFixture } from '../media.fixture.js';
 import { upsertRemoteMedia } from '../records/media.query.js';
+import { MediaFiles } from '../storage/media-files.js';
 import { Thumbnails } from '../thumbnails/thumbnails.service.js';
 import { StrayFiles } from './stray-files.service.js';
 
@@ -81,6 +82,20 @@ eachDatabase('files and rows that belong to nothing', (open) => {
       ...{ thumbnailRows: 0, files: strays.length, missing: { files: 0, example: undefined } },
       uploads: { files: 1, sizeBytes: 11, example: 'local_content/zz/zz/unknown' },
     });
+  });
+
+  it('all go but those that the disk keeps', async () => {
+    const strays = ['aa', 'bb', 'cc'].map((name) => `remote_content/other.org/zz/zz/${name}`);
+    for (const path of strays) await put(path, 8 * day);
+    const files = media.get(MediaFiles);
+    const { remove } = files;
+    let held: string | undefined;
+    jest.spyOn(files, 'remove').mockImplementation((place) => {
+      held ??= place.path;
+      return place.path === held ? Promise.reject(new Error('EPERM')) : remove.call(files, place);
+    });
+    expect(await media.get(StrayFiles).run()).toMatchObject({ files: 2 });
+    expect(await media.filesOnDisk()).toEqual([held]);
   });
 
   it('rows of thumbnails go when their file has none, with what they name', async () => {

@@ -114,11 +114,10 @@ export class StrayFiles implements OnModuleInit {
     const rows = await this.database.write((tx) => deleteStrayThumbnails(tx, origin, mediaIds), {
       ...{ name: 'forget_stray_thumbnails', anyProcess: true },
     });
-    for (const [folder, list] of Map.groupBy(rows, ({ owner }) => thumbnailFolder(owner)))
-      await this.files.removeThumbnails(
-        folder,
-        list.map(({ owner, thumbnail }) => thumbnailPlace(owner, thumbnail)),
-      );
+    for (const [folder, list] of Map.groupBy(rows, ({ owner }) => thumbnailFolder(owner))) {
+      const places = list.map(({ owner, thumbnail }) => thumbnailPlace(owner, thumbnail));
+      await this.#unlessRefused(folder, () => this.files.removeThumbnails(folder, places));
+    }
     return rows.length;
   }
 
@@ -162,8 +161,7 @@ export class StrayFiles implements OnModuleInit {
     let gone = 0;
     for (const { owner, path } of await this.#unknown(batch)) {
       if ((await this.#agedSize(path)) === undefined) continue;
-      await this.files.remove(placeOf(owner));
-      gone++;
+      if (await this.#unlessRefused(path, () => this.files.remove(placeOf(owner)))) gone++;
     }
     return gone;
   }
@@ -189,9 +187,11 @@ export class StrayFiles implements OnModuleInit {
         if (thumbnail === undefined) left++;
         else strays.push(thumbnailPlace(owner, thumbnail));
       }
-      gone += strays.length;
-      if (unknown.has(entry) && left === 0) await this.files.removeThumbnails(entry.path, strays);
-      else for (const place of strays) await this.files.remove(place);
+      if (unknown.has(entry) && left === 0) {
+        if (await this.#unlessRefused(entry.path, () => this.files.removeThumbnails(entry.path, strays)))
+          gone += strays.length;
+      } else
+        for (const place of strays) if (await this.#unlessRefused(place.path, () => this.files.remove(place))) gone++;
     }
     return gone;
   }
@@ -211,6 +211,17 @@ export class StrayFiles implements OnModuleInit {
       after = part.last;
     }
     return missing;
+  }
+
+  /** @returns `false` where the disk refused that: what else is stray goes all the same */
+  async #unlessRefused(path: string, work: () => Promise<void>): Promise<boolean> {
+    try {
+      await work();
+      return true;
+    } catch (error) {
+      this.logger.error('A stray file could not be removed', { path, err: error });
+      return false;
+    }
   }
 
   /** The size of a file that is old enough to be taken for a stray. */
