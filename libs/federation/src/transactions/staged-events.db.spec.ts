@@ -221,6 +221,24 @@ eachDatabase('events that wait for their rooms', (open) => {
     expect(logger.messages('error').filter((text) => text.includes('given up'))).toEqual([]);
   });
 
+  it('outlast a room that is full', async () => {
+    const rooms = new Rooms();
+    let refusals = 0;
+    rooms.verdict = () => {
+      if (refusals++ < 12) throw MatrixError.limitExceeded(1_000);
+      return known;
+    };
+    const { staged } = start(rooms);
+    const events = [message('!a:x'), message('!a:x')];
+    await staged.stage(origin, events);
+    await eventually(async () => {
+      await clock.advance(1_000);
+      return (await waiting()).length === 0;
+    });
+    expect(rooms.stored.toSorted()).toEqual(idsOf(events).toSorted());
+    expect(logger.messages('error')).toEqual([]);
+  });
+
   it('are given up when they end the server again and again', async () => {
     const event = message('!a:x');
     const rooms = new Rooms();

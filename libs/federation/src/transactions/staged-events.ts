@@ -480,7 +480,9 @@ export class StagedEvents {
     if (this.lifecycle.stopping.aborted) return;
     const { event_id: eventId } = row;
     const key = keyOf(roomId, eventId);
-    const tries = (this.#tries.get(key) ?? 0) + (isTransient(err) ? 0 : 1);
+    // A database that is away, or a room that is full just now, says nothing of the event.
+    const isBusy = isTransient(err) || (MatrixError.is(err) && err.status === 429);
+    const tries = (this.#tries.get(key) ?? 0) + (isBusy ? 0 : 1);
     // A room that is gone, or a refusal that will be the same next time.
     const isFinal = MatrixError.is(err) && err.status < 500 && err.status !== 429;
     if (isFinal || tries >= maxTries) {
