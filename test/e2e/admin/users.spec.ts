@@ -1,4 +1,5 @@
 import type { TestHomeserver, TestUser } from '@rookery/testing';
+import { ExternalIds } from '@rookery/users';
 import { type AdminRequest, asUser, type Json, registerAdmin, startAdminWorld } from './support.js';
 
 interface List {
@@ -315,6 +316,22 @@ describe.each(['sqlite', 'postgres'] as const)('the admin API of users (%s)', (d
       });
       expect((await admin('PUT', path, { locked: false })).body).toMatchObject({ locked: false });
       expect((await user.request('GET', '/account/whoami')).status).toBe(200);
+    });
+
+    it('is locked, whatever becomes of the rest of the request', async () => {
+      const user = await homeserver.registerUser('half-changed');
+      const change = { locked: true, external_ids: [{ auth_provider: 'broken', external_id: 'x' }] };
+      const broken = jest.spyOn(homeserver.server.service(ExternalIds), 'replace');
+      for (const name of ['half-changed', 'half-made']) {
+        broken.mockRejectedValueOnce(new Error('the database is away'));
+        expect((await admin('PUT', `v2/users/${id(name)}`, change)).status).toBe(500);
+        expect((await admin('GET', `v2/users/${id(name)}`)).body).toMatchObject({ locked: true });
+      }
+      broken.mockRejectedValueOnce(new Error('the database is away'));
+      const opened = await admin('PUT', `v2/users/${user.userId}`, { ...change, locked: false });
+      broken.mockRestore();
+      expect(opened.status).toBe(500);
+      expect((await user.request('GET', '/account/whoami')).status).toBe(401);
     });
 
     it.each([

@@ -111,13 +111,18 @@ export class UserChanges {
     const closes = change.deactivated === true && account?.deactivated !== true;
     if (closes) await this.deactivation.checkAllowed(userId, true, origin);
     if (account === undefined) await this.#create(userId, change, wanted, origin);
-    else await this.#change(account, change, { ...wanted, profile }, origin);
+    else {
+      // First: whatever becomes of the rest, who is to be locked out is.
+      if (change.locked === true) await this.accounts.setFlags(userId, { locked: true });
+      await this.#change(account, change, { ...wanted, profile }, origin);
+    }
     const externalIds = listed(change.external_ids);
     if (externalIds) await this.externalIds.replace(userId, externalIds);
     if (closes) await this.deactivation.close(userId, false, true, origin);
     if (change.deactivated === false && account?.deactivated === true)
       await this.deactivation.reactivate(userId, origin);
-    if (change.locked !== undefined) await this.accounts.setFlags(userId, { locked: change.locked });
+    // Last: whatever becomes of the rest, who is locked out stays so.
+    if (change.locked === false && account !== undefined) await this.accounts.setFlags(userId, { locked: false });
     return account === undefined;
   }
 
@@ -172,7 +177,7 @@ export class UserChanges {
     const localpart = localpartOf(userId);
     // The account gets the very id that was named, or none.
     await this.accounts.checkAvailable(localpart, { exact: true });
-    const { password, user_type, displayname, avatar_url, admin, approved } = change;
+    const { password, user_type, displayname, avatar_url, admin, approved, locked } = change;
     const validatedMs = this.clock.nowMs();
     await this.accounts.register({
       localpart,
@@ -183,6 +188,7 @@ export class UserChanges {
       avatarUrl: avatar_url || undefined,
       threepids: threepids.map((one) => ({ ...one, validatedMs })),
       approved,
+      locked,
       origin,
     });
   }
