@@ -1,3 +1,4 @@
+import { MatrixError } from '@rookery/matrix-types';
 import { MembershipService, PurgeService } from '@rookery/rooms';
 import { eachDatabase, FakeClock, holdUp, type TestDatabase } from '@rookery/testing';
 import { AccountDataService } from '@rookery/users';
@@ -204,6 +205,16 @@ eachDatabase('receipts', (open) => {
         { type: 'm.fully_read', eventId: '$unknown' },
       ]),
     ).rejects.toMatchObject({ errcode: 'M_NOT_FOUND' });
+    const full = jest.spyOn(fixture.get(AccountDataService), 'changeInRoom');
+    full.mockRejectedValueOnce(MatrixError.tooLarge('There is no place left'));
+    await expect(
+      receipts.setByClient(alice, roomId, [
+        { type: 'm.read', eventId },
+        { type: 'm.fully_read', eventId },
+      ]),
+    ).rejects.toMatchObject({ errcode: 'M_TOO_LARGE' });
+    expect(full).toHaveBeenCalledTimes(1);
+    full.mockRestore();
     expect(await news(bob.userId, since)).toEqual([]);
   });
 

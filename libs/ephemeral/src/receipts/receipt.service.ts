@@ -150,7 +150,7 @@ export class ReceiptService {
   /**
    * Sets markers of a local user in one room, all or none.
    * @throws MatrixError 400 `M_INVALID_PARAM` (event id or thread), 403 `M_FORBIDDEN` (not in the room), 404 `M_NOT_FOUND`
-   *   (the room has no such event)
+   *   (the room has no such event), 413 `M_TOO_LARGE` (the user's account data have no place for the marker)
    */
   async setByClient(requester: Requester, roomId: string, markers: readonly MarkerRequest[]): Promise<void> {
     const { userId } = requester;
@@ -168,9 +168,9 @@ export class ReceiptService {
         receipts.push({ roomId, type, userId, eventId, threadId: thread, ts: this.clock.nowMs(), eventStreamOrdering });
       }
     }
-    if (receipts.length > 0) await this.store(receipts);
-    if (!fullyRead) return;
-    await this.#moveFullyRead(requester, roomId, fullyRead.stored, fullyRead.mayGoBack);
+    // First the marker: there may be no place for it.
+    if (fullyRead) await this.#moveFullyRead(requester, roomId, fullyRead.stored, fullyRead.mayGoBack);
+    await this.store(receipts);
   }
 
   /**
