@@ -395,6 +395,20 @@ describe.each(['sqlite', 'postgres'] as const)('rooms of notices (%s)', (kind) =
     expect(await stateOf(ann, roomId, 'm.room.name')).toEqual({ name: notices.room_name });
   });
 
+  it('are joined with the next notice by who was only invited, once the settings say so', async () => {
+    const dora = await homeserver.registerUser('dora');
+    await service().send(dora.userId, { msgtype: 'm.text', body: 'one' });
+    const room = await service().roomOf(dora.userId);
+    expect(await invitesOf(dora)).toEqual([room]);
+    const before = settings['server_notices'];
+    settings['server_notices'] = { ...notices, auto_join: true };
+    await homeserver.restart();
+    await service().send(dora.userId, { msgtype: 'm.text', body: 'two' });
+    expect(Object.keys((await sync(dora)).rooms?.join ?? {})).toEqual([room]);
+    settings['server_notices'] = before;
+    await homeserver.restart();
+  });
+
   it('belong to a name that nobody can take', async () => {
     const taken = { status: 400, errcode: 'M_USER_IN_USE' };
     expect(asJson(await homeserver.request('GET', '/register/available?username=Notices'))).toMatchObject(taken);

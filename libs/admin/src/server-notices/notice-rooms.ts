@@ -33,7 +33,7 @@ export class NoticeRooms {
     return (await findNoticeRoom(this.database, userId, sender))?.room_id;
   }
 
-  /** Where the next notice goes: the room is made with the first one, and a user who left is asked back. */
+  /** Where the next notice goes: the room is made with the first one, and a user who left is asked back, or joined. */
   forNotice(sender: string, userId: string): Promise<string> {
     return this.#rooms.run(userId, () => this.#findOrMake(sender, userId));
   }
@@ -50,6 +50,7 @@ export class NoticeRooms {
     if (found) {
       await this.appearance.refreshRoom(sender, found.room_id);
       if (found.membership === 'leave') await this.#askBack(sender, userId, found.room_id);
+      else if (found.membership === 'invite') await this.#join(userId, found.room_id);
       return found.room_id;
     }
     const avatar = this.config.get('server_notices.room_avatar_url') || undefined;
@@ -72,18 +73,19 @@ export class NoticeRooms {
       { bare: true, unchecked: true },
     );
     await this.tag(userId, roomId);
-    if (this.config.get('server_notices.auto_join')) await this.#join(userId, roomId);
+    await this.#join(userId, roomId);
     return roomId;
   }
 
   async #askBack(sender: string, userId: string, roomId: string): Promise<void> {
     await this.memberships.invite(serverRequester(sender), roomId, userId, { unchecked: true });
     await this.tag(userId, roomId);
-    if (this.config.get('server_notices.auto_join')) await this.#join(userId, roomId);
+    await this.#join(userId, roomId);
   }
 
-  /** A user who cannot be joined is invited still. */
+  /** Where `auto_join` says so. A user who cannot be joined is invited still, and joined with a later notice. */
   async #join(userId: string, roomId: string): Promise<void> {
+    if (!this.config.get('server_notices.auto_join')) return;
     try {
       await this.joins.join(serverRequester(userId), roomId, { unchecked: true });
     } catch (error) {
