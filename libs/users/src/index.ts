@@ -15,6 +15,7 @@ export {
   existingAccounts,
   guestsAmong,
   hasAccounts,
+  isAccountClosed,
   isErased,
 } from './store/account.query.js';
 export {

@@ -1,5 +1,5 @@
 import { Database } from '@rookery/database';
-import { PurgeService } from '@rookery/rooms';
+import { EventPersister, PurgeService } from '@rookery/rooms';
 import { AccountDataService } from '@rookery/users';
 import { createTestHomeserver, holdUp, type TestHomeserver, type TestResponse, type TestUser } from '@rookery/testing';
 
@@ -122,6 +122,48 @@ describe.each(['sqlite', 'postgres'] as const)('what is stored late (%s)', (kind
     expect((await closing).status).toBe(200);
     expect(late).toMatchObject({ status: 403, body: { errcode: 'M_USER_DEACTIVATED' } });
     expect(await database.query(left, [user.userId])).toEqual([]);
+  });
+
+  it.each([
+    ['a join', 'send'],
+    ['a knock', 'send'],
+    ['a name in a room', 'send'],
+    ['a room', 'createRoom'],
+  ] as const)('is not kept of an account that was closed meanwhile: %s', async (what, method) => {
+    const [user] = await settle();
+    const owner = await server.registerUser(`late${count++}`, 'password');
+    const joinRules = { type: 'm.room.join_rules', content: { join_rule: what === 'a knock' ? 'knock' : 'public' } };
+    const made = { preset: 'public_chat', initial_state: [joinRules] };
+    const { body: room } = await owner.request<{ room_id: string }>('POST', '/createRoom', made);
+    const inRoom = `/rooms${path(room.room_id)}`;
+    const requests: Readonly<Record<typeof what, readonly [string, string, object]>> = {
+      'a join': ['POST', `${inRoom}/join`, {}],
+      'a knock': ['POST', `/knock${path(room.room_id)}`, {}],
+      'a name in a room': [
+        'PUT',
+        `${inRoom}/state/m.room.member${path(user.userId)}`,
+        { membership: 'join', displayname: 'Late' },
+      ],
+      'a room': ['POST', '/createRoom', {}],
+    };
+    if (what === 'a name in a room') await user.request(...requests['a join']);
+    // Everything was checked, and the rooms of the account are left, before the event is made.
+    const persister = server.server.service(EventPersister);
+    const before = persister[method].bind(persister) as (what: unknown) => Promise<never>;
+    const held = jest.spyOn(persister, method).mockImplementationOnce(async (draft) => {
+      const password = { type: 'm.login.password', identifier: { type: 'm.id.user', user: user.userId } };
+      const body = { auth: { ...password, password: 'password' } };
+      expect((await user.request('POST', '/account/deactivate', body)).status).toBe(200);
+      return before(draft);
+    });
+    const late = await user.request(...requests[what]);
+    held.mockRestore();
+    expect(late).toMatchObject({ status: 403, body: { errcode: 'M_USER_DEACTIVATED' } });
+    const left = await database.query(
+      'SELECT DISTINCT membership, forgotten FROM local_current_membership WHERE user_id = ?',
+      [user.userId],
+    );
+    expect(left).toEqual([{ membership: 'leave', forgotten: 1 }]);
   });
 
   const login = async (user: TestUser, more: object): Promise<Record<string, string>> => {

@@ -1,3 +1,4 @@
+import { Database } from '@rookery/database';
 import { parsePdu, type RoomEvent, roomVersionRules, signEvent, SigningKey } from '@rookery/events';
 import type { JsonObject } from '@rookery/matrix-types';
 import { stateKeyOf } from '@rookery/state-res';
@@ -600,6 +601,30 @@ describe.each(databases)('joins of rooms elsewhere (%s)', (database) => {
     expect(membershipIn(closed)).toBe('leave');
     const sync = await ok<{ rooms?: { knock?: object } }>(alice, 'GET', '/sync');
     expect(Object.keys(sync.rooms?.knock ?? {})).not.toContain(closed.roomId);
+  });
+
+  it('leaves a room whose server let somebody in, or heard a knock, while the account was closed', async () => {
+    for (const [kind, rule] of [
+      ['send_join', 'public'],
+      ['send_knock', 'knock'],
+    ] as const) {
+      const user = await home.registerUser(`closing-${rule}`, 'password');
+      const room = new ElsewhereRoom(far, '10', { join_rule: rule });
+      room.lies.set(kind, async (honest) => {
+        const password = { type: 'm.login.password', identifier: { type: 'm.id.user', user: user.userId } };
+        await ok(user, 'POST', '/account/deactivate', { auth: { ...password, password: 'password' } });
+        return honest;
+      });
+      const way = rule === 'public' ? 'join' : 'knock';
+      const late = await user.request('POST', `/${way}/${room.roomId}?via=${far.name}`, {});
+      expect(late).toMatchObject({ status: 403, body: { errcode: 'M_USER_DEACTIVATED' } });
+      const database = home.server.service(Database);
+      const sql = 'SELECT membership FROM local_current_membership WHERE user_id = ?';
+      expect(await database.query(sql, [user.userId])).toEqual([{ membership: 'leave' }]);
+      // The other one hears of it by a transaction.
+      if (rule === 'knock')
+        expect(room.state.get(stateKeyOf('m.room.member', user.userId))?.content['membership']).toBe('leave');
+    }
   });
 
   it('asks no server that the settings do not allow', async () => {

@@ -69,7 +69,8 @@ export class RoomCreation {
    * The room is there whatever comes of these: a server that refuses fails the request once all were asked, as clients show the reason;
    * one that cannot be asked does not.
    * @throws MatrixError 400 `M_ROOM_IN_USE`, `M_INVALID_ROOM_STATE`, `M_UNSUPPORTED_ROOM_VERSION`, `M_INVALID_PARAM`,
-   *   `M_BAD_JSON`; 403 `M_FORBIDDEN`, `M_RESOURCE_LIMIT_EXCEEDED`, `M_CONSENT_NOT_GIVEN`; 429 `M_LIMIT_EXCEEDED`
+   *   `M_BAD_JSON`; 403 `M_FORBIDDEN`, `M_RESOURCE_LIMIT_EXCEEDED`, `M_CONSENT_NOT_GIVEN`, `M_USER_DEACTIVATED`; 429
+   *   `M_LIMIT_EXCEEDED`
    */
   async create(requester: Requester, body: CreateRoomRequest, overrides: CreationOverrides = {}): Promise<CreatedRoom> {
     const { unchecked = false } = overrides;
@@ -108,6 +109,7 @@ export class RoomCreation {
       ...(alias !== undefined && { aliases: [alias] }),
       inTransaction: overrides.inTransaction,
     });
+    await this.memberships.leaveClosed(requester, created.roomId);
     const elsewhere = delivered.filter((target) => !isHere(target));
     const notInvited = new Map([
       ...(await this.#inviteElsewhere(requester, created.roomId, request, elsewhere, overrides)),

@@ -35,7 +35,7 @@ export class JoinService {
   /**
    * Joins a room. Joining again changes nothing, unless the content differs.
    * @returns the event; `undefined` where nothing changed, or another server took it
-   * @throws MatrixError 403 `M_FORBIDDEN`, `M_GUEST_ACCESS_FORBIDDEN`, `M_RESOURCE_LIMIT_EXCEEDED` or `M_CONSENT_NOT_GIVEN`, 404 `M_NOT_FOUND` when no server is known that has
+   * @throws MatrixError 403 `M_FORBIDDEN`, `M_GUEST_ACCESS_FORBIDDEN`, `M_RESOURCE_LIMIT_EXCEEDED`, `M_CONSENT_NOT_GIVEN` or `M_USER_DEACTIVATED`, 404 `M_NOT_FOUND` when no server is known that has
    *   the room, 429 `M_LIMIT_EXCEEDED`
    */
   async join(requester: Requester, roomId: string, options: MembershipOptions = {}): Promise<SentEvent | undefined> {
@@ -62,7 +62,7 @@ export class JoinService {
     if (before === 'join') {
       if (!options.unchecked) await this.participation.takeEvent(requester);
       if (requester.shadowBanned) return this.participation.pretend(requester, roomId);
-      return this.change.send(requester, roomId, userId, 'join', content, { ...options, content: undefined });
+      return this.#send(requester, roomId, 'join', content, { ...options, content: undefined });
     }
     if (!options.unchecked) {
       await this.limiter.take('rc_joins.local', userId, requester);
@@ -86,13 +86,13 @@ export class JoinService {
       }
       if (authorizer !== undefined) content['join_authorised_via_users_server'] = authorizer;
     }
-    return this.change.send(requester, roomId, userId, 'join', content, { ...options, content: undefined });
+    return this.#send(requester, roomId, 'join', content, { ...options, content: undefined });
   }
 
   /**
    * Asks to be let into a room.
    * @returns the event; `undefined` where another server took it
-   * @throws MatrixError 403 `M_FORBIDDEN`, 404 `M_NOT_FOUND`, 429 `M_LIMIT_EXCEEDED`
+   * @throws MatrixError 403 `M_FORBIDDEN` or `M_USER_DEACTIVATED`, 404 `M_NOT_FOUND`, 429 `M_LIMIT_EXCEEDED`
    */
   async knock(requester: Requester, roomId: string, options: MembershipOptions = {}): Promise<SentEvent | undefined> {
     const { userId } = requester;
@@ -103,7 +103,7 @@ export class JoinService {
     await this.limiter.take('rc_joins.local', userId, requester);
     const content = await this.profiles.of(userId);
     if (await this.change.isOurs(roomId)) {
-      return this.change.send(requester, roomId, userId, 'knock', content, options);
+      return this.#send(requester, roomId, 'knock', content, options);
     }
     const { gateway } = this.remote;
     const servers = await this.change.likelyServers(roomId, options.via);
@@ -111,6 +111,18 @@ export class JoinService {
     await gateway.membership.knock(userId, roomId, servers, { ...content, ...reasonIn(options) });
     await this.leaves.leaveBlocked(requester, roomId);
     return undefined;
+  }
+
+  async #send(
+    requester: Requester,
+    roomId: string,
+    membership: 'join' | 'knock',
+    content: Readonly<JsonObject>,
+    options: MembershipOptions,
+  ): Promise<SentEvent> {
+    const sent = await this.change.send(requester, roomId, requester.userId, membership, content, options);
+    await this.leaves.leaveClosed(requester, roomId);
+    return sent;
   }
 
   async #check(requester: Requester, roomId: string, isInvited: boolean): Promise<void> {

@@ -2,6 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { domainOf, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
+import { isAccountClosed } from '@rookery/users';
 import type { SentEvent } from '../model/stored-event.js';
 import { RemoteRooms } from '../remote-rooms.js';
 import { Participation } from '../sending/participation.js';
@@ -56,13 +57,28 @@ export class LeaveService {
 
   /**
    * Leaves a room again that was blocked, or is being taken off the server, since another server was asked to let the user in or to take
-   * a knock.
-   * @throws MatrixError 403 `M_FORBIDDEN` where that is so; as {@link leave}
+   * a knock; as {@link leaveClosed}, too.
+   * @throws MatrixError 403 `M_FORBIDDEN`, `M_USER_DEACTIVATED` where that is so; as {@link leave}
    */
   async leaveBlocked(requester: Requester, roomId: string): Promise<void> {
-    if (!(await isBlocked(this.database, roomId))) return;
+    if (await isBlocked(this.database, roomId)) {
+      await this.leave(requester, roomId, { unchecked: true });
+      throw MatrixError.roomBlocked();
+    }
+    await this.leaveClosed(requester, roomId);
+  }
+
+  /**
+   * Leaves a room again, and forgets it, that a user has entered or knocked at whose account was closed meanwhile: who left the rooms of the
+   * account may have looked before.
+   * @throws MatrixError 403 `M_USER_DEACTIVATED` where that is so; as {@link leave}
+   */
+  async leaveClosed(requester: Requester, roomId: string): Promise<void> {
+    const { userId } = requester;
+    if (!(await isAccountClosed(this.database, userId))) return;
     await this.leave(requester, roomId, { unchecked: true });
-    throw MatrixError.roomBlocked();
+    await this.forgetting.forgetLeft(userId, roomId);
+    throw MatrixError.userDeactivated();
   }
 
   /** Tells another server; when none will listen the membership ends here all the same. */

@@ -119,6 +119,11 @@ export class MembershipService {
       : this.kick(requester, roomId, target, options);
   }
 
+  /** {@link LeaveService.leaveClosed} */
+  leaveClosed(requester: Requester, roomId: string): Promise<void> {
+    return this.leaves.leaveClosed(requester, roomId);
+  }
+
   /** @throws MatrixError 403 `M_RESOURCE_LIMIT_EXCEEDED`, `M_CONSENT_NOT_GIVEN`, 429 `M_LIMIT_EXCEEDED` */
   async #admit(requester: Requester, { unchecked }: MembershipOptions): Promise<void> {
     if (unchecked) return;
