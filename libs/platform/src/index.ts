@@ -20,6 +20,7 @@ export { batchesBySize, batchesOf } from './concurrency/batches-of.js';
 export { eachLimit } from './concurrency/each-limit.js';
 export { KeyedCounter } from './concurrency/keyed-counter.js';
 export { KeyedMutex } from './concurrency/keyed-mutex.js';
+export { KeyedRetries } from './concurrency/keyed-retries.js';
 export { KeyedSemaphore } from './concurrency/keyed-semaphore.js';
 export { ownTurn } from './concurrency/own-turn.js';
 export { QueueFullError, Semaphore } from './concurrency/semaphore.js';

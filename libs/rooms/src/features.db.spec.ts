@@ -839,6 +839,44 @@ eachDatabase('the rest of the rooms API', (open) => {
     });
   });
 
+  it('shows a new name in all rooms but a broken one, and there after a pause', async () => {
+    const dora = requesterOf('dora');
+    const roomIds = [await create({}, dora), await create({}, dora), await create({}, dora)];
+    const persister = rooms.get(EventPersister);
+    const { send: store } = persister;
+    const broken = jest.spyOn(persister, 'send').mockImplementation((draft) => {
+      if (draft.roomId === roomIds[0]) return Promise.reject(new Error('a mistake'));
+      return store.call(persister, draft);
+    });
+    const shownIn = async (roomId: string | undefined): Promise<boolean> =>
+      (await stateOf(roomId!, 'm.room.member', dora.userId))?.['displayname'] === 'Dora';
+    await rooms.get(ProfileService).setField(dora, dora.userId, 'displayname', 'Dora');
+    await rooms.get(ProfilePropagation).settled(dora.userId);
+    expect(await Promise.all(roomIds.map(shownIn))).toEqual([false, true, true]);
+    broken.mockRestore();
+    await clock.advance(10_000);
+    await rooms.get(ProfilePropagation).settled(dora.userId);
+    expect(await shownIn(roomIds[0])).toBe(true);
+    expect(await test.database.query('SELECT user_id FROM profiles_behind WHERE user_id = ?', [dora.userId])).toEqual(
+      [],
+    );
+  });
+
+  it('lets nobody in again who leaves while a new name is shown', async () => {
+    const roomId = await create({ preset: 'public_chat' });
+    const erin = requesterOf('erin');
+    await rooms.get(JoinService).join(erin, roomId);
+    const persister = rooms.get(EventPersister);
+    const { send: store } = persister;
+    jest.spyOn(persister, 'send').mockImplementationOnce(async (draft) => {
+      await rooms.get(LeaveService).leave(erin, roomId);
+      return store.call(persister, draft);
+    });
+    await rooms.get(ProfileService).setField(erin, erin.userId, 'displayname', 'Erin');
+    await rooms.get(ProfilePropagation).settled(erin.userId);
+    expect(await stateOf(roomId, 'm.room.member', erin.userId)).toEqual({ membership: 'leave' });
+  });
+
   it('goes on after a restart to show a new name in rooms', async () => {
     const { database } = test;
     const dying = await buildRooms({ database, clock });

@@ -1,3 +1,5 @@
+import { MatrixError } from '@rookery/matrix-types';
+import { EventPersister } from '@rookery/rooms';
 import { eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
 import {
   act,
@@ -474,6 +476,32 @@ describe.each(databases)('details of the rooms API (%s)', (database) => {
     const { chunk: left } = await ok<Page>(alice, 'GET', `/rooms/${roomId}/members?membership=leave`);
     expect(left.map((event) => [event.sender, event.state_key])).toEqual([[guest['user_id'], guest['user_id']]]);
     expect(await come()).toBe('403 M_GUEST_ACCESS_FORBIDDEN');
+  });
+
+  it('a guest who cannot leave a room that is closed to them keeps no other in', async () => {
+    const guestAccess = { type: 'm.room.guest_access', state_key: '', content: { guest_access: 'can_join' } };
+    const roomId = await createRoom(alice, { preset: 'public_chat', initial_state: [guestAccess] });
+    const guests: string[] = [];
+    for (let n = 0; n < 3; n++) {
+      const { body: guest } = await homeserver.request('POST', '/register?kind=guest', {});
+      await homeserver.request('POST', `/rooms/${roomId}/join`, {}, String(guest['access_token']));
+      guests.push(String(guest['user_id']));
+    }
+    const persister = homeserver.server.service(EventPersister);
+    const send = persister.send.bind(persister);
+    let kept: string | undefined;
+    const refusing = jest.spyOn(persister, 'send').mockImplementation((draft) => {
+      if (draft.content['membership'] === 'leave' && draft.stateKey === (kept ??= draft.stateKey))
+        return Promise.reject(MatrixError.forbidden('No'));
+      return send(draft);
+    });
+    await setState(alice, roomId, 'm.room.guest_access', { guest_access: 'forbidden' });
+    await eventually(async () => {
+      const { joined } = await ok<{ joined: object }>(alice, 'GET', `/rooms/${roomId}/joined_members`);
+      return Object.keys(joined).length === 2;
+    });
+    refusing.mockRestore();
+    expect(guests).toContain(kept);
   });
 
   it('a new room cannot have state that no room can be given', async () => {

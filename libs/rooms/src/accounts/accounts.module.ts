@@ -14,6 +14,7 @@ import { InviteAcceptance } from './invite-acceptance.js';
 import { LeaveOnDeactivation } from './leave-on-deactivation.js';
 import { GuestEviction } from './guest-eviction.service.js';
 import { ProfilePropagation } from './profile-propagation.js';
+import { ShownProfiles } from './shown-profiles.js';
 
 /** What becomes of rooms when accounts come, change and go, in the process that writes events. */
 @Module({
@@ -35,6 +36,7 @@ import { ProfilePropagation } from './profile-propagation.js';
     LeaveOnDeactivation,
     GuestEviction,
     ProfilePropagation,
+    ShownProfiles,
   ],
   exports: [ProfilePropagation],
 })

@@ -1,5 +1,5 @@
 import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
-import { Database } from '@rookery/database';
+import { Database, failureLevel, isTransient } from '@rookery/database';
 import { Logger, serverRequester } from '@rookery/platform';
 import { guestsAmong } from '@rookery/users';
 import { type EventBatch, RoomHooks } from '../hooks.js';
@@ -36,7 +36,7 @@ export class GuestEviction implements OnModuleInit, OnModuleDestroy {
   #start(roomId: string, members: readonly string[]): void {
     const run = this.#depart(roomId, members)
       .catch((error: unknown) =>
-        this.logger.warn('Guests could not leave a room that was closed', { roomId, err: error }),
+        this.logger[failureLevel(error)]('Guests could not leave a room that was closed', { roomId, err: error }),
       )
       .finally(() => this.#running.delete(run));
     this.#running.add(run);
@@ -45,7 +45,17 @@ export class GuestEviction implements OnModuleInit, OnModuleDestroy {
   async #depart(roomId: string, members: readonly string[]): Promise<void> {
     for (const guest of await guestsAmong(this.database, members)) {
       if (this.#isStopping) return;
+      await this.#departOne(roomId, guest);
+    }
+  }
+
+  /** One guest's trouble keeps no other in. */
+  async #departOne(roomId: string, guest: string): Promise<void> {
+    try {
       await this.leaves.leave(serverRequester(guest), roomId, { unchecked: true });
+    } catch (error) {
+      if (isTransient(error)) throw error;
+      this.logger.warn('A guest could not leave a room that was closed', { roomId, userId: guest, err: error });
     }
   }
 }

@@ -1,39 +1,42 @@
 import { Injectable, type OnApplicationBootstrap, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
-import { Database } from '@rookery/database';
-import { MatrixError } from '@rookery/matrix-types';
-import { eachLimit, Logger, SingleFlight } from '@rookery/platform';
+import { Database, failureLevel } from '@rookery/database';
+import { Clock, eachLimit, KeyedRetries, Logger, SingleFlight } from '@rookery/platform';
 import { UserHooks } from '@rookery/users';
-import { EventPersister } from '../pipeline/event-persister.js';
 import { MembershipReader } from '../reading/membership-reader.js';
-import { RoomStateReader } from '../state/room-state-reader.js';
 import { MemberProfiles } from '../membership/member-profiles.js';
 import { changesBehind, noteBehind, noteShown, usersBehind } from './profiles-behind.query.js';
+import { ShownProfiles } from './shown-profiles.js';
 
 const shownFields: ReadonlySet<string> = new Set(['displayname', 'avatar_url']);
 const parallelRooms = 8;
+/** How long after a failure the rooms are told once more, milliseconds. */
+const pauses = { firstMs: 10_000, longestMs: 3_600_000 };
 /** Users whose rooms are brought up to date side by side after a start. */
 const parallelUsers = 4;
 
 /**
- * Tells a user's rooms about a new name or avatar: the member events are sent again. Whom a crash, or the end of the server, leaves behind is
- * taken up again after the next start.
+ * Tells a user's rooms about a new name or avatar: the member events are sent again. Where that fails it is done once
+ * more, after a pause; whom a crash, or the end of the server, leaves behind is taken up again after the next start.
  */
 @Injectable()
 export class ProfilePropagation implements OnModuleInit, OnApplicationBootstrap, OnModuleDestroy {
   readonly #running = new SingleFlight<void>();
   /** Users whose rooms are behind. */
   readonly #due = new Set<string>();
+  readonly #retries: KeyedRetries;
   #isStopping = false;
 
   constructor(
     private readonly hooks: UserHooks,
     private readonly memberships: MembershipReader,
-    private readonly state: RoomStateReader,
     private readonly profiles: MemberProfiles,
-    private readonly persister: EventPersister,
+    private readonly shown: ShownProfiles,
     private readonly database: Database,
     private readonly logger: Logger,
-  ) {}
+    clock: Clock,
+  ) {
+    this.#retries = new KeyedRetries(clock, pauses);
+  }
 
   onModuleInit(): void {
     this.hooks.profileChanged.subscribe({
@@ -56,6 +59,7 @@ export class ProfilePropagation implements OnModuleInit, OnApplicationBootstrap,
 
   async onModuleDestroy(): Promise<void> {
     this.#isStopping = true;
+    this.#retries.stop();
     await this.#running.settled();
   }
 
@@ -91,33 +95,24 @@ export class ProfilePropagation implements OnModuleInit, OnApplicationBootstrap,
       const profile = await this.profiles.of(userId);
       const roomIds = await this.memberships.joinedRoomIds(userId);
       const options = { while: () => !this.#isStopping };
-      await eachLimit(roomIds, parallelRooms, (roomId) => this.#tell(userId, roomId, profile), options);
-      if (changes === undefined || this.#isStopping) return;
+      let isShownEverywhere = true;
+      const show = async (roomId: string): Promise<void> => {
+        if (!(await this.shown.show(userId, roomId, profile))) isShownEverywhere = false;
+      };
+      await eachLimit(roomIds, parallelRooms, show, options);
+      if (this.#isStopping) return;
+      if (!isShownEverywhere) return this.#tryLater(userId);
+      this.#retries.forget(userId);
+      if (changes === undefined) return;
       await this.database.write((tx) => noteShown(tx, { userId, changes }), { name: 'profile_shown' });
     } catch (error) {
-      this.logger.error('A profile could not be shown in rooms', { userId, err: error });
+      this.logger[failureLevel(error)]('A profile could not be shown in rooms', { userId, err: error });
+      this.#tryLater(userId);
     }
   }
 
-  async #tell(userId: string, roomId: string, profile: Readonly<Record<string, unknown>>): Promise<void> {
-    const member = await this.state.currentEvent(roomId, 'm.room.member', userId);
-    if (member?.event.content['membership'] !== 'join') return;
-    // Who is in needs nobody to let them in: the server of whoever did would have to sign every change.
-    const { displayname: _name, avatar_url: _avatar, reason: _reason, ...more } = member.event.content;
-    const { join_authorised_via_users_server: _authorizer, ...rest } = more;
-    try {
-      await this.persister.send({
-        roomId,
-        type: 'm.room.member',
-        stateKey: userId,
-        sender: userId,
-        content: { ...rest, ...profile, membership: 'join' },
-        skipUnchanged: true,
-      });
-    } catch (error) {
-      if (!MatrixError.is(error)) throw error;
-      this.logger.warn('A room refuses a new profile', { userId, roomId, reason: error.message });
-    }
+  #tryLater(userId: string): void {
+    this.#retries.later(userId, () => this.start(userId));
   }
 }
 

@@ -11,6 +11,7 @@ import { AuthRefusal } from '../pipeline/draft-builder.js';
 import { EventPersister } from '../pipeline/event-persister.js';
 import type { EventDraft, NewRoom, Unchecked } from '../model/drafts.js';
 import { aliasesIn, checkContent } from '../model/content-rules.js';
+import { isRefusal } from '../model/refusals.js';
 import { originOf } from '../model/requesters.js';
 import { checkCreateRoom, type CreateRoomRequest, inviteReasonKey, inviteReasonsKey } from './create-room.schema.js';
 import { RoomAdmission } from './room-admission.js';
@@ -310,8 +311,6 @@ export class RoomCreation {
     }
   }
 }
-
-const isRefusal = ({ status }: MatrixError): boolean => status < 500 && status !== 429;
 
 const reasonIn = (reason: string | undefined): { readonly reason?: string } => (reason === undefined ? {} : { reason });
 

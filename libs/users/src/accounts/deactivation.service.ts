@@ -1,7 +1,7 @@
-import { Injectable, type OnApplicationBootstrap } from '@nestjs/common';
-import { Database } from '@rookery/database';
+import { Injectable, type OnApplicationBootstrap, type OnModuleDestroy } from '@nestjs/common';
+import { Database, failureLevel } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
-import { Clock, KeyedMutex, Logger } from '@rookery/platform';
+import { Clock, KeyedMutex, KeyedRetries, Logger } from '@rookery/platform';
 import { AccountModules, type Origin } from '../common/account-modules.js';
 import { type DeactivatedEvent, UserHooks } from '../hooks.js';
 import { ProfileService } from '../profiles/profile.service.js';
@@ -23,14 +23,19 @@ import {
 
 /** How long an answer waits for rooms to be left, and for identity servers. */
 const answerWithinMs = 5_000;
+/** How long after a failure what follows upon the end of an account is taken up once more, milliseconds. */
+const pauses = { firstMs: 10_000, longestMs: 3_600_000 };
+/** The key under which looking for what is left undone is tried again: no user's. */
+const all = '';
 
 /** Closes accounts and opens them again. */
 @Injectable()
-export class DeactivationService implements OnApplicationBootstrap {
+export class DeactivationService implements OnApplicationBootstrap, OnModuleDestroy {
   /** What follows upon the ends of a user's account, one after the other. */
   readonly #following = new KeyedMutex();
   /** The latest end of an account for which something follows; aborts where the account is opened again. */
   readonly #ends = new Map<string, { readonly event: DeactivatedEvent; readonly reopened: AbortController }>();
+  readonly #retries: KeyedRetries;
 
   // Eight parameters: sessions, profile, addresses, hooks and modules are each told of an end.
   constructor(
@@ -42,7 +47,13 @@ export class DeactivationService implements OnApplicationBootstrap {
     private readonly modules: AccountModules,
     private readonly clock: Clock,
     private readonly logger: Logger,
-  ) {}
+  ) {
+    this.#retries = new KeyedRetries(clock, pauses);
+  }
+
+  onModuleDestroy(): void {
+    this.#retries.stop();
+  }
 
   /**
    * Closes an account for good: password, tokens, devices, addresses and account data go in one transaction; leaving the
@@ -136,7 +147,13 @@ export class DeactivationService implements OnApplicationBootstrap {
   /** What a crash or a failure has left undone is taken up again when the server starts: the profile of who is erased, leaving the rooms. */
   onApplicationBootstrap(): void {
     if (this.database.isBesideWriter) return;
-    this.resume().catch((error: unknown) => this.logger.error('Could not go on with deactivations', { err: error }));
+    this.resume().then(
+      () => this.#retries.forget(all),
+      (error: unknown) => {
+        this.logger[failureLevel(error)]('Could not go on with deactivations', { err: error });
+        this.#retries.later(all, () => this.onApplicationBootstrap());
+      },
+    );
   }
 
   /** Goes on with deactivations that are not complete. */
@@ -173,29 +190,40 @@ export class DeactivationService implements OnApplicationBootstrap {
     });
   }
 
-  /** What follows upon the end of an account, until it is opened again. Never rejects: one user's trouble is not another's. */
+  /**
+   * What follows upon the end of an account, until it is opened again; where something of it fails it is done once more, after a pause.
+   * Never rejects: one user's trouble is not another's.
+   */
   async #finish(event: DeactivatedEvent, origin: Origin, reopened?: AbortSignal): Promise<void> {
     const { userId } = event;
-    await this.#following.run(userId, async () => {
+    const isOver = await this.#following.run(userId, async () => {
       try {
-        if (reopened?.aborted !== false || (await findAccount(this.database, userId))?.deactivated !== true) return;
-        await this.#follow(event, origin, reopened);
+        if (reopened?.aborted !== false || (await findAccount(this.database, userId))?.deactivated !== true)
+          return true;
+        return await this.#follow(event, origin, reopened);
       } catch (error) {
-        this.logger.error('Could not finish a deactivation', { userId, err: error });
+        this.logger[failureLevel(error)]('Could not finish a deactivation', { userId, err: error });
+        return false;
       }
     });
-    if (this.#ends.get(userId)?.event === event) this.#ends.delete(userId);
+    // Otherwise another end came meanwhile, with which all is done that this one has left, or the account is open.
+    if (this.#ends.get(userId)?.event !== event) return;
+    if (!isOver) return this.#retries.later(userId, () => void this.#finish(event, origin, reopened));
+    this.#ends.delete(userId);
+    this.#retries.forget(userId);
   }
 
-  async #follow(event: DeactivatedEvent, origin: Origin, reopened: AbortSignal): Promise<void> {
+  /** @returns whether all of it is done */
+  async #follow(event: DeactivatedEvent, origin: Origin, reopened: AbortSignal): Promise<boolean> {
     const { userId } = event;
     const isForgotten = !event.erase || (await this.#clearProfile(event, origin));
-    if (!(await this.hooks.deactivated.afterCommit({ ...event, reopened })) || !isForgotten) return;
+    if (!(await this.hooks.deactivated.afterCommit({ ...event, reopened })) || !isForgotten) return false;
     // Otherwise the mark is that of another end, which is not complete.
     const isOurs = (): boolean => !reopened.aborted && this.#ends.get(userId)?.event === event;
     await this.database.write(async (tx) => isOurs() && setDeactivationPending(tx, userId, false), {
       name: 'deactivated',
     });
+    return true;
   }
 
   /** @returns aborts when the account is opened again */
@@ -208,6 +236,7 @@ export class DeactivationService implements OnApplicationBootstrap {
   #ceaseFollowing(userId: string): void {
     this.#ends.get(userId)?.reopened.abort();
     this.#ends.delete(userId);
+    this.#retries.forget(userId);
   }
 
   /** @returns whether that was possible: rooms are left all the same */

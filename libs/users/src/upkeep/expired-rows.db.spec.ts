@@ -143,6 +143,38 @@ eachDatabase('what expires', (open) => {
     await users.close();
   });
 
+  it('takes up by itself what a deactivation has left undone, after pauses that grow', async () => {
+    const clock = new FakeClock();
+    const test = await open(clock);
+    await test.migrate([...databaseMigrations, ...usersMigrations]);
+    const users = await buildUsers({ database: test.database, clock });
+    const userId = await users.get(AccountService).register({ localpart: 'leaver', origin: {} });
+    const tries: number[] = [];
+    users.get(UserHooks).deactivated.subscribe({
+      afterCommit: async () => {
+        if (tries.push(clock.monotonicMs()) < 3) throw new Error('the database is away');
+      },
+    });
+    const startedMs = clock.monotonicMs();
+    const pending = () => test.database.query('SELECT user_id FROM users_pending_deactivation');
+    await users.get(DeactivationService).deactivate(userId, true, false, {});
+    for (const [pauseMs, count] of [
+      [9_999, 1],
+      [1, 2],
+      [19_999, 2],
+      [1, 3],
+    ] as const) {
+      expect(await pending()).toEqual([{ user_id: userId }]);
+      await clock.advance(pauseMs);
+      await eventually(() => tries.length === count);
+    }
+    await eventually(async () => (await pending()).length === 0);
+    expect(tries.map((ms) => ms - startedMs)).toEqual([0, 10_000, 30_000]);
+    await clock.advance(3_600_000);
+    expect(tries).toHaveLength(3);
+    await users.close();
+  });
+
   it('goes on with no deactivation once the account is open again, nor takes another one for complete', async () => {
     const clock = new FakeClock();
     const test = await open(clock);
