@@ -8,12 +8,12 @@ import {
   type InboxEntry,
 } from '@rookery/e2ee';
 import type { JsonObject } from '@rookery/matrix-types';
-import { Clock, Config, Logger } from '@rookery/platform';
+import { batchesBySize, Clock, Config, Logger } from '@rookery/platform';
 import { Follower, Notifier, saveCursor } from '@rookery/replication';
 import type { Registration } from '../registration/registration.js';
 import { wantsEphemeral } from './ephemeral-feed.js';
 import { RoomInterest } from './room-interest.js';
-import { type Parcel, TransactionStore } from './transaction-store.js';
+import { type Parcel, transactionBytes, transactionLimit, TransactionStore } from './transaction-store.js';
 
 const batchSize = 100;
 const toDeviceCursor = 'appservice_to_device';
@@ -80,18 +80,27 @@ export class DeviceFeed {
     const last = entries.at(-1);
     const reached = last === undefined || entries.length <= batchSize ? upTo : last.position;
     const taken: InboxEntry[] = [];
-    const byService = new Map<string, JsonObject[]>();
+    const byService = new Map<string, { readonly message: JsonObject; readonly sizeBytes: number }[]>();
     for (const entry of entries) {
       const service = services.find((one) => one.owns(entry.userId));
       if (!service) continue;
       taken.push(entry);
       const message = JSON.parse(entry.json) as JsonObject;
       const list = byService.get(service.id) ?? [];
-      list.push({ ...message, to_user_id: entry.userId, to_device_id: entry.deviceId });
+      list.push({
+        message: { ...message, to_user_id: entry.userId, to_device_id: entry.deviceId },
+        sizeBytes: Buffer.byteLength(entry.json),
+      });
       byService.set(service.id, list);
     }
     if (taken.length === 0) return reached;
-    const parcels = [...byService].map(([asId, toDevice]): Parcel => ({ asId, toDevice }));
+    const parcels = [...byService].flatMap(([asId, list]) =>
+      batchesBySize(list, (one) => one.sizeBytes, transactionBytes, transactionLimit).map((some): Parcel => ({
+        asId,
+        toDevice: some.map((one) => one.message),
+        sizeBytes: some.reduce((sum, one) => sum + one.sizeBytes, 0),
+      })),
+    );
     await this.store.add(parcels, async (tx) => {
       await deleteInboxEntries(tx, taken);
       await saveCursor(tx, toDeviceCursor, reached);

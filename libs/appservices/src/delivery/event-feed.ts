@@ -1,10 +1,10 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { Clock, Logger, Metrics } from '@rookery/platform';
+import { batchesBySize, Clock, Logger, Metrics } from '@rookery/platform';
 import { cursorOf, Follower, Notifier, saveCursor } from '@rookery/replication';
 import { EventStore, type StoredEvent, TimelineReader } from '@rookery/rooms';
 import { RoomInterest } from './room-interest.js';
-import { TransactionStore } from './transaction-store.js';
+import { type Parcel, transactionBytes, TransactionStore } from './transaction-store.js';
 
 /** Name of the cursor, and in metrics. */
 export const eventCursor = 'appservice_sender';
@@ -51,16 +51,18 @@ export class AppserviceEventFeed {
     const { stored: news, reached } = await this.timeline.news(after, upTo, batchSize);
     const stored = await this.events.withoutVoidRedactions(news.filter(({ event }) => event.type !== hiddenType));
     const interested = await this.interest.ofEvents(stored);
-    const wanted = new Map<string, string[]>();
+    const wanted = new Map<string, Wanted[]>();
     for (const [index, { event }] of stored.entries()) {
+      let one: Wanted | undefined;
       for (const { id } of interested[index] ?? []) {
+        one ??= { eventId: event.eventId, sizeBytes: Buffer.byteLength(JSON.stringify(event.content)) };
         const list = wanted.get(id);
-        if (list) list.push(event.eventId);
-        else wanted.set(id, [event.eventId]);
+        if (list) list.push(one);
+        else wanted.set(id, [one]);
       }
     }
     if (wanted.size > 0) {
-      const parcels = [...wanted].map(([asId, eventIds]) => ({ asId, eventIds }));
+      const parcels = [...wanted].flatMap(([asId, list]) => parcelsOf(asId, list));
       await this.store.add(parcels, (tx) => saveCursor(tx, eventCursor, reached));
       for (const asId of wanted.keys()) wake(asId);
     }
@@ -85,4 +87,17 @@ export class AppserviceEventFeed {
     metrics.gauge('synapse_event_processing_last_ts').set(labels, last.receivedTs);
     metrics.gauge('synapse_event_processing_lag').set(labels, Math.max(0, nowMs - last.receivedTs));
   }
+}
+
+interface Wanted {
+  readonly eventId: string;
+  readonly sizeBytes: number;
+}
+
+function parcelsOf(asId: string, list: readonly Wanted[]): Parcel[] {
+  return batchesBySize(list, (one) => one.sizeBytes, transactionBytes).map((some) => ({
+    asId,
+    eventIds: some.map((one) => one.eventId),
+    sizeBytes: some.reduce((sum, one) => sum + one.sizeBytes, 0),
+  }));
 }

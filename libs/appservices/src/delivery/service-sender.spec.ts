@@ -54,11 +54,11 @@ describe('the sender of an application service', () => {
       },
     };
     const bodies = {
-      write: (_service: unknown, { eventIds }: Transaction, edus: readonly unknown[]) =>
+      write: (_service: unknown, { eventIds, toDevice = [] }: Transaction, edus: readonly unknown[]) =>
         Promise.resolve({
-          json: JSON.stringify({ eventIds, edus }),
+          json: JSON.stringify({ eventIds, edus, ...(toDevice.length > 0 && { toDevice }) }),
           events: eventIds.map((eventId) => ({ event: { eventId, type: 'm.room.message', sender: '@a:b' } })),
-          isEmpty: eventIds.length + edus.length === 0,
+          isEmpty: eventIds.length + edus.length + toDevice.length === 0,
         }),
     };
     const client = {
@@ -145,6 +145,86 @@ describe('the sender of an application service', () => {
       expect(queue).toHaveLength(1);
       await sender.stop();
     }
+  });
+
+  describe('where a proxy lets through two things at a time', () => {
+    type Body = { readonly eventIds: string[]; readonly edus: unknown[]; readonly toDevice?: unknown[] };
+    const large: Transaction = { asId: 'irc', txnId: 1, eventIds: ['$1', '$2', '$3'], toDevice: [{ n: 1 }, { n: 2 }] };
+    const things = (body: unknown): unknown[] => {
+      const { eventIds, edus, toDevice = [] } = body as Body;
+      return [...eventIds, ...toDevice, ...edus];
+    };
+    let refused: string[];
+    beforeEach(() => {
+      refused = [];
+      answer = ({ body = '' }) => {
+        const isTooLarge = things(JSON.parse(body)).length > 2 || refused.some((one) => body.includes(one));
+        return Promise.resolve(isTooLarge ? { ...ok, status: 413 } : ok);
+      };
+    });
+    /** What the service took: with which id, and what. */
+    const took = (): [string, unknown[]][] => {
+      const isTooLarge = (body: unknown): boolean =>
+        things(body).length > 2 || refused.some((one) => JSON.stringify(body).includes(one));
+      return sent.filter(({ body }) => !isTooLarge(body)).map(({ path, body }) => [path, things(body)]);
+    };
+
+    it('sends a transaction in pieces, in order and without a pause', async () => {
+      queue = [large, transaction(2)];
+      start();
+      await clock.advance(0);
+      expect(took()).toEqual([
+        ['/transactions/1-0-2', ['$1', '$2']],
+        ['/transactions/1-2-3', ['$3']],
+        ['/transactions/1-3-5', [{ n: 1 }, { n: 2 }]],
+        ['/transactions/2', ['$2']],
+      ]);
+      expect([queue, states, clock.pendingTimers]).toEqual([[], [], 0]);
+    });
+
+    it('goes on with the piece that failed; a process that begins anew gives the same ids', async () => {
+      queue = [large];
+      const through = answer;
+      let failures = 0;
+      answer = (request) =>
+        request.path.endsWith('1-2-3') && failures++ === 0 ? Promise.resolve({ ...ok, status: 500 }) : through(request);
+      start();
+      await clock.advance(0);
+      await clock.advance(1_000);
+      const taken = took().map(([path]) => path);
+      expect(taken).toEqual(['1-0-2', '1-2-3', '1-2-3', '1-3-5'].map((name) => `/transactions/${name}`));
+      expect([queue, states]).toEqual([[], ['down', 'up']]);
+      await sender.stop();
+      sent = [];
+      queue = [large];
+      start();
+      await clock.advance(0);
+      expect(took().map(([path]) => path)).toEqual(['1-0-2', '1-2-3', '1-3-5'].map((name) => `/transactions/${name}`));
+    });
+
+    it('leaves out what is refused alone, and says so', async () => {
+      refused = ['$2'];
+      queue = [large, { ...transaction(3), eventIds: ['$2'] }, transaction(4)];
+      start();
+      await clock.advance(0);
+      expect(took().flatMap(([, what]) => what)).toEqual(['$1', '$3', { n: 1 }, { n: 2 }, '$4']);
+      expect(queue).toEqual([]);
+      const lines = logger.lines.filter(({ level }) => level === 'error');
+      expect(lines.map(({ fields }) => fields)).toMatchObject([
+        { service: 'irc', transaction: 1, event_id: '$2' },
+        { service: 'irc', transaction: 3, event_id: '$2' },
+      ]);
+    });
+
+    it('sends one event without what came along with it before it gives up', async () => {
+      start();
+      await clock.advance(0);
+      queue = [transaction(1)];
+      for (let n = 0; n < 3; n++) sender.offer({ n });
+      await clock.advance(0);
+      expect(took()).toEqual([['/transactions/1-0-1', ['$1']]]);
+      expect(queue).toEqual([]);
+    });
   });
 
   it('does not wait for the end of a pause once the service shows itself', async () => {

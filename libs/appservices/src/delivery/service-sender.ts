@@ -30,6 +30,8 @@ const firstRetryMs = 1_000;
 const longestRetryMs = 512_000;
 /** How long is waited where it is not known whether anything may be sent. */
 const unknownMs = 1_000;
+/** The status that says so of a request. */
+const tooLarge = 413;
 /** EDUs that wait; what is older is old news. */
 const maxWaitingEdus = 1_000;
 
@@ -39,12 +41,21 @@ interface Outgoing {
   /** Absent where there is nothing in it that must not be lost. */
   readonly stored: Transaction | undefined;
   readonly edus: readonly JsonObject[];
+  /** Which part of what is stored; absent for the whole. */
+  readonly piece?: Piece;
+}
+
+/** A part of a stored transaction: of its events, to-device messages and changed users in one row, those from one on and before another. */
+interface Piece {
+  readonly from: number;
+  readonly to: number;
 }
 
 /**
  * Brings one service its transactions: one at a time, in order, none left out. A service that does not take one is tried
  * again after a pause that doubles; what is not news any more by then, such as typing, is dropped. What comes again has the id and all
- * else that it had, also from the process that sends to the service next.
+ * else that it had, also from the process that sends to the service next. What the service, or a proxy before it, finds too large comes in
+ * pieces, each with an id that follows from what it holds.
  */
 export class ServiceSender {
   /** Nothing more is begun. */
@@ -57,6 +68,8 @@ export class ServiceSender {
   #isPausing = false;
   #loop: Promise<void> | undefined;
   #wasDown = false;
+  /** Of the transaction that was found too large: the pieces that are left, in order. */
+  #pieces: { readonly txnId: number; readonly left: readonly Piece[] } | undefined;
   /** Ends the sleep, or the pause after a failure. */
   #rouse: (() => void) | undefined;
   #hasNews = false;
@@ -134,36 +147,75 @@ export class ServiceSender {
     this.#hasNews = false;
     const stored = await waiting.next(this.service.id);
     if (stored === 'later') return stored;
+    const piece = stored && this.#left(stored.txnId)[0];
+    if (stored && piece) return { txnId: stored.txnId, stored, edus: [], piece };
     const edus = this.#edus.splice(0, transactionLimit);
     if (stored) return { txnId: stored.txnId, stored, edus };
     return edus.length > 0 ? { txnId: await waiting.nextId(), stored, edus } : undefined;
   }
 
   /** @returns what went wrong */
-  async #send({ txnId, stored, edus }: Outgoing): Promise<unknown> {
+  async #send(outgoing: Outgoing): Promise<unknown> {
+    const { txnId, stored, edus, piece } = outgoing;
     const { service, parts } = this;
-    const content: Pick<Transaction, 'eventIds' | 'toDevice' | 'changed'> = stored ?? { eventIds: [] };
+    const content: Content = stored ? contentOf(stored, piece) : { eventIds: [] };
     const body = await parts.bodies.write(service, content, edus);
     if (!body.isEmpty) {
       await this.#askAboutUsers(body.events);
       // Somebody else may send to it by now; if not, this process goes on once it knows.
       if (this.#stopping.signal.aborted || !parts.maySend(service.id)) return this.#wait();
-      const path = `/transactions/${txnId}`;
+      const path = `/transactions/${txnId}${piece ? `-${piece.from}-${piece.to}` : ''}`;
       const request = { method: 'PUT', path: `/v1${path}`, legacyPath: path, body: body.json, timeoutMs } as const;
       try {
         const { status } = await parts.client.send(service, { ...request, signal: this.#cut.signal });
-        if (status < 200 || status > 299) return `It answered with status ${status}`;
+        if (status === tooLarge && stored && this.#cutUp(stored, outgoing)) return undefined;
+        const isLeftOut = status === tooLarge && stored !== undefined;
+        if (!isLeftOut && (status < 200 || status > 299)) return `It answered with status ${status}`;
+        if (!isLeftOut) this.#count(body.events.length, edus.length, content.toDevice?.length ?? 0);
       } catch (error) {
         return error;
       }
-      this.#count(body.events.length, edus.length, content.toDevice?.length ?? 0);
     }
+    this.#failures = 0;
+    if (piece) this.#pieces = { txnId, left: this.#left(txnId).slice(1) };
+    if (this.#left(txnId).length > 0) return undefined;
+    this.#pieces = undefined;
     if (stored) await parts.waiting.taken(service.id, txnId, this.#wasDown);
     else if (this.#wasDown) await parts.waiting.setState(service.id, 'up');
     if (this.#wasDown) parts.logger.info('An application service can be reached again', { service: service.id });
     this.#wasDown = false;
-    this.#failures = 0;
     return undefined;
+  }
+
+  #left(txnId: number): readonly Piece[] {
+    return this.#pieces?.txnId === txnId ? this.#pieces.left : [];
+  }
+
+  /**
+   * What was found too large is to come in halves, and without what need not come.
+   * @returns `false` where nothing can be taken away: a single thing is too large, and left out
+   */
+  #cutUp(stored: Transaction, { txnId, edus, piece = { from: 0, to: sizeOf(stored) } }: Outgoing): boolean {
+    const { from, to } = piece;
+    const { service, parts } = this;
+    if (to - from <= 1 && edus.length === 0) {
+      const { eventIds, toDevice } = contentOf(stored, piece);
+      const what = { event_id: eventIds[0], to_device: toDevice?.length };
+      parts.logger.error('An application service takes something for too large; it is left out', {
+        ...{ service: service.id, transaction: txnId, ...what },
+      });
+      return false;
+    }
+    const middle = to - from <= 1 ? to : Math.ceil((from + to) / 2);
+    const halves = [
+      { from, to: middle },
+      { from: middle, to },
+    ].filter((half) => half.from < half.to);
+    this.#pieces = { txnId, left: [...halves, ...this.#left(txnId).slice(1)] };
+    parts.logger.info('An application service takes a transaction for too large; it comes in pieces', {
+      ...{ service: service.id, transaction: txnId, of: to - from },
+    });
+    return true;
   }
 
   /** Users of the service whom somebody has addressed before the service made them: it gets a chance to. */
@@ -241,4 +293,21 @@ export class ServiceSender {
     });
     this.#rouse = undefined;
   }
+}
+
+type Content = Pick<Transaction, 'eventIds' | 'toDevice' | 'changed'>;
+
+const sizeOf = ({ eventIds, toDevice = [], changed = [] }: Content): number =>
+  eventIds.length + toDevice.length + changed.length;
+
+/** What a piece of a transaction holds. */
+function contentOf({ eventIds, toDevice = [], changed = [] }: Content, piece: Piece | undefined): Content {
+  if (!piece) return { eventIds, toDevice, changed };
+  const part = <T>(list: readonly T[], before: number): readonly T[] =>
+    list.slice(Math.max(0, piece.from - before), Math.max(0, piece.to - before));
+  return {
+    eventIds: part(eventIds, 0),
+    toDevice: part(toDevice, eventIds.length),
+    changed: part(changed, eventIds.length + toDevice.length),
+  };
 }

@@ -2,7 +2,7 @@ import { type Database, databaseMigrations } from '@rookery/database';
 import { ownTurn } from '@rookery/platform';
 import { eachDatabase, type TestDatabase } from '@rookery/testing';
 import { appservicesMigrations } from '../migrations/index.js';
-import { TransactionStore } from './transaction-store.js';
+import { transactionBytes, TransactionStore } from './transaction-store.js';
 import type { Transaction } from './transactions.query.js';
 import { type Senders, sendersOf } from './transactions.fixture.js';
 import type { WaitingTransactions } from './waiting-transactions.js';
@@ -62,6 +62,21 @@ eachDatabase('transactions of application services', (open) => {
     const drained = await drain('a');
     expect(drained.map((one) => one.length)).toEqual([100, 100, 20]);
     expect(drained.flat()).toEqual(ids(0, 220));
+  });
+
+  it('grow while nobody sends them, up to what is large', async () => {
+    const half = transactionBytes / 2;
+    const parcels = ids(0, 5).map((eventId) => ({ asId: 'a', eventIds: [eventId], sizeBytes: half }));
+    for (const parcel of parcels) await store.add([parcel], nothing);
+    expect(await drain('a')).toEqual([['$0', '$1'], ['$2', '$3'], ['$4']]);
+    // One that is larger than that goes alone.
+    await store.add([{ asId: 'a', eventIds: ['$5'], sizeBytes: 1 }], nothing);
+    await store.add([{ asId: 'a', eventIds: ['$6'], sizeBytes: transactionBytes + 1 }], nothing);
+    await store.add([{ asId: 'a', eventIds: ['$7'], sizeBytes: 1 }], nothing);
+    expect(await drain('a')).toEqual([['$5'], ['$6'], ['$7']]);
+    await store.add([{ asId: 'a', toDevice: [{ n: 1 }], sizeBytes: half + 1 }], nothing);
+    await store.add([{ asId: 'a', eventIds: ['$8'], sizeBytes: half }], nothing);
+    expect(await drain('a')).toEqual([[], ['$8']]);
   });
 
   it.each(['here', 'elsewhere'] as const)(

@@ -22,11 +22,23 @@ import {
 
 /** Most events, and most to-device messages, of one transaction. */
 export const transactionLimit = 100;
+/**
+ * How much text of events or to-device messages makes a transaction large enough, bytes; one that is more goes alone. Far below what proxies
+ * let through by default (1 MiB): as they are sent, events bring along what was before them.
+ */
+export const transactionBytes = 512 * 1024;
 
 /** Something new for a service. */
 export interface Parcel extends TransactionExtras {
   readonly asId: string;
   readonly eventIds?: readonly string[];
+  /** How much text all of it is, about, bytes: no more than {@link transactionBytes}, where it is not one piece. Little unless told. */
+  readonly sizeBytes?: number;
+}
+
+interface Growing {
+  readonly transaction: Transaction;
+  readonly sizeBytes: number;
 }
 
 /**
@@ -37,7 +49,7 @@ export interface Parcel extends TransactionExtras {
 @Injectable()
 export class TransactionStore {
   /** By service: the newest transaction, while it may grow. */
-  readonly #growing = new Map<string, Transaction>();
+  readonly #growing = new Map<string, Growing>();
   /** Reading a transaction to send it and adding to it exclude each other. */
   readonly #locks = new KeyedMutex({ maxWaiting: 1_000, refuse: () => MatrixError.limitExceeded(2_000) });
   #opened: TransactionIds | undefined;
@@ -81,25 +93,36 @@ export class TransactionStore {
   async add(parcels: readonly Parcel[], also: (tx: Tx) => Promise<void>): Promise<void> {
     const services = [...new Set(parcels.map(({ asId }) => asId))].sort();
     await this.#exclusively(services, async () => {
-      const grown = new Map<string, Transaction>();
-      const fresh: Omit<Transaction, 'txnId'>[] = [];
-      for (const { asId, eventIds = [], toDevice = [], changed } of parcels) {
+      const grown = new Map<string, Growing>();
+      const fresh: (Omit<Transaction, 'txnId'> & { readonly sizeBytes: number })[] = [];
+      for (const { asId, eventIds = [], toDevice = [], changed, sizeBytes = 0 } of parcels) {
         const isNewest = !fresh.some((one) => one.asId === asId);
-        const growing = isNewest ? (grown.get(asId) ?? this.#growing.get(asId)) : undefined;
-        const joining = growing ? eventIds.slice(0, transactionLimit - growing.eventIds.length) : [];
-        if (growing && joining.length > 0) grown.set(asId, { ...growing, eventIds: growing.eventIds.concat(joining) });
+        const newest = isNewest ? (grown.get(asId) ?? this.#growing.get(asId)) : undefined;
+        const growing = newest && newest.sizeBytes + sizeBytes <= transactionBytes ? newest : undefined;
+        const before = growing?.transaction.eventIds ?? [];
+        const joining = growing ? eventIds.slice(0, transactionLimit - before.length) : [];
+        if (growing && joining.length > 0)
+          grown.set(asId, {
+            transaction: { ...growing.transaction, eventIds: before.concat(joining) },
+            sizeBytes: growing.sizeBytes + sizeBytes,
+          });
         const left = eventIds.slice(joining.length);
         const extras = { ...(toDevice.length > 0 ? { toDevice } : {}), ...(changed ? { changed } : {}) };
-        if (Object.keys(extras).length > 0) fresh.push({ asId, eventIds: left.splice(0, transactionLimit), ...extras });
-        while (left.length > 0) fresh.push({ asId, eventIds: left.splice(0, transactionLimit) });
+        if (Object.keys(extras).length > 0)
+          fresh.push({ asId, eventIds: left.splice(0, transactionLimit), ...extras, sizeBytes });
+        while (left.length > 0) fresh.push({ asId, eventIds: left.splice(0, transactionLimit), sizeBytes });
       }
-      let made: Transaction[] = [];
+      let made: Growing[] = [];
       await this.database.write(
         async (tx) => {
           const ids = fresh.length > 0 ? await this.#ids.takeIn(tx, fresh.length) : [];
-          made = fresh.map((one, index): Transaction => ({ ...one, txnId: ids[index] ?? 0 }));
-          for (const { asId, txnId, eventIds } of grown.values()) await updateEventIds(tx, asId, txnId, eventIds);
-          if (made.length > 0) await insertTransactions(tx, made);
+          made = fresh.map(({ sizeBytes, ...one }, index) => ({
+            transaction: { ...one, txnId: ids[index] ?? 0 },
+            sizeBytes,
+          }));
+          for (const { transaction } of grown.values())
+            await updateEventIds(tx, transaction.asId, transaction.txnId, transaction.eventIds);
+          if (made.length > 0) await insertTransactions(tx, transactionsOf(made));
           await also(tx);
         },
         // Nobody takes it meanwhile: whoever wants to waits for the lock.
@@ -107,13 +130,13 @@ export class TransactionStore {
           name: 'appservice_transactions',
           ...(grown.size + fresh.length > 0 && {
             happened: (db) => {
-              const [first] = [...grown.values(), ...made];
+              const [first] = transactionsOf([...grown.values(), ...made]);
               return first === undefined ? Promise.resolve(false) : isStored(db, first);
             },
           }),
         },
       );
-      for (const one of [...grown.values(), ...made]) this.#growing.set(one.asId, one);
+      for (const one of [...grown.values(), ...made]) this.#growing.set(one.transaction.asId, one);
     });
   }
 
@@ -136,7 +159,7 @@ export class TransactionStore {
   ): Promise<Found | undefined> {
     return this.#locks.run(asId, async () => {
       const found = await read(this.database, asId);
-      if (this.#growing.get(asId)?.txnId === found?.txnId) this.#growing.delete(asId);
+      if (this.#growing.get(asId)?.transaction.txnId === found?.txnId) this.#growing.delete(asId);
       return found;
     });
   }
@@ -152,3 +175,5 @@ export class TransactionStore {
     return first === undefined ? work() : this.#locks.run(first, () => this.#exclusively(others, work));
   }
 }
+
+const transactionsOf = (list: readonly Growing[]): Transaction[] => list.map(({ transaction }) => transaction);
