@@ -1,7 +1,7 @@
 import { Destinations, federationClientMigrations } from '@rookery/federation-client';
 import { BackgroundTasks, Config, Lifecycle, SilentLogger } from '@rookery/platform';
 import { InProcessBus, Invalidations, Notifier } from '@rookery/replication';
-import { eachDatabase, FakeClock, SeededIds } from '@rookery/testing';
+import { eachDatabase, eventually, FakeClock, SeededIds } from '@rookery/testing';
 import { federationMigrations } from '../migrations/index.js';
 import { Strangers } from './strangers.js';
 
@@ -44,13 +44,15 @@ eachDatabase('servers that could not be reached', (open) => {
       );
     });
     expect((await destinations.state('s0.test')).failingSinceTs).toBe(triedTs);
-    await new Strangers(
-      test.database,
-      clock,
-      destinations,
-      new Lifecycle(clock, logger),
-      new BackgroundTasks(clock),
-    ).forget();
+    const lifecycle = new Lifecycle(clock, logger);
+    new Strangers(test.database, clock, destinations, lifecycle, new BackgroundTasks(clock));
+    await lifecycle.start();
+    // Soon after a start: there may be one every night.
+    await clock.advance(3_600_000);
+    await eventually(async () => (await destinations.state('s0.test')).failingSinceTs === undefined);
+    const rows = () => test.database.query('SELECT destination FROM destinations');
+    await eventually(async () => (await rows()).length === 3);
+    await lifecycle.stop();
     const left = await test.database.query('SELECT destination FROM destinations ORDER BY destination');
     expect(left).toEqual(['known.test', 'lately.test', 'waiting.test'].map((destination) => ({ destination })));
     expect((await destinations.state('s0.test')).failingSinceTs).toBeUndefined();

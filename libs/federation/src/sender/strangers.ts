@@ -4,7 +4,8 @@ import { Destinations } from '@rookery/federation-client';
 import { atEase, BackgroundTasks, Clock, Lifecycle } from '@rookery/platform';
 import { strangersBehind } from './sender.query.js';
 
-const everyMs = 86_400_000;
+const lookEveryMs = 3_600_000;
+const periodMs = 86_400_000;
 /** How long it is kept that a server could not be reached to which nothing was ever sent, milliseconds. */
 const keptMs = 30 * 86_400_000;
 const atOnce = 500;
@@ -12,6 +13,8 @@ const atOnce = 500;
 /** Forgets servers with which this one never shared anything: whoever asks for a file of a made-up one has it written down. */
 @Injectable()
 export class Strangers {
+  #dueMs = 0;
+
   constructor(
     private readonly database: Database,
     private readonly clock: Clock,
@@ -20,9 +23,16 @@ export class Strangers {
     tasks: BackgroundTasks,
   ) {
     const name = 'forget_strange_servers';
-    const run = (signal: AbortSignal): Promise<void> => this.forget(signal);
-    const job = tasks.add({ name, role: 'writer', everyMs, run });
+    const run = (signal: AbortSignal): Promise<void> => this.#forgetWhenDue(signal);
+    const job = tasks.add({ name, role: 'writer', everyMs: lookEveryMs, run });
     lifecycle.on('streams', { name, start: () => job.start(), stop: () => job.stop() });
+  }
+
+  /** Not only once a day: a server that is started anew each night would never come to it. */
+  async #forgetWhenDue(signal: AbortSignal): Promise<void> {
+    if (this.clock.nowMs() < this.#dueMs) return;
+    this.#dueMs = this.clock.nowMs() + periodMs;
+    await this.forget(signal);
   }
 
   /** Does so once, some at a time. */

@@ -6,7 +6,7 @@ import { PurgeService } from './purge.service.js';
 const hourMs = 3_600_000;
 
 interface Job extends PurgeJob {
-  /** When it is to run next. */
+  /** When it is to run next: the first time as soon as it is looked. A server that is started anew each night would never come to it. */
   dueMs: number;
 }
 
@@ -23,8 +23,7 @@ export class Retention implements OnModuleInit, OnModuleDestroy {
     private readonly logger: Logger,
     tasks: BackgroundTasks,
   ) {
-    const now = clock.nowMs();
-    this.#jobs = policies.jobs().map((job) => ({ ...job, dueMs: now + job.intervalMs }));
+    this.#jobs = policies.jobs().map((job) => ({ ...job, dueMs: 0 }));
     const periodMs = Math.max(1000, Math.min(hourMs, ...this.#jobs.map((job) => job.intervalMs)));
     const work = (signal: AbortSignal): Promise<void> => this.#runDue(signal);
     this.#ticker = tasks.add({ name: 'purge_expired', role: 'writer', everyMs: periodMs, run: work });

@@ -331,6 +331,22 @@ eachDatabase('upkeep of rooms', (open) => {
     await again.close();
   });
 
+  it('purges within an hour of a start, however often it is started', async () => {
+    const roomId = await create();
+    const content = { max_lifetime: 1000 };
+    await rooms.get(EventCreation).send(alice, { roomId, type: 'm.room.retention', stateKey: '', content });
+    await say(alice, roomId, 'old');
+    await clock.jump(25 * 3_600_000);
+    await say(alice, roomId, 'young');
+    await say(alice, roomId, 'youngest');
+    const settings = { retention: { enabled: true, allowed_lifetime_min: '1d' } };
+    const again = await buildRooms({ database: await test.reopen(clock), clock, settings });
+    await clock.advance(3_600_000);
+    await eventually(async () => !(await bodies(roomId)).includes('old'));
+    expect(await bodies(roomId)).toEqual(['young', 'youngest']);
+    await again.close();
+  });
+
   it('refuses to delete a room twice at a time, and to let anybody in meanwhile', async () => {
     const roomId = await create();
     await test.database.write((tx) =>
