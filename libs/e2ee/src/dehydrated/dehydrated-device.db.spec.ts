@@ -2,7 +2,6 @@ import type { JsonObject } from '@rookery/matrix-types';
 import { eachDatabase, FakeClock, holdUp, type TestDatabase } from '@rookery/testing';
 import { DeactivationService, DeviceService } from '@rookery/users';
 import { DeviceKeyService } from '../device-keys/device-key.service.js';
-import { KeyUploads } from '../device-keys/key-uploads.service.js';
 import { buildE2ee, deviceKeysOf, type E2eeFixture, fixtureMigrations, requesterOf } from '../e2ee.fixture.js';
 import { ToDeviceSending } from '../to-device/to-device-sending.service.js';
 import { DehydratedDeviceService } from './dehydrated-device.service.js';
@@ -75,26 +74,46 @@ eachDatabase('dehydrated devices', (open) => {
     await expect(service.get(alice)).rejects.toMatchObject({ errcode: 'M_NOT_FOUND' });
   });
 
-  it.each([
-    ['it is deleted', 'M_UNKNOWN_DEVICE'],
-    ['its account is closed', 'M_USER_DEACTIVATED'],
-  ])('is not stored where %s before it is whole', async (end, errcode) => {
-    const uploads = fixture.get(KeyUploads);
-    const upload = uploads.upload.bind(uploads);
-    uploads.upload = async (...args) => {
-      const counts = await upload(...args);
-      if (end === 'it is deleted') await fixture.get(DeviceService).delete(alice, ['SLEEP']);
-      else await fixture.get(DeactivationService).deactivate(alice, false, false, {});
-      return counts;
-    };
-    const outcome = await service.put(alice, body('SLEEP')).catch((error: unknown) => error);
-    Reflect.deleteProperty(uploads, 'upload');
-    expect(outcome).toMatchObject({ errcode });
+  it('is not stored where its account is closed before it is whole', async () => {
+    const reached = holdUp(test.database, 'deactivate', 'dehydrated_device');
+    const closing = fixture.get(DeactivationService).deactivate(alice, false, false, {});
+    await reached;
+    await expect(service.put(alice, body('SLEEP'))).rejects.toMatchObject({ errcode: 'M_USER_DEACTIVATED' });
+    await closing;
     await expect(service.get(alice)).rejects.toMatchObject({ errcode: 'M_NOT_FOUND' });
-    expect(await devices()).not.toContain('SLEEP');
+    expect(await devices()).toEqual([]);
   });
 
-  it('is gone when its device is deleted while it is stored', async () => {
+  /** From the first of these writes on the server is dead. */
+  const dieWith = (...names: readonly string[]): jest.SpyInstance => {
+    const { database } = test;
+    const write = database.write.bind(database);
+    let isDead = false;
+    return jest.spyOn(database, 'write').mockImplementation((work, options) => {
+      isDead ||= names.includes(options?.name ?? '');
+      return isDead ? Promise.reject(new Error('The server was killed')) : write(work, options);
+    });
+  };
+
+  it('is stored by the same request after a crash, and in no half', async () => {
+    const dying = dieWith('dehydrated_device');
+    await expect(service.put(alice, body('SLEEP'))).rejects.toThrow('killed');
+    dying.mockRestore();
+    expect(await devices()).toEqual(['PHONE']);
+    expect(await service.put(alice, body('SLEEP'))).toBe('SLEEP');
+  });
+
+  it('takes the place of the former one at once', async () => {
+    await service.put(alice, body('SLEEP1'));
+    const dying = dieWith('session_close_devices');
+    await service.put(alice, body('SLEEP2')).catch(() => undefined);
+    dying.mockRestore();
+    expect(await devices()).toEqual(['PHONE', 'SLEEP2']);
+    expect((await service.get(alice)).deviceId).toBe('SLEEP2');
+  });
+
+  it('is gone when its device is deleted while it is stored anew', async () => {
+    await service.put(alice, body('SLEEP'));
     const reached = holdUp(test.database, 'dehydrated_device', 'session_close_devices');
     const stored = service.put(alice, body('SLEEP'));
     await reached;

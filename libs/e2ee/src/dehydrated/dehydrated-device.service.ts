@@ -2,9 +2,8 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { KeyedMutex } from '@rookery/platform';
-import { DeviceService, holdAccount, UserHooks } from '@rookery/users';
+import { DeviceService, holdAccount, SessionService, UserHooks } from '@rookery/users';
 import { isName, limits, objectText } from '../common/limits.js';
-import { isDeviceHeld } from '../device-keys/device-key.query.js';
 import { KeyUploads } from '../device-keys/key-uploads.service.js';
 import { parseKeyUpload } from '../device-keys/key-upload.js';
 import { type ToDevicePage, ToDeviceService } from '../to-device/to-device.service.js';
@@ -22,6 +21,7 @@ export class DehydratedDeviceService {
   constructor(
     private readonly database: Database,
     private readonly devices: DeviceService,
+    private readonly sessions: SessionService,
     private readonly uploads: KeyUploads,
     private readonly toDevice: ToDeviceService,
     userHooks: UserHooks,
@@ -32,9 +32,9 @@ export class DehydratedDeviceService {
   }
 
   /**
-   * Stores a device with its keys in place of the former one. @returns its id
-   * @throws MatrixError 400 `M_BAD_JSON`, `M_INVALID_PARAM`, `M_MISSING_PARAM`, `M_UNKNOWN_DEVICE` (it is deleted already), 413 `M_TOO_LARGE`,
-   *   429 `M_LIMIT_EXCEEDED`, 403 `M_USER_DEACTIVATED`
+   * Stores a device with its keys in place of the former one: all of that, or nothing. @returns its id
+   * @throws MatrixError 400 `M_BAD_JSON`, `M_INVALID_PARAM`, `M_MISSING_PARAM`, 413 `M_TOO_LARGE`, 429 `M_LIMIT_EXCEEDED`, 403
+   *   `M_USER_DEACTIVATED`
    */
   put(userId: string, body: JsonObject): Promise<string> {
     return this.#puts.run(userId, () => this.#put(userId, body));
@@ -46,26 +46,29 @@ export class DehydratedDeviceService {
     if (name !== undefined && name !== null && typeof name !== 'string')
       throw MatrixError.badJson("'initial_device_display_name' must be a text");
     const text = objectText(data, "'device_data'", limits.dehydratedBytes);
-    if (parseKeyUpload(body, userId, deviceId).deviceKeys === undefined)
-      throw MatrixError.missingParam("Missing parameter 'device_keys'");
-    const before = await findDehydrated(this.database, userId);
-    const isNew = await this.devices.create(userId, deviceId, name ?? undefined);
-    if (!isNew && before?.deviceId !== deviceId) throw MatrixError.invalidParam('You have another device with this id');
-    try {
-      await this.uploads.upload(userId, deviceId, body);
-      await this.database.write(
-        async (tx) => {
-          await holdAccount(tx, userId);
-          if (!(await isDeviceHeld(tx, userId, deviceId))) throw MatrixError.unknownDevice();
-          await writeDehydrated(tx, userId, deviceId, text);
-        },
-        { name: 'dehydrated_device' },
-      );
-    } catch (error) {
-      if (isNew) await this.devices.delete(userId, [deviceId]);
-      throw error;
-    }
-    if (before !== undefined && before.deviceId !== deviceId) await this.devices.delete(userId, [before.deviceId]);
+    const keys = parseKeyUpload(body, userId, deviceId);
+    if (keys.deviceKeys === undefined) throw MatrixError.missingParam("Missing parameter 'device_keys'");
+    const former = await this.idOf(userId);
+    if (former !== undefined && former !== deviceId) await this.sessions.tellModules(userId, {}, (id) => id === former);
+    const { isNew, closed } = await this.database.write(
+      async (tx) => {
+        await holdAccount(tx, userId);
+        const before = (await findDehydrated(tx, userId))?.deviceId;
+        const isNew = await this.devices.createInTransaction(tx, userId, deviceId, name ?? undefined);
+        if (!isNew && before !== deviceId) throw MatrixError.invalidParam('You have another device with this id');
+        await this.uploads.uploadInTransaction(tx, userId, deviceId, keys);
+        // Before its device goes, and what is noted of that one with it.
+        await writeDehydrated(tx, userId, deviceId, text);
+        const goes = before !== undefined && before !== deviceId;
+        return {
+          isNew,
+          closed: goes ? await this.sessions.closeDevicesInTransaction(tx, userId, [before]) : undefined,
+        };
+      },
+      { name: 'dehydrated_device' },
+    );
+    if (isNew) await this.devices.afterCreated(userId, deviceId);
+    if (closed) await this.sessions.afterClosed(userId, closed);
     return deviceId;
   }
 

@@ -1,5 +1,5 @@
 import { Injectable } from '@nestjs/common';
-import { Database } from '@rookery/database';
+import { Database, type Tx } from '@rookery/database';
 import { MatrixError } from '@rookery/matrix-types';
 import type { Origin } from '../common/account-modules.js';
 import { UserHooks } from '../hooks.js';
@@ -57,20 +57,31 @@ export class DeviceService {
    * @throws MatrixError 400 `M_INVALID_PARAM`, 403 `M_FORBIDDEN`
    */
   async create(userId: string, deviceId: string, displayName: string | undefined): Promise<boolean> {
+    const isNew = await this.database.write((tx) => this.createInTransaction(tx, userId, deviceId, displayName), {
+      name: 'device_create',
+    });
+    if (isNew) await this.afterCreated(userId, deviceId);
+    return isNew;
+  }
+
+  /** The part of {@link create} that belongs to a larger change; call {@link afterCreated} where it gives `true`. @throws as it */
+  async createInTransaction(
+    tx: Tx,
+    userId: string,
+    deviceId: string,
+    displayName: string | undefined,
+  ): Promise<boolean> {
     if (deviceId === '' || deviceId.includes('\0') || Buffer.byteLength(deviceId) > 255)
       throw MatrixError.notDeviceId();
-    const event = { userId, deviceIds: [deviceId] };
-    const outcome = await this.database.write(
-      async (tx) => {
-        const result = await ensureDevice(tx, userId, deviceId, checkDeviceName(displayName, 'truncate'));
-        if (result === 'created') await this.hooks.devicesChanged.inTransaction(tx, event);
-        return result;
-      },
-      { name: 'device_create' },
-    );
+    const outcome = await ensureDevice(tx, userId, deviceId, checkDeviceName(displayName, 'truncate'));
     if (outcome === 'reserved') throw MatrixError.forbidden('The device id is that of a cross-signing key');
-    if (outcome === 'created') await this.hooks.devicesChanged.afterCommit(event);
+    if (outcome === 'created') await this.hooks.devicesChanged.inTransaction(tx, { userId, deviceIds: [deviceId] });
     return outcome === 'created';
+  }
+
+  /** Tells the hooks. */
+  async afterCreated(userId: string, deviceId: string): Promise<void> {
+    await this.hooks.devicesChanged.afterCommit({ userId, deviceIds: [deviceId] });
   }
 
   /** Deletes devices with their sessions and keys; unknown ids are passed over. */

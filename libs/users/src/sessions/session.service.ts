@@ -232,14 +232,20 @@ export class SessionService {
     const ended = new Set<string | null>(deviceIds);
     await this.tellModules(userId, ending, (deviceId) => ended.has(deviceId));
     const { tokens, devices } = await this.database.write(
-      async (tx) => {
-        // It came with a session that ends, or with one before that: its id is to open no other.
-        await forgetRegistration(tx, userId);
-        return this.#closeDevices(tx, userId, deviceIds);
-      },
+      (tx) => this.closeDevicesInTransaction(tx, userId, deviceIds),
       { name: 'session_close_devices' },
     );
     await this.#tellLoggedOut(userId, tokens, devices);
+  }
+
+  /**
+   * The part of {@link closeDevices} that belongs to a larger change; call {@link tellModules} before it, and {@link afterClosed}
+   * with its result.
+   */
+  async closeDevicesInTransaction(tx: Tx, userId: string, deviceIds: readonly string[]): Promise<ClosedSessions> {
+    // It came with a session that ends, or with one before that: its id is to open no other.
+    await forgetRegistration(tx, userId);
+    return this.#closeDevices(tx, userId, deviceIds);
   }
 
   /**
