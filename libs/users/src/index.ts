@@ -15,7 +15,6 @@ export {
   existingAccounts,
   guestsAmong,
   hasAccounts,
-  isAccountClosed,
   isErased,
 } from './store/account.query.js';
 export {

@@ -2,7 +2,6 @@ import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
 import { domainOf, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { Config, type Requester } from '@rookery/platform';
-import { isAccountClosed } from '@rookery/users';
 import type { SentEvent } from '../model/stored-event.js';
 import { RemoteRooms } from '../remote-rooms.js';
 import { Participation } from '../sending/participation.js';
@@ -75,7 +74,7 @@ export class LeaveService {
    */
   async leaveClosed(requester: Requester, roomId: string): Promise<void> {
     const { userId } = requester;
-    if (!(await isAccountClosed(this.database, userId))) return;
+    if (!(await this.participation.isClosed(userId))) return;
     await this.leave(requester, roomId, { unchecked: true });
     await this.forgetting.forgetLeft(userId, roomId);
     throw MatrixError.userDeactivated();

@@ -3,7 +3,7 @@ import { Database } from '@rookery/database';
 import { RateLimiter } from '@rookery/http';
 import { MatrixError } from '@rookery/matrix-types';
 import { Clock, Config, Ids, type Requester } from '@rookery/platform';
-import { ParticipationGate } from '@rookery/users';
+import { AccountService, ParticipationGate } from '@rookery/users';
 import type { SentEvent } from '../model/stored-event.js';
 import { isLocalMember } from '../reading/local-members.query.js';
 
@@ -17,7 +17,13 @@ export class Participation {
     private readonly limiter: RateLimiter,
     private readonly clock: Clock,
     private readonly ids: Ids,
+    private readonly accounts: AccountService,
   ) {}
+
+  /** Whether a user's account is closed; one that there is not is not. */
+  async isClosed(userId: string): Promise<boolean> {
+    return (await this.accounts.find(userId))?.deactivated ?? false;
+  }
 
   /** The user who sends the server's notices; `undefined` where there are none. */
   get noticesUserId(): string | undefined {

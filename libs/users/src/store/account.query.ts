@@ -93,12 +93,6 @@ export async function existingAccounts(db: Db, userIds: readonly string[]): Prom
   return new Set(rows.map((row) => row.name));
 }
 
-/** Whether an account is closed; one that there is not is not. */
-export async function isAccountClosed(db: Db, userId: string): Promise<boolean> {
-  const row = await db.get<{ deactivated: SqlBool }>('SELECT deactivated FROM users WHERE name = ?', [userId]);
-  return Boolean(row?.deactivated);
-}
-
 /** Which of these ids are guests of this server. */
 export async function guestsAmong(db: Db, userIds: readonly string[]): Promise<string[]> {
   const rows = await db.query<{ name: string }>(
