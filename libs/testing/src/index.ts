@@ -22,7 +22,6 @@ export { makeTestAuthority, type TestAuthority, type TestCertificate } from './t
 export { holdUp } from './hold-up.js';
 export { FakeNames } from './fake-names.js';
 export { freePort } from './free-port.js';
-export { listening } from './listening.js';
 export { MemoryProcesses } from './memory-processes.js';
 export { type LineFault, PostgresLine } from './postgres-line.js';
 export {

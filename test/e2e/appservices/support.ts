@@ -2,7 +2,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { freePort, listening, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { freePort, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { listening } from '@rookery/testing/internal';
 import { stringify } from 'yaml';
 
 /** Both databases that a server can have. */

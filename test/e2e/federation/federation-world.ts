@@ -8,8 +8,8 @@ import {
   TestFederation,
   type TestHomeserver,
   type TestHomeserverOptions,
-  listening,
 } from '@rookery/testing';
+import { listening } from '@rookery/testing/internal';
 import { once } from 'node:events';
 import { type IncomingMessage, request as httpRequest, type ServerResponse } from 'node:http';
 import { createServer } from 'node:https';
