@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { eventually, FakeClock, RecordingLogger } from '@rookery/testing';
 import type { RoomEvent } from '@rookery/events';
-import type { MediaServerSettings } from '@rookery/module-api';
+import type { MediaServerSettings, MediaStorageProvider } from '@rookery/module-api';
 import { LogContext, SystemClock } from '@rookery/platform';
 import type { ModuleCapabilities } from './capabilities.js';
 import { callbackContext } from './context.js';
@@ -20,6 +20,10 @@ let log: RecordingLogger;
 const context = callbackContext(undefined, { source: 'client', userId: '@a:example.org' });
 const offline = offlineCapabilities({ serverName: 'example.org' });
 const mediaSettings = { serverName: 'example.org' } as MediaServerSettings;
+const file = { serverName: undefined, fileId: 'f1', urlCache: false };
+/** What a storage gives as one piece. */
+const storedIn = async (storage: Pick<MediaStorageProvider, 'fetch'>): Promise<string> =>
+  Buffer.from(((await storage.fetch('a', file)) as never as Uint8Array[])[0]!).toString();
 
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'rookery-thread-'));
@@ -476,8 +480,7 @@ it('loses nothing by a reload: the old thread answers what it was asked, provide
   await host.reload([entryOf('one')]);
   expect(await asked).toMatchObject({ message: 'before' });
   expect(await joining()).toMatchObject({ message: 'behind it' });
-  const info = { serverName: undefined, fileId: 'f1', urlCache: false };
-  expect(Buffer.from(((await provider.fetch('a', info)) as never as Uint8Array[])[0]!).toString()).toBe('behind it');
+  expect(await storedIn(provider)).toBe('behind it');
 });
 
 it.each<[what: string, more: Partial<ModuleEntry> | undefined, says: string | undefined]>([
@@ -492,9 +495,7 @@ it.each<[what: string, more: Partial<ModuleEntry> | undefined, says: string | un
   write('one', whole('first'));
   await start([entryOf('one')]);
   const provider = host.dispatcher.provider('mediaStorage', 'one')!.create({}, mediaSettings);
-  const info = { serverName: undefined, fileId: 'f1', urlCache: false };
-  const stored = async (): Promise<string> =>
-    Buffer.from(((await provider.fetch('a', info)) as never as Uint8Array[])[0]!).toString();
+  const stored = (): Promise<string> => storedIn(provider);
   expect(await stored()).toBe('first');
   write('one', whole('second'));
   await host.reload([entryOf('one')]);
@@ -521,12 +522,10 @@ it('goes on in what a reload has put in the place of a thread that ended, also w
   write('one', code('before'));
   await start([entryOf('one')]);
   const provider = host.dispatcher.provider('mediaStorage', 'one')!.create({}, mediaSettings);
-  const info = { serverName: undefined, fileId: 'f1', urlCache: false };
-  const stored = async (): Promise<string> =>
-    Buffer.from(((await provider.fetch('a', info)) as never as Uint8Array[])[0]!).toString();
+  const stored = (): Promise<string> => storedIn(provider);
   const ends = (): number => log.messages('error').filter((message) => message.includes('takes its place')).length;
   for (const count of [1, 2]) {
-    await expect(provider.storeFile('end', info, '/nowhere')).rejects.toThrow('has ended');
+    await expect(provider.storeFile('end', file, '/nowhere')).rejects.toThrow('has ended');
     await eventually(() => ends() === count);
     if (count === 1) expect(await stored()).toBe('before');
   }
@@ -552,7 +551,7 @@ it('makes providers in the thread', async () => {
   );
   await start([entryOf('stores')]);
   const provider = host.dispatcher.provider('mediaStorage', 'memory')!.create({ prefix: 'p/' }, mediaSettings);
-  const info = { serverName: undefined, fileId: 'f1', urlCache: false };
+  const info = file;
   await provider.storeFile('a', info, '/nowhere');
   const parts: Uint8Array[] = [];
   for await (const part of (await provider.fetch('a', info))!) parts.push(part);
@@ -575,7 +574,7 @@ it('tells what a provider in the thread is refused with, and makes it anew after
   );
   await start([entryOf('stores')]);
   const provider = host.dispatcher.provider('mediaStorage', 'late')!.create({ from: 2 }, mediaSettings);
-  const info = { serverName: undefined, fileId: 'f1', urlCache: false };
+  const info = file;
   await expect(providerParts(provider)).rejects.toMatchObject({ message: 'not yet', path: ['from'] });
   expect(Object.keys(await providerParts(provider)).sort()).toEqual(['fetch', 'storeFile']);
   await provider.storeFile('a', info, '/nowhere');

@@ -18,7 +18,8 @@ import { isHostAllowed, type ModuleManifest } from './manifest.js';
 import { type Owner, runAs } from './owner.js';
 import { madeElsewhere } from './provider-parts.js';
 import { type ApiSurface, identityProviderMethods, type InSlot, type Registration, surfaceOf } from './thread-api.js';
-import { type Lent, Peer } from './thread-peer.js';
+import { Peer } from './thread-peer.js';
+import type { Lent } from './thread-values.js';
 import { PollAnswer, type PollMember, type PollMemory, type Polls } from './thread-polls.js';
 import { readableError } from './watch.js';
 

@@ -7,7 +7,8 @@ import {
 } from '@rookery/module-api';
 import { ModuleCaches } from './caches.js';
 import { forgetCached } from './messages.js';
-import type { CallMode, Lent, Peer } from './thread-peer.js';
+import type { CallMode, Peer } from './thread-peer.js';
+import type { Lent } from './thread-values.js';
 
 /** The server's side of a module's API, as its thread is told of it. */
 export interface ApiSurface {

@@ -8,7 +8,8 @@ import { ModuleLoadError } from './errors.js';
 import { importDefinition, parseConfig, problemsOf } from './definition.js';
 import { apiInThread, type ApiSurface, type Slots } from './thread-api.js';
 import { holdTo } from './thread-hold.js';
-import { type Lent, Peer } from './thread-peer.js';
+import { Peer } from './thread-peer.js';
+import type { Lent } from './thread-values.js';
 import { answerPolls } from './thread-polls.js';
 import type { LoadedInThread, ThreadData } from './module-thread.js';
 

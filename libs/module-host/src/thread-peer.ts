@@ -1,12 +1,24 @@
 import { ConfigError, MatrixError, RedirectError } from '@rookery/module-api';
-import type { AnyErrcode } from '@rookery/matrix-types';
 import type { MessagePort } from 'node:worker_threads';
 import { StateForModules } from './isolation.js';
 import { PollAnswer, type PollCall } from './thread-polls.js';
 import { arrived, travels } from './thread-text.js';
-
-/** Any function that one side lends the other. */
-export type Lent = (...args: unknown[]) => unknown;
+import {
+  bodyOf,
+  bytesOf,
+  cut,
+  define,
+  entriesOf,
+  errorOf,
+  isErrorLike,
+  isResponse,
+  iterable,
+  later,
+  type Lent,
+  maxListed,
+  piecesOf,
+  tooMany,
+} from './thread-values.js';
 
 /**
  * How a lent function is called: its answer is waited for by a promise (`async`) or with the thread at rest (`sync`, only from a
@@ -21,7 +33,6 @@ const kind = { call: 0, answer: 1, thrown: 2, post: 3, free: 4, ping: 5, pong: 6
 const tag = '\0';
 const maxDepth = 200;
 const maxLent = 100_000;
-const maxListed = 100_000;
 /** A call at rest ends with an error when the server has not answered by then. */
 const syncLimitMs = 30_000;
 
@@ -516,93 +527,4 @@ function modeOfResult(target: string | number): CallMode {
   if (typeof target !== 'string') return 'async';
   if (target === 'api:readTemplates') return 'sync';
   return target.startsWith('api:') ? 'post' : 'async';
-}
-
-const cut = (value: unknown, length: number): string | undefined =>
-  value === undefined ? undefined : String(value).slice(0, length);
-
-/** A key named __proto__ is data here, not a prototype. */
-function define(copy: Record<string, unknown>, key: string, value: unknown): void {
-  if (key === '__proto__') Object.defineProperty(copy, key, { value, enumerable: true, writable: true });
-  else copy[key] = value;
-}
-
-function bytesOf(value: ArrayBufferView): unknown {
-  // A view on a pool of the runtime would bring all of the pool along.
-  return value instanceof Uint8Array ? new Uint8Array(value) : value;
-}
-
-function tooMany(): never {
-  throw new RangeError('A list is too long');
-}
-
-function entriesOf(values: Iterable<unknown>): unknown[] {
-  const entries: unknown[] = [];
-  for (const entry of values) if (entries.push(entry) > maxListed) tooMany();
-  return entries;
-}
-
-const isErrorLike = (value: object): boolean =>
-  value instanceof Error || MatrixError.is(value) || RedirectError.is(value) || ConfigError.is(value);
-
-function errorOf(given: Record<string, unknown>, part: (value: unknown) => unknown): Error {
-  const { type, status, message, name, stack } = given;
-  const text = cut(message, 10_000) ?? '';
-  let error: Error;
-  if (type === 'MatrixError') {
-    const extra = part(given['extra']) as Record<string, unknown> | undefined;
-    error = MatrixError.passedOn(status as number, String(given['errcode']) as AnyErrcode, text, extra);
-  } else if (type === 'RedirectError') error = new RedirectError(String(given['location']), status as 302);
-  else if (type === 'ConfigError') {
-    const others = part(given['others']) as ConfigError['others'] | undefined;
-    error = new ConfigError(text, part(given['path']) as string[], others);
-  } else if (type === 'RangeError') error = new RangeError(text);
-  else if (type === 'TypeError') error = new TypeError(text);
-  else error = new Error(text);
-  if (typeof name === 'string') error.name = name;
-  if (typeof stack === 'string') error.stack = stack;
-  return error;
-}
-
-/** Whether something is an answer to a web request, of whatever implementation. */
-const isResponse = (value: object): value is Response =>
-  value instanceof Response ||
-  (typeof (value as Response).status === 'number' &&
-    typeof (value as Response).arrayBuffer === 'function' &&
-    typeof (value as Response).headers?.get === 'function');
-
-async function* piecesOf(of: Request | Response): AsyncGenerator<unknown> {
-  if (!(of.body instanceof ReadableStream)) yield new Uint8Array(await of.arrayBuffer());
-  else yield* of.body;
-}
-
-/** Statuses whose answers have no body are given none. */
-function bodyOf(pieces: unknown): ReadableStream<Uint8Array> | null {
-  if (pieces == null) return null;
-  const iterator = (pieces as AsyncIterable<Uint8Array>)[Symbol.asyncIterator]();
-  return new ReadableStream<Uint8Array>(
-    {
-      async pull(controller) {
-        const { done, value } = await iterator.next();
-        if (done) controller.close();
-        else controller.enqueue(value);
-      },
-      cancel: async () => void (await iterator.return?.()),
-    },
-    { highWaterMark: 0 },
-  );
-}
-
-const iterable = (next: Lent, end: Lent): AsyncIterable<unknown> => ({
-  [Symbol.asyncIterator]: () => ({
-    next: () => next() as Promise<IteratorResult<unknown>>,
-    async return() {
-      await end();
-      return { done: true as const, value: undefined };
-    },
-  }),
-});
-
-async function* later(begin: () => Promise<AsyncIterable<unknown>>): AsyncGenerator<unknown> {
-  yield* await begin();
 }

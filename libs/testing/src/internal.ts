@@ -2,4 +2,5 @@
 export { createTestModule, type TestModule, type TestModuleOptions } from './test-module.js';
 export { listening } from './listening.js';
 export { plansOf, scansOf } from './query-plans.js';
+export { insertRoomStats } from './room-stats.js';
 export { temporaryFolder } from './temporary-folder.js';

@@ -3,6 +3,7 @@ import { type FederationClient, federationClientMigrations } from '@rookery/fede
 import { Config } from '@rookery/platform';
 import { type EventStore, MembershipReader, RoomHooks, roomsMigrations } from '@rookery/rooms';
 import { eachDatabase } from '@rookery/testing';
+import { insertRoomStats } from '@rookery/testing/internal';
 import { federationMigrations } from '../migrations/index.js';
 import { RemoteAudience } from './remote-audience.js';
 
@@ -37,21 +38,7 @@ eachDatabase('the servers of many users', (open) => {
       );
       await tx.insertMany('destinations', ['destination'], [['s0.test']]);
       // Said to be large, so that no two are read together, but for the last ones.
-      await tx.insertMany(
-        'room_stats_current',
-        [
-          'room_id',
-          'current_state_events',
-          'joined_members',
-          'invited_members',
-          'knocked_members',
-          'left_members',
-          'banned_members',
-          'local_users_in_room',
-          'completed_delta_stream_id',
-        ],
-        rooms.map((roomId) => [roomId, 1, large.has(roomId) ? 6_000 : 2, 0, 0, 0, 0, 1, 1]),
-      );
+      await insertRoomStats(tx, new Map(rooms.map((roomId) => [roomId, large.has(roomId) ? 6_000 : 2])));
     });
     let turn = 0;
     let timer = setImmediate(function next() {

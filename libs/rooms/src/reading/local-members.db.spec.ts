@@ -1,6 +1,6 @@
 import { databaseMigrations, type SqlValue } from '@rookery/database';
 import { eachDatabase } from '@rookery/testing';
-import { scansOf } from '@rookery/testing/internal';
+import { insertRoomStats, scansOf } from '@rookery/testing/internal';
 import { roomsMigrations } from '../migrations/index.js';
 import { selectLocalUsersIn } from './local-members.query.js';
 import { MembershipReader } from './membership-reader.js';
@@ -22,21 +22,7 @@ eachDatabase('users of this server in rooms', (open) => {
           [...member('!other', '@else:here'), 'join', 1],
         ],
       );
-      await tx.insertMany(
-        'room_stats_current',
-        [
-          'room_id',
-          'current_state_events',
-          'joined_members',
-          'invited_members',
-          'knocked_members',
-          'left_members',
-          'banned_members',
-          'local_users_in_room',
-          'completed_delta_stream_id',
-        ],
-        rooms.map((roomId, n) => [roomId, 1, n < 2 ? 50_000 : 10, 0, 0, 0, 0, 1, 1]),
-      );
+      await insertRoomStats(tx, new Map(rooms.map((roomId, n) => [roomId, n < 2 ? 50_000 : 10])));
     });
     const reader = new MembershipReader(database);
     expect([...(await reader.localUserIds(['!r1', '!nowhere']))]).toEqual(['@u1:here']);

@@ -1,4 +1,4 @@
-import type { Db } from '@rookery/database';
+import { type Db, givenRows } from '@rookery/database';
 import { stateKeyOf } from '@rookery/state-res';
 import type { StateFilter } from './state-filter.js';
 import { pageSql, stateFilterSql, type StateSpan } from './state-filter.query.js';
@@ -72,16 +72,11 @@ export async function selectCurrentEntries(
   db: Db,
   wanted: readonly WantedEntry[],
 ): Promise<Map<string, Map<string, string>>> {
-  const isSqlite = db.dialect.name === 'sqlite';
-  const given = isSqlite
-    ? `(SELECT json_extract(value, '$[0]') AS room_id, json_extract(value, '$[1]') AS type,
-         json_extract(value, '$[2]') AS state_key FROM json_each(?)) AS w CROSS JOIN`
-    : 'unnest(CAST(? AS TEXT[]), CAST(? AS TEXT[]), CAST(? AS TEXT[])) AS w(room_id, type, state_key) JOIN';
-  const columns = [0, 1, 2].map((column) => wanted.map((entry) => entry[column] ?? ''));
+  const given = givenRows(db, ['room_id', 'type', 'state_key'], wanted);
   const rows = await db.query<CurrentRow>(
-    `SELECT c.room_id, c.type, c.state_key, c.event_id FROM ${given} current_state_events c
-     ON c.room_id = w.room_id AND c.type = w.type AND c.state_key = w.state_key`,
-    isSqlite ? [JSON.stringify(wanted)] : columns,
+    `SELECT c.room_id, c.type, c.state_key, c.event_id FROM ${given.sql} CROSS JOIN current_state_events c
+     WHERE c.room_id = w.room_id AND c.type = w.type AND c.state_key = w.state_key`,
+    [given.value],
   );
   return byRoom(rows);
 }

@@ -19,6 +19,15 @@ import { ExpiredRows } from './expired-rows.js';
 const day = 86_400_000;
 
 eachDatabase('what expires', (open) => {
+  const leaver = async () => {
+    const clock = new FakeClock();
+    const test = await open(clock);
+    await test.migrate([...databaseMigrations, ...usersMigrations]);
+    const users = await buildUsers({ database: test.database, clock });
+    const userId = await users.get(AccountService).register({ localpart: 'leaver', origin: {} });
+    return { clock, test, users, userId };
+  };
+
   it('is deleted, and gives back what it held', async () => {
     const clock = new FakeClock();
     const test = await open(clock);
@@ -115,11 +124,7 @@ eachDatabase('what expires', (open) => {
   });
 
   it('goes on with a deactivation that was interrupted', async () => {
-    const clock = new FakeClock();
-    const test = await open(clock);
-    await test.migrate([...databaseMigrations, ...usersMigrations]);
-    const users = await buildUsers({ database: test.database, clock });
-    const userId = await users.get(AccountService).register({ localpart: 'leaver', origin: {} });
+    const { users, userId } = await leaver();
     const left: boolean[] = [];
     let broken = true;
     users.get(UserHooks).deactivated.subscribe({
@@ -144,11 +149,7 @@ eachDatabase('what expires', (open) => {
   });
 
   it('takes up by itself what a deactivation has left undone, after pauses that grow', async () => {
-    const clock = new FakeClock();
-    const test = await open(clock);
-    await test.migrate([...databaseMigrations, ...usersMigrations]);
-    const users = await buildUsers({ database: test.database, clock });
-    const userId = await users.get(AccountService).register({ localpart: 'leaver', origin: {} });
+    const { clock, test, users, userId } = await leaver();
     const tries: number[] = [];
     users.get(UserHooks).deactivated.subscribe({
       afterCommit: async () => {
@@ -176,11 +177,7 @@ eachDatabase('what expires', (open) => {
   });
 
   it('goes on with no deactivation once the account is open again, nor takes another one for complete', async () => {
-    const clock = new FakeClock();
-    const test = await open(clock);
-    await test.migrate([...databaseMigrations, ...usersMigrations]);
-    const users = await buildUsers({ database: test.database, clock });
-    const userId = await users.get(AccountService).register({ localpart: 'leaver', origin: {} });
+    const { clock, test, users, userId } = await leaver();
     const following: { readonly reopened: AbortSignal | undefined; end(): void }[] = [];
     users.get(UserHooks).deactivated.subscribe({
       afterCommit: ({ reopened }) => new Promise((end) => void following.push({ reopened, end })),
