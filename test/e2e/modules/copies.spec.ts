@@ -1,5 +1,5 @@
 import { rm } from 'node:fs/promises';
-import { createTestHomeserver, type TestHomeserver, type TestUser } from '@rookery/testing';
+import { createTestHomeserver, eventually, type TestHomeserver, type TestUser } from '@rookery/testing';
 import { installedModule } from './installed-module.js';
 
 /** Shows with every event what its process believes; what it is told at one it tells its copies in the others. */
@@ -54,17 +54,20 @@ describe.each([
     await rm(folder, { recursive: true, force: true });
   });
 
-  /** What an event shows, at each process. */
+  /** What an event shows, at each process. A process does without what a module has no time to add: it is asked again. */
   const shown = (): Promise<unknown[]> =>
     Promise.all(
-      homeserver.servers.map(async (server) => {
-        const response = await fetch(`http://127.0.0.1:${server.addresses[0]!.port}${path}`, {
-          headers: { authorization: `Bearer ${alice.accessToken}` },
-        });
-        const { chunk } = (await response.json()) as { chunk: { unsigned?: Record<string, unknown> }[] };
-        const unsigned = chunk[0]?.unsigned;
-        return [unsigned?.['org.example.mood'], unsigned?.['org.example.weather']];
-      }),
+      homeserver.servers.map((server) =>
+        eventually(async () => {
+          const response = await fetch(`http://127.0.0.1:${server.addresses[0]!.port}${path}`, {
+            headers: { authorization: `Bearer ${alice.accessToken}` },
+          });
+          const { chunk } = (await response.json()) as { chunk: { unsigned?: Record<string, unknown> }[] };
+          const unsigned = chunk[0]?.unsigned;
+          const fields = [unsigned?.['org.example.mood'], unsigned?.['org.example.weather']];
+          return !fields.includes(undefined) && fields;
+        }),
+      ),
     );
   const everywhere = (what: unknown): unknown[] => homeserver.servers.map(() => what);
 

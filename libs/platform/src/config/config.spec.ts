@@ -312,6 +312,11 @@ const workerRefusals: [name: string, lines: string, expected: string[]][] = [
     ['error homeserver.yaml:7: worker_name: main and master are names'],
   ],
   [
+    'a worker called writer',
+    `${workerSetup}worker_app: synapse.app.generic_worker\nworker_name: writer`,
+    ['error homeserver.yaml:7: worker_name: writer is what the process that writes is called'],
+  ],
+  [
     'restricted federation without secret',
     `${workerSetup}outbound_federation_restricted_to: [w]`,
     ['error homeserver.yaml:6: outbound_federation_restricted_to: needs worker_replication_secret'],

@@ -93,10 +93,13 @@ export const workerRules: readonly Rule[] = [
   },
   {
     about: ['worker_name', 'worker_app'],
-    check: ({ get }) =>
-      get('worker_app') !== undefined && isMain(get('worker_name') ?? '')
-        ? 'main and master are names of the main process'
-        : undefined,
+    // The processes call the one that writes so among themselves: a worker of that name would write beside it, unfenced.
+    check({ get }) {
+      const name = get('worker_app') === undefined ? undefined : get('worker_name');
+      if (name === 'writer')
+        return 'writer is what the process that writes is called. Choose another name, in instance_map too';
+      return name !== undefined && isMain(name) ? 'main and master are names of the main process' : undefined;
+    },
   },
   ...streamWriters.map((stream): Rule => ({
     about: [stream, 'instance_map'],
