@@ -88,8 +88,12 @@ function settingsFiles(options: Options): string[] {
 }
 
 /** What only a first run takes must not be passed over in silence afterwards. @throws StartupError where the settings say otherwise */
-function refuseLateOptions({ serverName, port }: Options, config: Config, files: readonly string[]): void {
+function refuseLateOptions({ serverName, port, processes }: Options, config: Config, files: readonly string[]): void {
   const where = files.join(', ');
+  if (processes > 1 && config.get('worker_app') !== undefined)
+    throw new StartupError(
+      `--processes ${processes} starts processes that are all alike, and ${where} says that this one is a worker (worker_app): there is one of each name. Leave out --processes, or the worker's file`,
+    );
   if (serverName !== undefined && serverName !== config.serverName)
     throw new StartupError(
       `--server-name ${serverName} comes too late: ${where} says ${config.serverName}, and the name of a server never changes. Begin another server in another folder`,

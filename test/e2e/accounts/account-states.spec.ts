@@ -73,6 +73,7 @@ const forExpired: ReadonlySet<string> = new Set([
 ]);
 /** What a suspended account may not do: speak, bring others in, move about, change its face, take up space. */
 const closedToSuspended: ReadonlySet<string> = new Set([
+  'DELETE /directory/room/:roomAlias',
   'DELETE /profile/:userId/:field',
   'POST /_matrix/media/r0/upload',
   'POST /_matrix/media/v1/create',

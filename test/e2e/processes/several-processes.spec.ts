@@ -644,6 +644,17 @@ describeWithRedis('A server of several processes', () => {
     expect(log).toMatch(/Another server runs on the database[^\n]*\n[^\n]*redis\.enabled/);
   });
 
+  it('does not start a worker several times', async () => {
+    const worker = join(folder, 'worker.yaml');
+    await writeFile(worker, JSON.stringify({ worker_app: 'synapse.app.generic_worker', worker_name: 'reader1' }));
+    const instances = { instance_map: { main: { host: '127.0.0.1', port: 9093 } } };
+    await writeFile(file, JSON.stringify(settings(instances)));
+    const several = start('--config', file, worker, '--processes', '2');
+    await new Promise((resolve) => several.once('close', resolve));
+    expect(several.exitCode).toBe(1);
+    expect(log).toMatch(/--processes 2 starts processes that are all alike[^\n]*worker\.yaml/);
+  });
+
   /** A build of the program in which one file reads otherwise; what Node is told to start it. */
   const anotherBuild = async (file: string, here: string, there: string): Promise<string> => {
     const hook = join(folder, `build${String(++builds)}.mjs`);

@@ -30,8 +30,8 @@ export class PreviewCache {
 
   /** The page as it was at a time, or soon after; `undefined` when it was not seen, or has expired since. */
   async find(url: string, ts: number): Promise<CachedPreview | undefined> {
-    const row = await findPreview(this.database, url, ts);
-    if (row?.og == null || (row.expires_ts ?? 0) <= this.clock.nowMs()) return undefined;
+    const row = await findPreview(this.database, url, ts, this.clock.nowMs());
+    if (row?.og == null) return undefined;
     const og = JSON.parse(row.og) as JsonObject;
     return { og, downloadTs: row.download_ts, expiresTs: row.expires_ts ?? 0 };
   }

@@ -27,20 +27,20 @@ export interface NewPreview {
   readonly downloadTs: number;
 }
 
-/** The page as it was at a time; where nothing older is known, as it was soon after. */
-export async function findPreview(db: Db, url: string, ts: number): Promise<PreviewRow | undefined> {
+/** The page as it was at a time; where nothing older is known, as it was soon after. What has expired by `nowMs` is not there any more. */
+export async function findPreview(db: Db, url: string, ts: number, nowMs: number): Promise<PreviewRow | undefined> {
   const columns = 'og, download_ts, expires_ts';
   const key = keyOf(url);
   return (
     (await db.get<PreviewRow>(
-      `SELECT ${columns} FROM local_media_repository_url_cache WHERE url = ? AND download_ts <= ?
+      `SELECT ${columns} FROM local_media_repository_url_cache WHERE url = ? AND download_ts <= ? AND expires_ts > ?
        ORDER BY download_ts DESC LIMIT 1`,
-      [key, ts],
+      [key, ts, nowMs],
     )) ??
     (await db.get<PreviewRow>(
-      `SELECT ${columns} FROM local_media_repository_url_cache WHERE url = ? AND download_ts > ?
+      `SELECT ${columns} FROM local_media_repository_url_cache WHERE url = ? AND download_ts > ? AND expires_ts > ?
        ORDER BY download_ts ASC LIMIT 1`,
-      [key, ts],
+      [key, ts, nowMs],
     ))
   );
 }

@@ -238,6 +238,17 @@ eachDatabase('previews', (open) => {
     expect((await preview('/late'))['og:title']).toBe('now');
   });
 
+  it('are made once for all who ask how it was, also when what was seen then has expired and is still there', async () => {
+    await build();
+    pages.set('/page', html('<title>a page</title>'));
+    await clock.advance(1_800_000);
+    const ts = clock.nowMs() - 5_000;
+    await preview('/page', ts);
+    await clock.advance(3_660_000);
+    for (let i = 0; i < 3; i++) await preview('/page', ts);
+    expect(asked).toEqual(['/page', '/page']);
+  });
+
   it('and their images go when they are old', async () => {
     await build();
     await preview('/image.png');

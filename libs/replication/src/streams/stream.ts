@@ -45,9 +45,10 @@ export interface StreamParts {
   readonly missed: () => void;
 }
 
-/** Answered once a process has heard of a position, by whether it has. */
+/** Answered once a process has heard of a position, by whether it has: after a second at most. A process that is paused answers nothing. */
 export const heardOfStream = defineRpc<{ readonly stream: string; readonly position: number }, boolean>(
   'heard_of_stream',
+  { timeoutMs: 1_500 },
 );
 
 /** What a transaction has taken of a stream to which several processes write, and tells of it. */

@@ -2,7 +2,7 @@ import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/com
 import { Database } from '@rookery/database';
 import type { RoomEvent } from '@rookery/events';
 import { domainOf } from '@rookery/matrix-types';
-import { Clock, Config, Logger, SingleFlight } from '@rookery/platform';
+import { Clock, Config, Logger, Semaphore, SingleFlight } from '@rookery/platform';
 import {
   defineRole,
   FollowerSharing,
@@ -16,8 +16,10 @@ import { eventsStream } from '../store/room-ids.js';
 import { acceptInvite } from './invite-acceptance.js';
 import { openInvites } from './open-invites.query.js';
 
-/** Invites that are being accepted at a time; further ones are left to their users. */
+/** Invites that are being accepted or wait for that; further ones are left to their users. */
 const maxPending = 1000;
+/** Joins that are asked for at a time: each holds a connection to the process that writes until other servers have answered. */
+const maxJoins = 32;
 const maxAttempts = 5;
 const firstPauseMs = 1000;
 /** How long those that come are waited for, before others are looked for, milliseconds: some servers are slow. */
@@ -41,6 +43,7 @@ export const inviteAcceptorRole: Role = defineRole('invite_acceptor');
 @Injectable()
 export class AutoAcceptInvites implements OnModuleInit, OnModuleDestroy {
   readonly #pending = new SingleFlight<void>();
+  readonly #joins = new Semaphore(maxJoins);
   readonly #stopping = new AbortController();
   readonly #stream: Stream<string>;
   #follower: SharedFollower | undefined;
@@ -119,7 +122,7 @@ export class AutoAcceptInvites implements OnModuleInit, OnModuleDestroy {
     const { signal } = this.#stopping;
     for (let attempt = 1; !signal.aborted; attempt++) {
       try {
-        return await this.#stream.atWriter(acceptInvite, { eventId });
+        return await this.#joins.run(() => this.#stream.atWriter(acceptInvite, { eventId }), { signal });
       } catch (error) {
         if (attempt === maxAttempts) {
           this.logger.warn('An invite could not be accepted for its user', { roomId, userId, err: error });

@@ -44,7 +44,7 @@ export class AliasController {
 
   /** DELETE /_matrix/client/v3/directory/room/{roomAlias} */
   @Delete(stable('/directory/room/:roomAlias'))
-  @Access({ auth: 'required' })
+  @Access({ auth: 'required', suspended: false })
   async delete(@Who() requester: Requester, @Param('roomAlias') alias: string): Promise<object> {
     await this.aliases.delete(requester, alias);
     return {};
