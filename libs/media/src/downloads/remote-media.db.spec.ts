@@ -143,6 +143,22 @@ eachDatabase('media of other servers', (open) => {
     await expect(get({ mediaId: 'e', ip: '192.0.2.3' })).rejects.toMatchObject({ status: 429 });
   });
 
+  it('count by what came, whatever was announced and however it ended', async () => {
+    await build({ remote_media_download_per_second: 100, remote_media_download_burst_count: '1K' });
+    fetcher.answer = () => file('x'.repeat(900), { sizeBytes: 1 });
+    expect((await get({ mediaId: 'small' })).length).toBe(900);
+    fetcher.answer = () => file('x'.repeat(800));
+    await expect(get({ mediaId: 'next' })).rejects.toMatchObject({ status: 429, errcode: 'M_LIMIT_EXCEEDED' });
+    const broken = async function* (): AsyncIterable<Uint8Array> {
+      yield Buffer.from('x'.repeat(1_000));
+      throw new Error('gone');
+    };
+    fetcher.answer = () => file('', { body: broken(), sizeBytes: undefined });
+    await expect(get({ mediaId: 'broken', ip: '192.0.2.2' })).rejects.toMatchObject({ status: 502 });
+    fetcher.answer = () => file('x'.repeat(800));
+    await expect(get({ mediaId: 'next', ip: '192.0.2.2' })).rejects.toMatchObject({ status: 429 });
+  });
+
   it('count a little where they cannot be had', async () => {
     await build({ remote_media_download_per_second: 1, remote_media_download_burst_count: 10 });
     fetcher.answer = () => undefined;

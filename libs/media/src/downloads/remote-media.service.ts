@@ -84,12 +84,19 @@ export class RemoteMedia {
     const file = await this.#ask(download, maxBytes);
     const tooLarge = (): MatrixError => MatrixError.remoteTooLarge();
     const staged = await this.files.stage();
+    let chargedBytes = 0;
+    // What came beyond what was announced is paid for afterwards, also where it was read for nothing: the next one will have to wait.
+    const chargeRest = async (): Promise<void> => {
+      const restBytes = staged.sizeBytes - chargedBytes;
+      if (restBytes > 0) await this.#charge(download.ip, restBytes).catch(() => undefined);
+    };
     try {
       if ((file.sizeBytes ?? 0) > maxBytes) throw tooLarge();
-      if (file.sizeBytes !== undefined) await this.#charge(download.ip, file.sizeBytes);
-      await this.#read(staged, file, download.origin, maxBytes, tooLarge);
-      // Whose size was not announced is paid for afterwards: the next one will have to wait.
-      if (file.sizeBytes === undefined) await this.#charge(download.ip, staged.sizeBytes).catch(() => undefined);
+      if (file.sizeBytes !== undefined) {
+        await this.#charge(download.ip, file.sizeBytes);
+        chargedBytes = file.sizeBytes;
+      }
+      await this.#read(staged, file, download.origin, maxBytes, tooLarge).finally(chargeRest);
       return await this.#keep(download, file, staged);
     } catch (error) {
       endOf(file.body);

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { isJsonObject, type JsonObject } from '@rookery/matrix-types';
-import { readPage, summaryOf, tidy } from './page-facts.js';
+import { addressOf, readPage, summaryOf, tidy } from './page-facts.js';
 
 interface Provider {
   readonly scheme: RegExp;
@@ -113,10 +113,11 @@ export class Embeddings {
     };
     set('og:title', textOf(answer['title']) ?? textOf(answer['author_name']));
     set('og:site_name', textOf(answer['provider_name']));
-    set('og:image', textOf(answer['thumbnail_url']));
+    const thumbnail = urlOf(answer['thumbnail_url']);
+    set('og:image', thumbnail);
     const type = answer['type'];
     const html = typeof answer['html'] === 'string' ? answer['html'] : '';
-    if (type === 'photo') set('og:image', textOf(answer['url']) ?? textOf(answer['thumbnail_url']));
+    if (type === 'photo') set('og:image', urlOf(answer['url']) ?? thumbnail);
     else if (type === 'video') og['og:type'] = 'video.other';
     else if (type === 'rich')
       set('og:description', summaryOf((await readPage(Buffer.from(html), 'text/html; charset=utf-8')).text));
@@ -124,6 +125,8 @@ export class Embeddings {
     return { og, maxAgeMs: Number.isFinite(age) && age > 0 ? age * 1_000 : undefined };
   }
 }
+
+const urlOf = (value: unknown): string | undefined => (typeof value === 'string' ? addressOf(value) : undefined);
 
 const textOf = (value: unknown): string | undefined =>
   typeof value === 'string' ? tidy(value) : typeof value === 'number' ? String(value) : undefined;

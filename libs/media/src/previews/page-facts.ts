@@ -1,5 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import type { Parser } from 'htmlparser2';
+import { longestUrl } from './url-rules.js';
 
 /** What a page says about itself. Addresses are as written. */
 export interface PageFacts {
@@ -129,7 +130,7 @@ class FactCollector {
       if (match === null) continue;
       const [, prefix = '', key = ''] = match;
       const properties = prefix.toLowerCase() === 'og' ? this.openGraph : this.twitter;
-      const value = tidy(content);
+      const value = addressKeys.test(key) ? addressOf(content) : tidy(content);
       if (value !== undefined && properties.size < maxProperties && !properties.has(key)) properties.set(key, value);
     }
     if (attributes['name']?.toLowerCase() === 'description') this.description ??= content;
@@ -150,6 +151,15 @@ class FactCollector {
     if (src === undefined || src === '' || this.#skipping > 0 || this.shownImages.length >= maxImages) return;
     if (!tooSmall(width) && !tooSmall(height)) this.shownImages.push(src);
   }
+}
+
+/** Properties that say where something is. */
+const addressKeys = /^(?:url|image|image:(?:url|secure_url|src))$/i;
+
+/** An address as it stands there, since a part of one leads elsewhere; `undefined` for none. An image may be one itself (`data:`). */
+export function addressOf(text: string): string | undefined {
+  const address = text.trim();
+  return address === '' || (address.length > longestUrl && !address.startsWith('data:')) ? undefined : address;
 }
 
 /** One line, without what does not belong in a text; `undefined` when nothing is left. */

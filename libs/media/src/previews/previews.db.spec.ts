@@ -171,6 +171,19 @@ eachDatabase('previews', (open) => {
     expect(await preview('/data')).toMatchObject({ 'og:image:width': 48 });
   });
 
+  it('take an image from a long address', async () => {
+    await build();
+    const long = `/image.png?${'s'.repeat(1_500)}`;
+    pages.set(long, pages.get('/image.png')!);
+    pages.set(
+      '/page',
+      html(`<meta property="og:image" content=" ${long} "><meta property="og:url" content="${site}${long}">`),
+    );
+    expect(await preview('/page')).toMatchObject({ 'og:image:width': 48, 'og:url': site + long });
+    pages.set('/page2', html(`<meta property="og:url" content="${site}/${'s'.repeat(3_000)}"><title>two</title>`));
+    expect(await preview('/page2')).toMatchObject({ 'og:url': `${site}/page2` });
+  });
+
   it('show no image that has too many pixels', async () => {
     await build({ max_image_pixels: 100 });
     expect(await preview('/image.png')).toEqual({});
