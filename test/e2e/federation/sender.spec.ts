@@ -53,6 +53,8 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
       federation: {
         ...{ max_short_retry_delay: 1, max_long_retry_delay: 1, max_long_retries: 2 },
         ...{ destination_min_retry_interval: '1h', destination_max_retry_interval: '1h' },
+        // What a played server holds is not to be repeated, however slow the machine.
+        client_timeout: '10m',
       },
     };
     home = await world.homeserver('home.test', { database, settings });
@@ -68,6 +70,16 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
   /** Transactions that a played server got, taken or not. */
   const got = (server = played): Transaction[] => server.asked.filter(isTransaction).map(transactionOf);
   const bodies = (server = played): unknown[] => bodiesIn(got(server));
+  /** Until an event is noted as the latest of its room that the played server is to get. */
+  const isNoted = (eventId: string): Promise<unknown> =>
+    eventually(async () => {
+      const noted = await inside().get(
+        `SELECT 1 FROM destination_rooms d JOIN events e ON e.stream_ordering = d.stream_ordering
+         WHERE d.destination = ? AND e.event_id = ?`,
+        [played.name, eventId],
+      );
+      return noted !== undefined;
+    });
   const sharedRoom = async (): Promise<Visit> => {
     const roomId = await createRoom(alice, { preset: 'public_chat' });
     return Visit.join(played, home, roomId, zoe);
@@ -479,14 +491,7 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
       await say(alice, roomId, '6');
       const last = await say(alice, roomId, '7');
       // Until then the last that it is to get is what was said while it was taken for a server of the room.
-      await eventually(async () => {
-        const noted = await inside().get(
-          `SELECT 1 FROM destination_rooms d JOIN events e ON e.stream_ordering = d.stream_ordering
-           WHERE d.destination = ? AND e.event_id = ?`,
-          [played.name, last],
-        );
-        return noted !== undefined;
-      });
+      await isNoted(last);
       // What was begun before that may be on its way still, with what had been noted then: behind what comes after it, it is not.
       await eventually(async () => {
         await played.request(home, 'GET', '/_matrix/federation/v1/query/profile?user_id=@alice:home.test');
@@ -538,8 +543,9 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
       isTransaction(asked) ? void response.writeHead(503).end('{}') : takeAll(asked, response);
     played.answer = down;
     for (const body of numbers(1, 301)) await say(alice, first.roomId, body);
-    await say(alice, second.roomId, 'there');
+    const last = await say(alice, second.roomId, 'there');
     await isLeftAlone();
+    await isNoted(last);
     played.asked.length = 0;
     played.answer = takeAll;
     await played.request(home, 'GET', '/_matrix/federation/v1/query/profile?user_id=@alice:home.test');
@@ -684,8 +690,11 @@ describe.each(databases)('sending to other servers (%s)', (database) => {
     for (let n = 0; n < 60; n++) rooms.push((await sharedRoom()).roomId);
     played.answer = (asked, response) =>
       isTransaction(asked) ? void response.writeHead(503).end('{}') : takeAll(asked, response);
-    for (const body of numbers(1, 6)) await Promise.all(rooms.map((roomId) => say(alice, roomId, `${roomId} ${body}`)));
+    let latestIds: string[] = [];
+    for (const body of numbers(1, 6))
+      latestIds = await Promise.all(rooms.map((roomId) => say(alice, roomId, `${roomId} ${body}`)));
     await isLeftAlone();
+    for (const eventId of latestIds) await isNoted(eventId);
     played.asked.length = 0;
     // It comes back, and something happens while it is told.
     const late: Promise<unknown>[] = [];
