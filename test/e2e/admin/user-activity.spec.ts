@@ -154,8 +154,9 @@ describe.each(['sqlite', 'postgres'] as const)('the admin API of what users do (
     it('hold in place of those for all', async () => {
       const fast = await homeserver.registerUser('fast');
       const room = await createRoom(fast);
-      const attempt = (n: number) =>
-        fast.request('PUT', `/rooms/${room}/send/m.room.message/n${n}`, { msgtype: 'm.text', body: 'x' });
+      let count = 0;
+      const attempt = () =>
+        fast.request('PUT', `/rooms/${room}/send/m.room.message/n${count++}`, { msgtype: 'm.text', body: 'x' });
       expect(await admin('GET', path(fast))).toMatchObject({ status: 200, body: {} });
       expect((await admin('GET', path(fast))).body).toEqual({});
       expect((await admin('POST', path(fast), { messages_per_second: 1, burst_count: 2 })).body).toEqual({
@@ -163,12 +164,13 @@ describe.each(['sqlite', 'postgres'] as const)('the admin API of what users do (
         burst_count: 2,
       });
       expect((await admin('GET', path(fast))).body).toEqual({ messages_per_second: 1, burst_count: 2 });
-      const limited = [];
-      for (let n = 0; n < 10; n++) limited.push((await attempt(n)).status);
-      expect(limited).toContain(429);
+      await eventually(async () => {
+        const answers = await Promise.all(Array.from({ length: 10 }, attempt));
+        return answers.some(({ status }) => status === 429);
+      });
       // Nothing said means no limit at all.
       expect((await admin('POST', path(fast))).body).toEqual({ messages_per_second: 0, burst_count: 0 });
-      for (let n = 10; n < 90; n++) expect((await attempt(n)).status).toBe(200);
+      for (let n = 0; n < 80; n++) expect((await attempt()).status).toBe(200);
       expect(await admin('DELETE', path(fast))).toMatchObject({ status: 200, body: {} });
       expect((await admin('GET', path(fast))).body).toEqual({});
     });
