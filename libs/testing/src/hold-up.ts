@@ -11,9 +11,15 @@ export function holdUp(database: Database, name: string, other: string): Promise
   const { write } = database;
   let isDone = database.dialect.name === 'sqlite';
   let isBegun = false;
-  const isWaiting = async (): Promise<boolean> =>
-    database.dialect.name === 'postgres' &&
-    (await database.query(`SELECT 1 AS found FROM pg_locks WHERE NOT granted`)).length > 0;
+  const isWaiting = async (): Promise<boolean> => {
+    if (database.dialect.name !== 'postgres') return false;
+    // The locks are those of the whole cluster: other databases wait for their own.
+    const waiting = await database.query(
+      `SELECT 1 AS found FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+       WHERE NOT l.granted AND a.datname = current_database()`,
+    );
+    return waiting.length > 0;
+  };
   return new Promise((reached) => {
     const held = async <T>(work: (tx: Tx) => Promise<T>, options?: WriteOptions): Promise<T> => {
       if (options?.name === other) {

@@ -2,9 +2,6 @@ import { once } from 'node:events';
 import type { Server } from 'node:net';
 import { eventually } from './eventually.js';
 
-/** How long a port that is held for a moment longer is waited for, milliseconds. */
-const limitMs = 10_000;
-
 /** Whether a port is held, by its error. */
 const isHeld = (error: unknown): boolean => (error as NodeJS.ErrnoException).code === 'EADDRINUSE';
 
@@ -14,13 +11,11 @@ const isHeld = (error: unknown): boolean => (error as NodeJS.ErrnoException).cod
  * @returns what it gives
  */
 export const whereFree = <T extends object>(listen: () => Promise<T>): Promise<T> =>
-  eventually(
-    () =>
-      listen().catch((error: unknown) => {
-        if (isHeld(error)) return false;
-        throw error;
-      }),
-    limitMs,
+  eventually(() =>
+    listen().catch((error: unknown) => {
+      if (isHeld(error)) return false;
+      throw error;
+    }),
   );
 
 /** Has a server listen at a port that it may have had before. @param port 0 for any */
