@@ -202,6 +202,8 @@ describe.each(['sqlite', 'postgres'] as const)('every endpoint and the state of 
       clock: new HastyClock(),
       settings: {
         ...unlimited,
+        rc_delayed_event_mgmt: unlimited.rc_message,
+        rc_3pid_validation: unlimited.rc_message,
         allow_guest_access: true,
         allow_public_rooms_without_auth: true,
         account_validity: { enabled: true, period: '1000d' },
