@@ -20,7 +20,7 @@ describe.each(databases)('an application service acts on the server (%s)', (data
   };
 
   beforeAll(async () => {
-    const slow = { per_second: 0.01, burst_count: 8 };
+    const slow = { per_second: 0.0001, burst_count: 8 };
     homeserver = await createTestHomeserver({
       database,
       fetch: validatedFetch,
