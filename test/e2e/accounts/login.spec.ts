@@ -455,7 +455,7 @@ describe.each(['sqlite', 'postgres'] as const)('login (%s)', (kind) => {
 
 describe.each(['sqlite', 'postgres'] as const)('limits by address and account (%s)', (kind) => {
   const wide = { per_second: 1000, burst_count: 1000 };
-  const narrow = { per_second: 0.01, burst_count: 3 };
+  const narrow = { per_second: 0.0001, burst_count: 3 };
   const tooMany = { status: 429, errcode: 'M_LIMIT_EXCEEDED', retry_after_ms: expect.any(Number) };
 
   /** What each of several right logins says, in turn. */
@@ -508,7 +508,7 @@ describe.each(['sqlite', 'postgres'] as const)('an address with nothing left of 
   let mail: MailServer;
   beforeAll(async () => {
     mail = await startMailServer();
-    const narrow = { per_second: 0.001, burst_count: 2 };
+    const narrow = { per_second: 0.0001, burst_count: 2 };
     homeserver = await createTestHomeserver({
       database: kind,
       clock: new ForwardClock(),
@@ -550,7 +550,7 @@ describe.each(['sqlite', 'postgres'] as const)('limits of logins (%s)', (kind) =
       database: kind,
       fetch: validatedFetch,
       clock: new ForwardClock(),
-      settings: { rc_login: { address: wide, account: wide, failed_attempts: { per_second: 0.01, burst_count: 3 } } },
+      settings: { rc_login: { address: wide, account: wide, failed_attempts: { per_second: 0.0001, burst_count: 3 } } },
     });
     await homeserver.registerUser('ann');
     await homeserver.registerUser('ben');
