@@ -44,5 +44,5 @@ describe.each(databaseKinds)('two servers in their own processes (%s)', (databas
     await eventually(async () => !('errcode' in ((await seen()) as object)));
     expect(await seen()).toEqual({ displayname: 'Zoë' });
     expect(here.process.output + there.process.output).not.toMatch(/Unhandled|"level":"error"|\bERROR\b/);
-  }, 150_000);
+  });
 });

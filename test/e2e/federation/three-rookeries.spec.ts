@@ -72,7 +72,7 @@ describe.each(databases)('a room on three servers (%s)', (database) => {
       expect(seen).toHaveLength(45);
       for (const [i, own] of said.entries()) expect(seen.filter((text) => text.startsWith(`${i}-`))).toEqual(own);
     }
-  }, 120_000);
+  });
 
   it('shows after an outage what was said meanwhile', async () => {
     const [alice, bob, carol] = users as [TestUser, TestUser, TestUser];
@@ -87,5 +87,5 @@ describe.each(databases)('a room on three servers (%s)', (database) => {
     world.names.host('three.test:8448', { address: '127.0.0.1', port });
     await say(carol, roomId, 'back');
     for (const user of users) await seesAll(user, [...said, 'back']);
-  }, 120_000);
+  });
 });
