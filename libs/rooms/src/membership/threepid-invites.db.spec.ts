@@ -206,6 +206,26 @@ eachDatabase('invites by address', (open) => {
     expect(asked).toEqual(['can email bob@example.net m.room.create']);
   });
 
+  it('are for the address as it is stored, however it is written', async () => {
+    const roomId = await create();
+    await invite(roomId, 'Bob@Example.NET');
+    expect(await membershipOf('@bob:example.org', roomId)).toBe('invite');
+    await invite(roomId, '+44 (7700) 900-123', { medium: 'msisdn' });
+    expect(server.stored.at(-1)).toMatchObject({ medium: 'msisdn', address: '447700900123' });
+    await expect(invite(roomId, 'Never@example.net')).rejects.toMatchObject({ status: 403 });
+    expect(asked).toEqual([
+      'can email bob@example.net m.room.create',
+      'can msisdn 447700900123 m.room.create',
+      'send @alice:example.org msisdn 447700900123 false',
+      'can email never@example.net m.room.create',
+    ]);
+    asked.length = 0;
+    const entry = { medium: 'email', address: 'DORA@example.net', id_server: server.name, id_access_token: 'secret' };
+    await create({ invite_3pid: [entry] });
+    expect(server.stored.at(-1)).toMatchObject({ address: 'dora@example.net' });
+    expect(asked.at(-1)).toBe('send @alice:example.org email dora@example.net true');
+  });
+
   it('leave an invite with the identity server for an address that nobody has', async () => {
     const roomId = await create({ name: 'Den', topic: 'x' });
     await invite(roomId, 'dora@example.net');
@@ -415,6 +435,8 @@ eachDatabase('invites by address', (open) => {
     ['a token with a line break', { idAccessToken: 'a\nb' }, 400, 'M_INVALID_PARAM'],
     ['a path for a server', { idServer: 'localhost/evil' }, 400, 'M_INVALID_PARAM'],
     ['an unknown medium', { medium: 'pigeon' }, 400, 'M_INVALID_PARAM'],
+    ['an address that is none', { address: 'dora' }, 400, 'M_INVALID_PARAM'],
+    ['a number that is none', { medium: 'msisdn', address: 'dora@example.net' }, 400, 'M_INVALID_PARAM'],
     ['an address that is too long', { address: 'x'.repeat(600) }, 400, 'M_INVALID_PARAM'],
   ])('are refused with %s, and nobody is asked', async (_name, more, status, errcode) => {
     const roomId = await create();

@@ -4,6 +4,7 @@ import { isIdLike, VerifyKey, verifyJson } from '@rookery/events';
 import { domainOf, isJsonObject, isValidUserId, type JsonObject, MatrixError } from '@rookery/matrix-types';
 import { assertAllowed, callbackContext, ModuleDispatcher, toStateView } from '@rookery/module-host';
 import { Config, type Requester } from '@rookery/platform';
+import { canonicalAddress } from '@rookery/users';
 import { EventPersister } from '../pipeline/event-persister.js';
 import { originOf } from '../model/requesters.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
@@ -56,7 +57,7 @@ export class ThreepidInvites {
   async admit(requester: Requester, invites: readonly ThreepidInvite[]): Promise<void> {
     if (invites.length === 0) return;
     await this.participation.assertMaySend(requester);
-    for (const invite of invites) this.servers.check(invite);
+    for (const invite of invites) this.#asStored(invite);
     if (!this.config.get('enable_3pid_lookup')) {
       throw MatrixError.forbidden('This server does not ask identity servers about addresses');
     }
@@ -75,10 +76,11 @@ export class ThreepidInvites {
   async invite(
     requester: Requester,
     roomId: string,
-    invite: ThreepidInvite,
+    given: ThreepidInvite,
     options: ThreepidInviteOptions = {},
   ): Promise<void> {
-    if (!options.duringRoomCreation) await this.admit(requester, [invite]);
+    if (!options.duringRoomCreation) await this.admit(requester, [given]);
+    const invite = this.#asStored(given);
     const { userId: inviter } = requester;
     // Nobody's address is told around for those who could not invite anyway.
     const member = (await this.state.currentEvent(roomId, 'm.room.member', inviter))?.event;
@@ -118,6 +120,15 @@ export class ThreepidInvites {
       },
       origin: originOf(requester, options.duringRoomCreation),
     });
+  }
+
+  /**
+   * An invite to the address as servers store and compare it: identity servers and modules know one mailbox by one name.
+   * @throws MatrixError 400 `M_MISSING_PARAM` or `M_INVALID_PARAM`
+   */
+  #asStored(invite: ThreepidInvite): ThreepidInvite {
+    this.servers.check(invite);
+    return { ...invite, address: canonicalAddress(invite.medium, invite.address) };
   }
 
   /**
