@@ -460,6 +460,24 @@ eachDatabase('invites by address', (open) => {
     expect(await offers(roomId)).toEqual([]);
   });
 
+  it('ask nobody for members without the power to invite', async () => {
+    const dora = requesterOf('dora');
+    const roomId = await create({
+      preset: 'public_chat',
+      power_level_content_override: { invite: 50, events: { 'm.room.third_party_invite': 0 } },
+    });
+    await rooms.get(JoinService).join(dora, roomId);
+    for (const address of ['bob@example.net', 'nobody@example.net'])
+      await expect(rooms.get(ThreepidInvites).invite(dora, roomId, inviteOf(address))).rejects.toMatchObject({
+        status: 403,
+        errcode: 'M_FORBIDDEN',
+      });
+    expect(server.requests).toEqual([]);
+    expect(asked).toEqual([]);
+    await invite(roomId, 'nobody@example.net');
+    expect(await offers(roomId)).toHaveLength(1);
+  });
+
   it('ask nobody for those who are not in the room, nor inside a guarded network', async () => {
     const roomId = await create();
     const stranger = requesterOf('stranger');
