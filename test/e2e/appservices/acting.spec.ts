@@ -160,6 +160,15 @@ describe.each(databases)('an application service acts on the server (%s)', (data
     expect(login.body['user_id']).toBe('@irc_Nick^|[m]:rookery.test');
   });
 
+  it('names its users by numbers, as nobody else may', async () => {
+    const type = 'm.login.application_service';
+    expect(await register({ type, username: '447700900123', inhibit_login: true }, 'as-double')).toBe('200');
+    const named = acting(homeserver, 'double', '@447700900123:rookery.test');
+    expect((await named.request('GET', '/account/whoami')).body['user_id']).toBe('@447700900123:rookery.test');
+    const byPassword = { username: '447700900124', password: 'a good password', auth: { type: 'm.login.dummy' } };
+    expect(await register(byPassword)).toBe('400 M_INVALID_USERNAME');
+  });
+
   it('logs its users in, and the session works like any other', async () => {
     const type = 'm.login.application_service';
     const identifier = { type: 'm.id.user', user: 'irc_bob' };

@@ -21,13 +21,14 @@ export function checkNewLocalpart(username: string, rules: UsernameRules): strin
     );
   if (localpart.startsWith('_') && !rules.allowUnderscorePrefix)
     throw invalid('A user name may not begin with an underscore');
+  if (/^\d+$/.test(localpart)) throw invalid('User names of digits only are reserved for guests');
   checkCommon(localpart, rules.serverName);
   return localpart;
 }
 
 /**
  * Checks the localpart of an account that an application service makes. It is taken as it is: services name their users after those of
- * another network, capitals included, and go on to act as the user whom they named.
+ * another network, capitals included and telephone numbers among them, and go on to act as the user whom they named.
  * @spec appendices#historical-user-ids
  * @throws MatrixError 400 `M_INVALID_USERNAME`
  */
@@ -38,7 +39,6 @@ export function checkServiceLocalpart(localpart: string, serverName: string): vo
 }
 
 function checkCommon(localpart: string, serverName: string): void {
-  if (/^\d+$/.test(localpart)) throw invalid('User names of digits only are reserved for guests');
   if (Buffer.byteLength(`@${localpart}:${serverName}`) > maxIdBytes)
     throw invalid(`A user id may not be longer than ${maxIdBytes} bytes`);
 }
