@@ -68,6 +68,9 @@ interface Loan {
 
 const noLoan: Loan = Object.freeze({ ids: [], ends: [] });
 
+/** What answers a call at rest, and which. */
+type AnswerAtRest = readonly [rest: number, ok: boolean, value: unknown];
+
 interface Pending {
   readonly target: string | number;
   /** Who waits: a promise's own functions, or an answer that is looked at. */
@@ -91,6 +94,8 @@ export class Peer {
   #next = 0;
   /** Numbers of our calls, which follow each other. */
   #calls = 0;
+  /** Numbers of our calls at rest. */
+  #rests = 0;
   /** Calls of the other side that are not answered yet. */
   #carrying = 0;
   #closed: Error | undefined;
@@ -215,11 +220,18 @@ export class Peer {
     const { answers } = this.options;
     if (!answers) throw new Error('Only a thread of a module can rest');
     const bell = new Int32Array(new SharedArrayBuffer(4));
-    this.#send([kind.sync, target, args.map((arg) => this.encode(arg)), bell, this.options.cause?.()]);
+    const rest = ++this.#rests;
+    this.#send([kind.sync, target, args.map((arg) => this.encode(arg)), bell, this.options.cause?.(), rest]);
     if (Atomics.wait(bell, 0, 0, syncLimitMs) === 'timed-out') throw new Error('The server did not answer');
-    const [ok, value] = (answers.receive(answers.port) ?? [false, undefined]) as [boolean, unknown];
-    if (ok) return this.decode(value, false);
-    throw this.decode(value, false);
+    for (;;) {
+      const answer = answers.receive(answers.port) as AnswerAtRest | undefined;
+      if (!answer) throw new Error('The server did not answer');
+      const value = this.decode(answer[2], false);
+      // What answers a call that was given up lies before it, read all the same: what is lent with it goes back.
+      if (answer[0] !== rest) continue;
+      if (answer[1]) return value;
+      throw value;
+    }
   }
 
   /** Asks for a sign of life. */
@@ -243,7 +255,7 @@ export class Peer {
   /** Takes a message. @throws Error for what is none */
   receive(message: unknown): void {
     if (this.#closed) return;
-    const [what, first, second, third, fourth] = message as [number, unknown, unknown, unknown, unknown];
+    const [what, first, second, third, fourth, fifth] = message as [number, ...unknown[]];
     switch (what) {
       case kind.call:
         return this.#called(first as number, second as string | number, third as unknown[], fourth as number);
@@ -268,7 +280,13 @@ export class Peer {
       case kind.pong:
         return this.#onPong();
       case kind.sync:
-        return this.#calledAtRest(first as string | number, second as unknown[], third as Int32Array, fourth as number);
+        return this.#calledAtRest(
+          first as string | number,
+          second as unknown[],
+          third as Int32Array,
+          fourth as number,
+          fifth as number,
+        );
       case kind.abort:
         this.#signals.get(first as number)?.abort(this.decode(second, false));
         this.#signals.delete(first as number);
@@ -300,14 +318,20 @@ export class Peer {
     });
   }
 
-  #calledAtRest(target: string | number, args: readonly unknown[], bell: Int32Array, cause: number | undefined): void {
-    let message: unknown = [false, this.#encodeError(new Error('It cannot be called so'))];
+  #calledAtRest(
+    target: string | number,
+    args: readonly unknown[],
+    bell: Int32Array,
+    cause: number | undefined,
+    rest: number,
+  ): void {
+    let message: AnswerAtRest = [rest, false, this.#encodeError(new Error('It cannot be called so'))];
     this.options.around(0, cause, () => {
       try {
         const value = this.#target(target)(...args.map((arg) => this.decode(arg, this.options.freezes)));
-        message = [true, this.encode(value, modeOfResult(target))];
+        message = [rest, true, this.encode(value, modeOfResult(target))];
       } catch (error) {
-        message = [false, this.#encodeError(error)];
+        message = [rest, false, this.#encodeError(error)];
       }
     });
     this.options.reply?.(message);
