@@ -20,6 +20,21 @@ const page = (status: number, body: string): Response =>
     },
   });
 
+/** What the body of a request says; without a body nothing. @throws MatrixError 400 */
+async function wishOf(request: Request): Promise<Record<string, unknown>> {
+  const text = await request.text();
+  if (text.trim() === '') return {};
+  let wish: unknown;
+  try {
+    wish = JSON.parse(text);
+  } catch {
+    throw new MatrixError(400, 'M_NOT_JSON', 'The body is not JSON');
+  }
+  if (typeof wish !== 'object' || wish === null || Array.isArray(wish))
+    throw new MatrixError(400, 'M_BAD_JSON', 'The body is not an object');
+  return wish as Record<string, unknown>;
+}
+
 /** Lets accounts run out unless their users renew them by the link in a mail. */
 export default defineModule({
   name: 'account-validity-mail',
@@ -54,13 +69,11 @@ export default defineModule({
       if (userId === undefined) throw new MatrixError(404, 'M_NOT_FOUND', 'There is no such account');
       if (request.method === 'GET') return answer(userId, await accounts.expiryOf(userId));
       if (request.method !== 'PUT') throw new MatrixError(405, 'M_UNRECOGNIZED', 'This is not possible');
-      const { expiration_ts: wanted } = ((await request.json().catch(() => undefined)) ?? {}) as Record<
-        string,
-        unknown
-      >;
+      const { expiration_ts: wanted } = await wishOf(request);
       if (wanted !== undefined && !(Number.isSafeInteger(wanted) && (wanted as number) >= 0))
         throw new MatrixError(400, 'M_BAD_JSON', 'expiration_ts is a number of milliseconds');
-      return answer(userId, await accounts.begin(userId, wanted as number | undefined));
+      await accounts.begin(userId, wanted as number | undefined);
+      return answer(userId, await accounts.expiryOf(userId));
     });
 
     async function mail(userId: string): Promise<void> {

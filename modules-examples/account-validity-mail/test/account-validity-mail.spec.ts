@@ -20,7 +20,7 @@ interface Loaded {
   job: () => Promise<void>;
   web: (query: string, method?: string) => Promise<{ status: number; text: string }>;
   expired: (userId: string) => Promise<unknown>;
-  asAdmin: (userId: string, request?: { method?: string; body?: object; by?: string }) => Promise<unknown>;
+  asAdmin: (userId: string, request?: { method?: string; body?: object | string; by?: string }) => Promise<unknown>;
 }
 
 function load(more: Partial<ModuleApi> = {}): Loaded {
@@ -86,7 +86,7 @@ function load(more: Partial<ModuleApi> = {}): Loaded {
     const init = {
       method,
       headers: { authorization: by },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
     };
     const handler = handlers.get('/_synapse/client/account-validity/users/:userId')!;
     const more = { params: { userId }, requestId: '1', ip: undefined, userAgent: undefined };
@@ -208,8 +208,12 @@ it('an administrator says until when an account is good that no mail reaches', a
     ['@nobody:x', {}, 404],
     ['@nomail:x', { method: 'DELETE' }, 405],
     ['@nomail:x', { method: 'PUT', body: { expiration_ts: 'soon' } }, 400],
+    ['@nomail:x', { method: 'PUT', body: '{"expiration_ts":' }, 400],
+    ['@nomail:x', { method: 'PUT', body: '7' }, 400],
   ] as const)
     await expect(asAdmin(userId, request)).rejects.toMatchObject({ status });
+  expect(await expired('@nomail:x')).toBe(true);
+  expect(await asAdmin('@admin:x', { method: 'PUT' })).toEqual({ user_id: '@admin:x', expiration_ts: null });
 });
 
 it('needs a base for its links', () => {
