@@ -7,6 +7,8 @@ import { isRule, Rules } from './rules.js';
 const maxSenders = 10_000;
 /** A list that cannot be read is tried again after this long. */
 const retryMs = 5_000;
+/** A list is read anew after this long, whatever events were missed. */
+const freshMs = 300_000;
 const cache = 'rules';
 
 /** Refuses whom policy lists ban, and what floods rooms. */
@@ -26,11 +28,13 @@ export default defineModule({
         return known;
       }
     };
-    // An event is told to one process, and a list that has changed is forgotten in all of them.
-    const rulesOf = api.registerCachedFunction(cache, async (room): Promise<Rules> => {
+    const read = async (room: string): Promise<Rules> => {
       try {
         const roomId = await roomIdOf(room);
-        const now = new Rules((await api.getRoomState(roomId)).filter(({ type }) => isRule(type)));
+        const state = await api.getRoomState(roomId);
+        // A room that this server is not in has no state, which does not say that its list is empty.
+        if (!state.some(({ type }) => type === 'm.room.create')) throw new Error('this server is not in the room');
+        const now = new Rules(state.filter(({ type }) => isRule(type)));
         last.set(room, { roomId, rules: now });
         return now;
       } catch (error) {
@@ -39,7 +43,8 @@ export default defineModule({
         api.delayedBackgroundCall(retryMs, () => api.invalidateCache(cache, room));
         return last.get(room)?.rules ?? new Rules([]);
       }
-    });
+    };
+    const rulesOf = api.registerCachedFunction(cache, read, { ttlMs: freshMs });
     const rules = async (): Promise<Pick<Rules, 'bans' | 'bansUser'>> => {
       const lists = await Promise.all(rooms.map(rulesOf));
       return {
@@ -76,10 +81,14 @@ export default defineModule({
       checkUsernameForSpam: async ({ userId }) => (await rules()).bansUser(userId),
     });
     api.registerThirdPartyRulesCallbacks({
-      async onNewEvent({ roomId, type }) {
-        if (!isRule(type)) return;
-        // Which room a list is that this process has not looked at yet, it does not know.
-        const changed = rooms.filter((room) => (last.get(room)?.roomId ?? roomId) === roomId);
+      // An event is told to one process, and a list that has changed is forgotten in all of them.
+      async onNewEvent({ roomId, type, stateKey }) {
+        // A redaction takes a rule away, and with the first of our users who joins there is a list at all.
+        const isOurMember = type === 'm.room.member' && stateKey !== undefined && api.isMine(stateKey);
+        if (!isRule(type) && type !== 'm.room.redaction' && !isOurMember) return;
+        // Which room an alias is that this process has not looked at yet, it does not know.
+        const roomOf = (room: string): string => (room.startsWith('#') ? (last.get(room)?.roomId ?? roomId) : room);
+        const changed = rooms.filter((room) => roomOf(room) === roomId);
         await Promise.all(changed.map((room) => api.invalidateCache(cache, room)));
       },
     });

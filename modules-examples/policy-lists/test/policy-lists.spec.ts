@@ -51,6 +51,7 @@ describe('several processes', () => {
       invalidateCache: async (_: string, key: string) => others.forEach(({ forget }) => forget(key)),
       lookupRoomAlias: () => answer({ roomId: '!bans' }),
       getRoomState: () => answer(state.rules),
+      isMine: (id: string) => id.endsWith(':x'),
       getCurrentTimeMsec: () => 0,
       delayedBackgroundCall: () => {},
       log: { warn: () => {} },
@@ -61,15 +62,16 @@ describe('several processes', () => {
     return callbacks;
   };
   const ban = (entity: string) => ({ type: 'm.policy.rule.user', content: { entity, recommendation: 'm.ban' } });
+  const create = { type: 'm.room.create', content: {} };
   const isRefused = async (callbacks: ReturnType<typeof processOf>, userId: string) =>
     callbacks['checkUsernameForSpam']!({ userId });
 
   it('all know of a change that one of them was told of, and keep what they know while a list is away', async () => {
-    const state = { rules: [] as object[], isAway: false };
+    const state = { rules: [create] as object[], isAway: false };
     const others: { forget(key: string): void }[] = [];
     const [first, second] = [processOf(others, state), processOf(others, state)];
     expect(await isRefused(second, '@m:x')).toBe(false);
-    state.rules = [ban('@m:x')];
+    state.rules = [create, ban('@m:x')];
     // The one that was told never looked at the list.
     await first['onNewEvent']!({ roomId: '!bans', type: 'm.policy.rule.user' });
     expect([await isRefused(first, '@m:x'), await isRefused(second, '@m:x')]).toEqual([true, true]);
@@ -77,6 +79,22 @@ describe('several processes', () => {
     await first['onNewEvent']!({ roomId: '!bans', type: 'm.policy.rule.user' });
     expect([await isRefused(first, '@m:x'), await isRefused(second, '@m:x')]).toEqual([true, true]);
     expect(await isRefused(first, '@n:x')).toBe(false);
+  });
+
+  it('read a list once one of the users joins it, and keep what they know when the last has gone', async () => {
+    const state = { rules: [] as object[], isAway: false };
+    const others: { forget(key: string): void }[] = [];
+    const [first, second] = [processOf(others, state), processOf(others, state)];
+    expect([await isRefused(first, '@m:x'), await isRefused(second, '@m:x')]).toEqual([false, false]);
+    state.rules = [create, ban('@m:x')];
+    const member = { roomId: '!bans', type: 'm.room.member' };
+    await first['onNewEvent']!({ ...member, stateKey: '@elsewhere:y' });
+    expect(await isRefused(second, '@m:x')).toBe(false);
+    await first['onNewEvent']!({ ...member, stateKey: '@a:x' });
+    expect([await isRefused(first, '@m:x'), await isRefused(second, '@m:x')]).toEqual([true, true]);
+    state.rules = [];
+    await first['onNewEvent']!({ ...member, stateKey: '@a:x' });
+    expect([await isRefused(first, '@m:x'), await isRefused(second, '@m:x')]).toEqual([true, true]);
   });
 });
 
@@ -133,6 +151,18 @@ describe('a server with a policy list', () => {
       async () => (await mallory.request('POST', `/rooms/${encodeURIComponent(room)}/join`, {})).status === 200,
     );
     await eventually(async () => (await send(mallory, { body: `again ${txn}` })).status === 200);
+  });
+
+  it('forgets a rule that was redacted', async () => {
+    const bob = await server.registerUser('bob');
+    const set = await setRule('rule:b', { entity: bob.userId, recommendation: 'm.ban', reason: 'spam' });
+    const { event_id: rule } = set.body as { event_id: string };
+    await bob.request('POST', `/rooms/${encodeURIComponent(room)}/join`, {});
+    const say = async (): Promise<number> => (await send(bob, { body: `bob ${txn}` })).status;
+    await eventually(async () => (await say()) === 403);
+    const path = `/rooms/${encodeURIComponent(list)}/redact/${encodeURIComponent(rule)}/${(txn += 1)}`;
+    expect((await moderator.request('PUT', path, {})).status).toBe(200);
+    await eventually(async () => (await say()) === 200);
   });
 
   it('refuses floods and crowds of mentions', async () => {
