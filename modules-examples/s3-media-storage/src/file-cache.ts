@@ -116,7 +116,10 @@ export class FileCache {
     await mkdir(this.folder, { recursive: true, mode: 0o700 });
     const found: { readonly name: string; readonly size: number; readonly atimeMs: number }[] = [];
     for (const name of await readdir(this.folder)) {
-      const { size, atimeMs } = await stat(join(this.folder, name));
+      const known = await stat(join(this.folder, name)).catch(unlessMissing);
+      // Another process has taken it away meanwhile.
+      if (!known) continue;
+      const { size, atimeMs } = known;
       if (/^[0-9a-f]{64}$/.test(name)) found.push({ name, size, atimeMs });
       // Another process may be writing to a young one.
       else if (name.endsWith(partial) && atimeMs < this.now() - abandonedMs)
@@ -125,6 +128,10 @@ export class FileCache {
     for (const { name, size } of found.sort((a, b) => a.atimeMs - b.atimeMs)) this.#put(name, size);
     await this.#shrink();
   }
+}
+
+function unlessMissing(error: unknown): undefined {
+  if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
 }
 
 const nameOf = (path: string): string => createHash('sha256').update(path).digest('hex');

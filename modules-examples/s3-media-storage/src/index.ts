@@ -28,12 +28,17 @@ export default defineModule({
           await cache?.copy(path, localPath).catch(complain);
         },
         async fetch(path) {
-          const held = await cache?.open(path).catch(complain);
+          // What cannot be opened takes nothing either: the contents would be asked for and never read.
+          let usable = cache;
+          const held = await cache?.open(path).catch((error: unknown) => {
+            usable = undefined;
+            complain(error);
+          });
           if (held) return held;
           const found = await client.get(path);
-          if (!found || !cache?.takes(found.sizeBytes)) return found?.contents;
-          await cache.fill(path, found.contents).catch(complain);
-          return (await cache.open(path).catch(complain)) ?? (await client.get(path))?.contents;
+          if (!found || !usable?.takes(found.sizeBytes)) return found?.contents;
+          await usable.fill(path, found.contents).catch(complain);
+          return (await usable.open(path).catch(complain)) ?? (await client.get(path))?.contents;
         },
         async remove(path) {
           await cache?.forget(path).catch(complain);

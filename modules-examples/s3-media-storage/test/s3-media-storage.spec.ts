@@ -1,9 +1,10 @@
 import { readdirSync, readlinkSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import {
   ConfigError,
   type MediaFileInfo,
@@ -38,6 +39,7 @@ function load(config: object, maxUploadBytes = 52_428_800): { provider: MediaSto
   const api = {
     getCurrentTimeMsec: () => Date.now(),
     sleep: () => Promise.resolve(),
+    log: { warn: () => {} },
     onStop: (fn: () => void) => void (stop = fn),
     registerMediaStorageProvider: (_: string, factory: typeof create) => void (create = factory),
   } as unknown as ModuleApi;
@@ -162,6 +164,23 @@ describe('with a bucket', () => {
     await other.remove?.('shared/file', info);
     expect(readdirSync(join(folder, 'cache'))).toEqual([]);
     expect(await one.fetch('shared/file', info)).toBeUndefined();
+  });
+
+  it('asks once for what no cache can take, and reads all of it', async () => {
+    const { provider } = load({ ...config(), cache_folder: join(file, 'no folder') });
+    await provider.storeFile('uncached', info, file);
+    server.requests = 0;
+    expect(await text((await provider.fetch('uncached', info))!)).toBe('contents');
+    expect(server.requests).toBe(1);
+  });
+
+  it('begins with a cache out of which a file was taken meanwhile', async () => {
+    const cache = join(folder, 'changing cache');
+    await mkdir(cache);
+    await symlink(join(folder, 'gone'), join(cache, 'a'.repeat(64)));
+    const { provider } = load({ ...config(), cache_folder: cache });
+    await provider.storeFile('shared/new', info, file);
+    expect(readdirSync(cache)).toHaveLength(2);
   });
 
   it('gives up on a service that falls silent', async () => {
