@@ -16,6 +16,8 @@ const prefix = 'hold/';
 const keyOf = (id: string): string => prefix + createHash('sha256').update(id).digest('hex');
 /** So many can be held: each is looked at wherever something is about to be removed. */
 const maxHolds = 1_000;
+/** More pieces of state are not asked for at once. */
+const maxFilter = 1_000;
 const all = 'all';
 
 /** What is held: by the settings, and by administrators while the server runs. */
@@ -62,9 +64,11 @@ export class Holds {
     const users = held.filter(({ id }) => id.startsWith('@'));
     if (own || users.length === 0) return own;
     const filter = users.map(({ id }) => ['m.room.member', id] as const);
-    const members = await this.api.getStateEventsInRoom(roomId, filter);
-    const inside = new Set(members.map(({ stateKey }) => stateKey));
-    return users.find(({ id }) => inside.has(id));
+    for (let from = 0; from < filter.length; from += maxFilter) {
+      const [member] = await this.api.getStateEventsInRoom(roomId, filter.slice(from, from + maxFilter));
+      if (member) return users.find(({ id }) => id === member.stateKey);
+    }
+    return undefined;
   }
 
   async ofUser(userId: string): Promise<Hold | undefined> {

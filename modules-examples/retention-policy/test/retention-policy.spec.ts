@@ -1,5 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import { createTestHomeserver, eventually, FakeClock, type TestHomeserver, type TestUser } from '@rookery/testing';
+import type { ModuleApi } from '@rookery/module-api';
+import { Holds } from '../src/holds.js';
 import { parseConfig } from '../src/config.js';
 import { kindsOf } from '../src/kinds.js';
 
@@ -27,6 +29,22 @@ it.each<[object, string[]]>([
   ],
 ])('%j makes a room of the kinds %j', (body, kinds) => {
   expect([...kindsOf(body as Record<string, unknown>)].sort()).toEqual(kinds);
+});
+
+it('looks for as many held users as there are, a thousand at a time', async () => {
+  const asked: number[] = [];
+  const api = {
+    registerCachedFunction: (_: string, load: (key: string) => Promise<unknown>) => load,
+    store: { list: async () => [] },
+    getStateEventsInRoom: async (_: string, filter: readonly (readonly [string, string])[]) => {
+      asked.push(filter.length);
+      return filter.filter(([, id]) => id === '@u2000:x').map(([type, stateKey]) => ({ type, stateKey }));
+    },
+  } as unknown as ModuleApi;
+  const users = Array.from({ length: 2_500 }, (_, i) => `@u${i}:x`);
+  expect(await new Holds(api, users).ofRoom('!r:x')).toMatchObject({ id: '@u2000:x' });
+  expect(await new Holds(api, users.slice(0, 2_000)).ofRoom('!r:x')).toBeUndefined();
+  expect(asked).toEqual([1_000, 1_000, 500, 1_000, 1_000]);
 });
 
 describe.each(['sqlite', 'postgres'] as const)('a server with policies (%s)', (database) => {
