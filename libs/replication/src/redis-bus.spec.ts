@@ -20,6 +20,7 @@ describeWithRedis('Redis', () => {
       connect: async () => {
         const bus = await connect(redis);
         open.push(bus);
+        await eventually(() => bus.isUp);
         return bus;
       },
       stop: async () => {
@@ -47,6 +48,8 @@ describeWithRedis('Redis', () => {
 
     it('has heard what others were told before', async () => {
       const [here, there] = [await join(), await join()];
+      // What is published while one of them is not there yet does not come by this way.
+      await eventually(() => here.isUp && there.isUp);
       const heard: number[] = [];
       there.subscribe((one) => heard.push(one.position));
       for (let round = 1; round <= 50; round++) {
@@ -215,7 +218,7 @@ describeWithRedis('Redis', () => {
     const users = [...'--user rook on >secret ~* &* +@all'.split(' '), ...'--user default off'.split(' ')];
     const redis = await TestRedis.start('--unixsocket', folder, ...users);
     const bus = await connect(redis, { path: folder, username: 'rook', password: 'secret', database: 3 });
-    expect(bus.isUp).toBe(true);
+    await eventually(() => bus.isUp);
     const wrong = await connect(redis, { username: 'rook', password: 'wrong' });
     expect(wrong.isUp).toBe(false);
     await wrong.close();
