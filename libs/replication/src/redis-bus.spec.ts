@@ -104,6 +104,17 @@ describeWithRedis('Redis', () => {
       expect(heard).toEqual([2]);
     });
 
+    it('makes others find out what it lost while nobody waits for that', async () => {
+      let calls = 0;
+      const bus = await join({ makeOthersCatchUp: async () => void calls++ });
+      await eventually(() => bus.isUp);
+      await redis.down();
+      await eventually(() => !bus.isUp);
+      bus.publish(message(1));
+      await eventually(() => calls > 0);
+      expect(bus.told()).toBeUndefined();
+    });
+
     it('while Redis hangs does the same, whoever asks for something waits no longer than for its answer', async () => {
       const calls: string[] = [];
       const bus = await join({

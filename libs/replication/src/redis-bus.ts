@@ -186,7 +186,10 @@ export class RedisBus extends Bus {
       one.on('end', () => this.#setDown());
     }
     this.#timer = setInterval(() => {
-      if (!this.#isUp && !this.#closed) void this.#catchUp.ask();
+      if (this.#closed) return;
+      // Nobody may be waiting for what was stored behind an answer, and Redis may be there for everybody else.
+      if (this.#hasLost) void this.#makeOthersCatchUp.ask();
+      if (!this.#isUp) void this.#catchUp.ask();
     }, withoutRedisMs);
     this.#timer.unref();
     const connecting = Promise.all([
