@@ -1,3 +1,4 @@
+import { createClient } from '@redis/client';
 import { describeBus, describeWithRedis, eventually, TestRedis } from '@rookery/testing';
 import type { BusMessage } from './bus.js';
 import { RedisBus, type RedisBusOptions } from './redis-bus.js';
@@ -221,6 +222,54 @@ describeWithRedis('Redis', () => {
       await redis.up();
       await eventually(() => bus.isUp);
       expect(await bus.heard()).toBe(true);
+    });
+  });
+
+  describe('with rights that change', () => {
+    let redis: TestRedis;
+    let admin: ReturnType<typeof createClient>;
+    let bus: RedisBus | undefined;
+    beforeEach(async () => {
+      redis = await TestRedis.start('--user', 'rook', 'on', '>secret', '~*', '&*', '+@all');
+      admin = createClient({ socket: { host: '127.0.0.1', port: redis.port } });
+      await admin.connect();
+    });
+    afterEach(async () => {
+      await bus?.close();
+      admin.destroy();
+      await redis.stop();
+    });
+    const may = (...rules: string[]): Promise<unknown> => admin.sendCommand(['ACL', 'SETUSER', 'rook', ...rules]);
+    const user = { username: 'rook', password: 'secret' };
+
+    it('is back when Redis takes again what it refused on a connection that lives', async () => {
+      let calls = 0;
+      bus = await connect(redis, { ...user, makeOthersCatchUp: async () => void calls++ });
+      await eventually(() => bus?.isUp);
+      await may('-publish');
+      // Nobody asks whether that was told.
+      bus.publish(message(1));
+      await eventually(() => calls > 0);
+      await bus.heard();
+      expect(bus.isUp).toBe(false);
+      // The answer to the question whether it is there again is a refusal, too.
+      await new Promise((resolve) => setTimeout(resolve, 200));
+      await may('+publish');
+      await eventually(() => bus?.isUp);
+    });
+
+    it('is there when Redis lets it listen at last, and hears everything once', async () => {
+      await may('resetchannels', '&rookery:x');
+      bus = await connect(redis, user);
+      expect(bus.isUp).toBe(false);
+      await may('allchannels');
+      await eventually(() => bus?.isUp);
+      const heard: number[] = [];
+      bus.subscribe((one) => heard.push(one.position));
+      bus.publish(message(1));
+      await bus.told();
+      expect(await bus.heard()).toBe(true);
+      expect(heard).toEqual([1]);
     });
   });
 

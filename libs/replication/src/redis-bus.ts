@@ -86,10 +86,16 @@ export class RedisBus extends Bus {
   readonly #catchUp: Together;
   readonly #makeOthersCatchUp: Together;
   readonly #mark: Together;
+  readonly #subscribing = new Together(() => this.#subscribe());
   #lastMark = 0;
   #isMarkHeard = false;
   /** The mark that shows, once it comes, that Redis is there. */
   #probe: string | undefined;
+  /** The mark of that kind that was given to Redis last, until it has taken or refused it. */
+  #unanswered: string | undefined;
+  #isSubscribed = false;
+  // That is said once.
+  #isRefused = false;
   #isUp = false;
   // Something was published that Redis did not take: the others have yet to be told another way.
   #hasLost = false;
@@ -182,28 +188,25 @@ export class RedisBus extends Bus {
         this.#setDown();
       });
       // Those of the subscriber are restored before it is ready.
-      one.on('ready', () => this.#sendProbe());
+      one.on('ready', () => {
+        void this.#subscribing.ask();
+        this.#sendProbe();
+      });
       one.on('end', () => this.#setDown());
     }
     this.#timer = setInterval(() => {
       if (this.#closed) return;
       // Nobody may be waiting for what was stored behind an answer, and Redis may be there for everybody else.
       if (this.#hasLost) void this.#makeOthersCatchUp.ask();
-      if (!this.#isUp) void this.#catchUp.ask();
+      if (this.#isUp) return;
+      void this.#catchUp.ask();
+      // What was refused on a connection that lives is asked again. What has no answer yet is not: a connection on which
+      // something is written is not silent, and would not break. The mark stays, for it may just be late.
+      void this.#subscribing.ask();
+      if (this.#unanswered === undefined) this.#sendProbe(this.#probe);
     }, withoutRedisMs);
     this.#timer.unref();
-    const connecting = Promise.all([
-      this.#publisher.connect(),
-      this.#subscriber.connect().then(async () => {
-        await this.#subscriber.subscribe(this.#channel, (text) => this.#receive(text));
-        await this.#subscriber.subscribe(this.#marks, (mark) => {
-          if (mark === this.#probe) this.#setUp();
-          else this.#marked.get(mark)?.();
-        });
-        this.#isSubscribed = true;
-        this.#sendProbe();
-      }),
-    ]);
+    const connecting = Promise.all([this.#publisher.connect(), this.#subscriber.connect()]);
     connecting.catch((err: unknown) => {
       if (!this.#closed) this.#logger.error('Redis cannot be used', { err });
     });
@@ -213,15 +216,35 @@ export class RedisBus extends Bus {
     if (!this.#isUp) this.#logger.warn('Redis is not there: news takes longer until it is');
   }
 
-  #isSubscribed = false;
   #onceUp = (): void => {};
 
-  /** Redis is there once it brings what it is given. A connection that breaks meanwhile is ready again, which makes another attempt. */
-  #sendProbe(): void {
+  /** Once for all connections: what was subscribed to is restored with each. Does nothing where that is done, or cannot be done yet. */
+  async #subscribe(): Promise<void> {
+    if (this.#isSubscribed || this.#closed || !this.#subscriber.isReady) return;
+    try {
+      await this.#subscriber.subscribe(this.#channel, this.#receive);
+      await this.#subscriber.subscribe(this.#marks, this.#receiveMark);
+    } catch (err) {
+      if (!this.#closed && !this.#isRefused) this.#logger.error('Redis lets nobody listen: it is asked again', { err });
+      this.#isRefused = true;
+      return;
+    }
+    this.#isSubscribed = true;
+    this.#sendProbe();
+  }
+
+  /**
+   * Redis is there once it brings what it is given. A connection that breaks meanwhile is ready again, which makes another attempt; what is
+   * refused is tried again each second.
+   */
+  #sendProbe(mark = String(++this.#lastMark)): void {
     if (this.#isUp || this.#closed || !this.#isSubscribed) return;
     if (!this.#publisher.isReady || !this.#subscriber.isReady) return;
-    this.#probe = String(++this.#lastMark);
-    this.#publisher.publish(this.#marks, this.#probe).catch(() => undefined);
+    this.#probe = this.#unanswered = mark;
+    const answered = (): void => {
+      if (this.#unanswered === mark) this.#unanswered = undefined;
+    };
+    this.#publisher.publish(this.#marks, mark).then(answered, answered);
   }
 
   #setUp(): void {
@@ -258,7 +281,8 @@ export class RedisBus extends Bus {
     this.#hasLost = true;
   }
 
-  #receive(text: string): void {
+  // The same function each time: whoever subscribes twice with it hears once.
+  readonly #receive = (text: string): void => {
     let message: BusMessage;
     try {
       message = JSON.parse(text) as BusMessage;
@@ -267,7 +291,12 @@ export class RedisBus extends Bus {
       return;
     }
     for (const listener of this.#listeners) listener(message);
-  }
+  };
+
+  readonly #receiveMark = (mark: string): void => {
+    if (mark === this.#probe) this.#setUp();
+    else this.#marked.get(mark)?.();
+  };
 
   async #told(): Promise<void> {
     if (this.#sending.size > 0 && !(await this.#isAcknowledged())) {
