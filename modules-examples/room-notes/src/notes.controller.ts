@@ -1,7 +1,7 @@
 import { Body, Controller, Get, HttpCode, Param, ParseIntPipe, Post, Put } from '@nestjs/common';
 import type { ModuleRequester } from '@rookery/module-api';
 import { ForUsers, Requester } from '@rookery/nest';
-import { IsString, MaxLength, MinLength } from 'class-validator';
+import { IsString, Matches, MaxLength, MinLength } from 'class-validator';
 import type { Note } from './note.entity.js';
 import { NotesService } from './notes.service.js';
 
@@ -10,6 +10,8 @@ class NewNote {
   @IsString()
   @MinLength(1)
   @MaxLength(4000)
+  // PostgreSQL keeps no NUL in texts.
+  @Matches(/^[^\0]*$/)
   text!: string;
 }
 

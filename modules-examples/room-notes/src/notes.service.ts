@@ -5,6 +5,8 @@ import { DataSource, type Repository } from 'typeorm';
 import { Note } from './note.entity.js';
 
 const maxPinned = 3;
+/** The column of ids has 32 bits, and PostgreSQL fails for a number that does not fit. */
+const maxId = 2 ** 31 - 1;
 
 /** Notes on rooms, for those who are in them. */
 @Injectable()
@@ -35,7 +37,7 @@ export class NotesService {
     await this.#assertJoined(roomId, userId);
     return this.source.transaction(async (manager) => {
       const notes = manager.getRepository(Note);
-      const note = await notes.findOneBy({ id, roomId });
+      const note = Math.abs(id) > maxId ? null : await notes.findOneBy({ id, roomId });
       if (!note) throw new MatrixError(404, 'M_NOT_FOUND', 'There is no such note');
       const saved = await notes.save({ ...note, pinned: true });
       // What was saved comes to nothing with the transaction.

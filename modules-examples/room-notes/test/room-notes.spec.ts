@@ -40,7 +40,11 @@ describe.each(['sqlite', 'postgres'] as const)('a module with entities (%s)', (d
     const { body } = await alice.request<{ notes: { pinned: boolean }[] }>('GET', path);
     expect(body.notes.filter(({ pinned }) => pinned)).toHaveLength(3);
     expect(await alice.request('PUT', `${path}/987654/pin`)).toMatchObject({ status: 404 });
+    for (const id of ['2147483648', '-2147483649', '9'.repeat(15)])
+      expect(await alice.request('PUT', `${path}/${id}/pin`)).toMatchObject({ status: 404 });
     expect(await alice.request('PUT', `${path}/x/pin`)).toMatchObject({ status: 400 });
+    expect(await alice.request('POST', path, { text: 'a\0b' })).toMatchObject({ status: 400 });
+    await write('two\nlines');
   });
 
   it('is for those who are in the room', async () => {
