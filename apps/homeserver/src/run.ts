@@ -88,18 +88,22 @@ function settingsFiles(options: Options): string[] {
 }
 
 /** What only a first run takes must not be passed over in silence afterwards. @throws StartupError where the settings say otherwise */
-function refuseLateOptions({ serverName, port, processes }: Options, config: Config, files: readonly string[]): void {
+function refuseLateOptions({ serverName, port }: Options, config: Config, files: readonly string[]): void {
   const where = files.join(', ');
-  if (processes > 1 && config.get('worker_app') !== undefined)
-    throw new StartupError(
-      `--processes ${processes} starts processes that are all alike, and ${where} says that this one is a worker (worker_app): there is one of each name. Leave out --processes, or the worker's file`,
-    );
   if (serverName !== undefined && serverName !== config.serverName)
     throw new StartupError(
       `--server-name ${serverName} comes too late: ${where} says ${config.serverName}, and the name of a server never changes. Begin another server in another folder`,
     );
   if (port !== undefined && !config.get('listeners').some((listener) => listener.port === port))
     throw new StartupError(`--port ${port} comes too late: change the port of the listener in ${where}`);
+}
+
+/** There is one worker of each name. @throws StartupError where one is to be several processes */
+function refuseSeveralOfOne(processes: number, config: Config, files: readonly string[]): void {
+  if (processes === 1 || config.get('worker_app') === undefined) return;
+  throw new StartupError(
+    `--processes ${processes} starts processes that are all alike, and ${files.join(', ')} says that this one is a worker (worker_app): there is one of each name. Leave out --processes, or the worker's file`,
+  );
 }
 
 /** Leaves the process id where the settings want it, until the process ends. @returns where @throws StartupError */
@@ -220,6 +224,7 @@ async function run(): Promise<void> {
     loadConfig(files, { createSecrets: new SystemIds(), noSecretsInConfig: !options.secretsInConfig });
   const config = load();
   refuseLateOptions(options, config, files);
+  refuseSeveralOfOne(options.processes, config, files);
   checkParts(config);
   if (options.processes > 1) return watch(files, config, options);
   // One that comes while the server starts would end it. What it is to read may have changed since it read its settings.

@@ -1,7 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { MatrixError } from '@rookery/matrix-types';
 import type { Requester } from '@rookery/platform';
-import { authStateOf, powerLevelsOf } from '@rookery/state-res';
 import { EventPersister } from '../pipeline/event-persister.js';
 import { MembershipReader } from '../reading/membership-reader.js';
 import { aliasesIn } from '../model/content-rules.js';
@@ -28,16 +27,8 @@ export class CanonicalAliases {
   /** Whether a user is in the room and has the power to set its canonical alias; the same is asked of the directory. */
   async mayChange(userId: string, roomId: string): Promise<boolean> {
     if ((await this.memberships.currentOf(roomId, userId)) !== 'join') return false;
-    const events = await this.state.current(roomId, {
-      types: [
-        ['m.room.create', ''],
-        ['m.room.power_levels', ''],
-      ],
-    });
-    const rules = events[0]?.event.rules;
-    if (!rules) return false;
-    const levels = powerLevelsOf(authStateOf(events.map((stored) => stored.event)), rules);
-    return levels.user(userId) >= levels.event(type, true);
+    const levels = await this.state.powerLevels(roomId);
+    return levels !== undefined && levels.user(userId) >= levels.event(type, true);
   }
 
   /** Takes a deleted alias out of the room's state, if the requester may; otherwise it stays there and leads nowhere. */

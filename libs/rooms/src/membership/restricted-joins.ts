@@ -1,9 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Database } from '@rookery/database';
-import { roomVersionRules } from '@rookery/events';
 import { domainOf, MatrixError } from '@rookery/matrix-types';
 import { Config } from '@rookery/platform';
-import { authStateOf, powerLevelsOf } from '@rookery/state-res';
 import { allowedRooms } from '../model/join-rules.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
 import { selectLocalUsers } from '../reading/local-members.query.js';
@@ -70,17 +68,8 @@ export class RestrictedJoins {
   }
 
   async #whoMayInvite(roomId: string): Promise<string | undefined> {
-    const events = await this.state.current(roomId, {
-      types: [
-        ['m.room.create', ''],
-        ['m.room.power_levels', ''],
-      ],
-    });
-    const first = events[0]?.event;
-    const rules = first && roomVersionRules(first.rules.version);
-    if (!rules) return undefined;
-    const state = authStateOf(events.map((stored) => stored.event));
-    const levels = powerLevelsOf(state, rules);
+    const levels = await this.state.powerLevels(roomId);
+    if (!levels) return undefined;
     const needed = levels.scalar('invite');
     const members = await selectLocalUsers(this.database, roomId, ['join']);
     return members

@@ -5,7 +5,6 @@ import { domainOf, isJsonObject, isValidUserId, type JsonObject, MatrixError } f
 import { assertAllowed, callbackContext, ModuleDispatcher, toStateView } from '@rookery/module-host';
 import { Config, type Requester } from '@rookery/platform';
 import { canonicalAddress } from '@rookery/users';
-import { authStateOf, powerLevelsOf } from '@rookery/state-res';
 import { EventPersister } from '../pipeline/event-persister.js';
 import { originOf } from '../model/requesters.js';
 import { RoomStateReader } from '../state/room-state-reader.js';
@@ -86,7 +85,9 @@ export class ThreepidInvites {
     // Nobody's address is told around for those who could not invite anyway.
     const member = (await this.state.currentEvent(roomId, 'm.room.member', inviter))?.event;
     if (member?.content['membership'] !== 'join') throw MatrixError.notInRoom();
-    await this.#assertMayInvite(roomId, inviter);
+    const levels = await this.state.powerLevels(roomId);
+    if (!levels || levels.user(inviter) < levels.scalar('invite'))
+      throw MatrixError.forbidden('Your power level in this room is too low to invite');
     if (requester.shadowBanned) return void (await this.participation.pretend(requester, roomId));
     const context = callbackContext(requester, { duringRoomCreation: options.duringRoomCreation ?? false });
     const { medium, address } = invite;
@@ -122,20 +123,6 @@ export class ThreepidInvites {
       },
       origin: originOf(requester, options.duringRoomCreation),
     });
-  }
-
-  /** @throws MatrixError 403 `M_FORBIDDEN` for a member whose power level is below that of invites */
-  async #assertMayInvite(roomId: string, inviter: string): Promise<void> {
-    const events = await this.state.current(roomId, {
-      types: [
-        ['m.room.create', ''],
-        ['m.room.power_levels', ''],
-      ],
-    });
-    const rules = events[0]?.event.rules;
-    const levels = rules && powerLevelsOf(authStateOf(events.map(({ event }) => event)), rules);
-    if (!levels || levels.user(inviter) < levels.scalar('invite'))
-      throw MatrixError.forbidden('Your power level in this room is too low to invite');
   }
 
   /**

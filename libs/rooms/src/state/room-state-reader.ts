@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { DataStores, type Db } from '@rookery/database';
-import { stateKeyOf, type StateMap } from '@rookery/state-res';
+import { authStateOf, type PowerLevels, powerLevelsOf, stateKeyOf, type StateMap } from '@rookery/state-res';
 import { EventStore } from '../store/event-store.js';
 import type { StoredEvent } from '../model/stored-event.js';
 import { PartialRooms } from '../store/partial-rooms.js';
@@ -18,6 +18,12 @@ import {
 import type { StateFilter } from './state-filter.js';
 import { selectGroupsOf } from './state-groups.query.js';
 import { readCurrentEntries, readCurrentState, readStateDeltas, readStates } from './state-pages.js';
+
+/** The state that says what members may do: who made the room has power of its own. */
+const decisive = [
+  ['m.room.create', ''],
+  ['m.room.power_levels', ''],
+] as const;
 
 /** State of rooms, now and at events. Every method takes a bounded number of queries, whatever is asked; of large rooms one for each page. */
 @Injectable()
@@ -79,6 +85,12 @@ export class RoomStateReader {
   async currentEvent(roomId: string, type: string, stateKey = ''): Promise<StoredEvent | undefined> {
     const eventId = await this.currentId(roomId, type, stateKey);
     return eventId === undefined ? undefined : this.events.one(eventId);
+  }
+
+  /** Who may do what in a room now, by its auth rules; `undefined` for a room that is not known. */
+  async powerLevels(roomId: string): Promise<PowerLevels | undefined> {
+    const events = (await this.current(roomId, { types: decisive })).map((stored) => stored.event);
+    return events[0] && powerLevelsOf(authStateOf(events), events[0].rules);
   }
 
   /** The id of one entry of current state. */
